@@ -26,7 +26,16 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("tutorial", "portfolio", "break-even", "rightsizing", "serve", "scaling", "checking-documents")
+        for name in (
+            "tutorial",
+            "portfolio",
+            "break-even",
+            "rightsizing",
+            "serve",
+            "scaling",
+            "gateway",
+            "checking-documents",
+        )
     ),
 )
 AS_OF = "2026-11-20T00:00Z"

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
-    "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "ResumeOptions",
-    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
-    "__version__", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "compare", "diff", "errors",
-    "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "plan", "planned_replica", "portfolio",
-    "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_scaling",
-    "size", "spot", "stop", "validate", "verify_fetched",
+    "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "LocalOptions", "PipelineOptions",
+    "PlanResult", "PredictOptions", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
+    "SizeResult", "ValidateOptions", "__version__", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local",
+    "check_gateway", "compare", "diff", "errors", "evaluate", "explain_request", "export_local_rows", "fetch",
+    "gateway_key", "gateway_spend", "load_catalog", "load_workload", "open_gateway", "plan", "planned_replica",
+    "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "spot", "stop", "validate", "verify_fetched",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})
 

@@ -18,10 +18,21 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
-    from tonnage.api.batches import BatchOptions, batch
+    from tonnage.api.batch_options import BatchOptions
+    from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
+    from tonnage.api.gateway import (
+        GatewaySimulateOptions,
+        GatewaySpendOptions,
+        check_gateway,
+        explain_request,
+        gateway_key,
+        gateway_spend,
+        open_gateway,
+        simulate_gateway,
+    )
     from tonnage.api.inputs import calibrated_model_of, load_catalog, load_workload, newest_snapshot, snapshot_order
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
+    from tonnage.api.service_files import write_service_files
     from tonnage.api.serving import ServeOptions, planned_replica
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
@@ -38,20 +50,34 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
-    "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult",
-    "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
-    "compare", "diff", "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot",
-    "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
-    "show_pipeline", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched",
+    "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "LocalOptions", "PipelineOptions",
+    "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
+    "ServeOptions", "SizeResult", "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate",
+    "calibrate_local", "calibrated_model_of", "check_gateway", "compare", "diff", "evaluate", "explain_request",
+    "export_local_rows", "fetch", "gateway_key", "gateway_spend", "load_catalog", "load_workload", "newest_snapshot",
+    "open_gateway", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline",
+    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
+    "validate", "verify_fetched",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
-        ".batches": ("BatchOptions", "batch"),
+        ".batch_options": ("BatchOptions",),
+        ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
+        ".gateway": (
+            "GatewaySimulateOptions",
+            "GatewaySpendOptions",
+            "check_gateway",
+            "explain_request",
+            "gateway_key",
+            "gateway_spend",
+            "open_gateway",
+            "simulate_gateway",
+        ),
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
@@ -62,6 +88,7 @@ __getattr__ = lazy_names(
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
         ".scaling": ("ScalingOptions", "simulate_scaling"),
+        ".service_files": ("write_service_files",),
         ".serving": ("ServeOptions", "planned_replica"),
         ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),

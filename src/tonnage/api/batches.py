@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.api.answers import Answer
-from tonnage.api.bench import key_headers, read_seconds
-from tonnage.api.declaring import Options, option
+from tonnage.api.batch_options import JOBS, BatchOptions, Service, check_options
+from tonnage.api.bench import key_headers
+from tonnage.api.planned_batches import read_planned
 from tonnage.errors import InputError, PlanRefused, TonnageError
-from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.batches.carrying import Carriage
@@ -24,82 +24,10 @@ if TYPE_CHECKING:
     from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
 OnProgress = Callable[["BatchProgress"], None]
-Service = AbstractContextManager[str]  # gives the URL of a service, and ends it afterwards
-TASKS: Final = ("chat", "completions", "embeddings", "classify")
 MILLION: Final = 1e6
 SERVED_NAME: Final = "served"  # of a model that the batch starts itself
 LIST_TIMEOUT_S: Final = 10.0
-PLACES: Final = ("here", "ray")
 RAY_PART_ROWS: Final = 1000  # of one task
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions(Options):
-    """Where the rows go, how they are asked, and when to stop."""
-
-    url: str | None = option(
-        "--url", "The service: http://localhost:8000, https://api.example.com/v1.", default=None, metavar="URL"
-    )
-    serve: str | None = option(
-        "--serve", "Start this service for the batch, and end it afterwards: what `tonnage serve` takes.", default=None,
-        metavar="TARGET",
-    )  # fmt: skip
-    weights: str | None = option(
-        "--weights", "Of --serve with a workload file: its weights, as `tonnage serve --model` takes them.",
-        default=None, metavar="MODEL",
-    )  # fmt: skip
-    api_key_env: str | None = option(
-        "--api-key-env", "The environment variable that holds the service's key.", default=None, metavar="NAME"
-    )
-    task: str = option(
-        "--task", "What plain rows ask for: chat, completions, embeddings or classify.", default="chat", metavar="TASK"
-    )
-    model: str | None = option(
-        "--model", "The model of rows that name none. [default: the service's first]", default=None, metavar="NAME"
-    )
-    concurrency: int | None = option(
-        "--concurrency", "Requests at a time. [default: found by feedback]", default=None, metavar="N", least=1,
-        most=10_000,
-    )  # fmt: skip
-    tries: int = option("--tries", "Of one row, before it goes to the errors.", default=5, metavar="N", least=1,
-                        most=100)  # fmt: skip
-    timeout_s: float = option(
-        "--timeout", "For one answer.", default=600.0, text="10m", metavar="TIME", read=read_seconds
-    )
-    patience_s: float = option(
-        "--patience", "That the service may give no answer, before the batch stops.", default=300.0, text="5m",
-        metavar="TIME", read=read_seconds,
-    )  # fmt: skip
-    usd_per_million_input: float | None = option(
-        "--input-usd", "Price of a million tokens read, for forecast and limit.", default=None, metavar="USD", least=0.0
-    )
-    usd_per_million_output: float | None = option(
-        "--output-usd", "Price of a million tokens written.", default=None, metavar="USD", least=0.0
-    )
-    most_usd: float | None = option(
-        "--max-cost", "Stop before so much is spent, earlier runs of the command included.", default=None,
-        metavar="USD", least=0.0,
-    )  # fmt: skip
-    deadline_s: float | None = option(
-        "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
-    )
-    on: str = option("--on", "Where requests are sent from: here, or the workers of a Ray cluster (ray).",
-                     default="here", metavar="PLACE")  # fmt: skip
-    workers: int | None = option(
-        "--workers", "Of --on ray. [default: as many as the cluster has processors, less one]", default=None,
-        metavar="N", least=1, most=10_000,
-    )  # fmt: skip
-    shared: bool = option(
-        "--shared", "Work on the input together with other processes and machines that see the same folder.",
-        default=False,
-    )  # fmt: skip
-    lease_s: float = option(
-        "--lease", "Of --shared: a worker that gives no sign for so long loses its part.", default=60.0, text="1m",
-        metavar="TIME", read=read_seconds,
-    )  # fmt: skip
-    retry_errors: bool = option(
-        "--retry-errors", "Ask the rows of OUT.errors.jsonl again; that file begins anew.", default=False
-    )
 
 
 def batch(
@@ -125,11 +53,11 @@ def batch(
     that of an object store.
     """
     from tonnage.batches.outputs import open_output
-    from tonnage.http.pool import read_endpoint
     from tonnage.reports.batch import batch_report
 
     options = options or BatchOptions()
-    _check(options, service)
+    check_options(options, service)
+    planned = None if options.plan is None else read_planned(options.plan)
     if options.serve is not None:
         from tonnage.api.serving import ServeOptions
         from tonnage.api.started_services import served_here
@@ -140,17 +68,17 @@ def batch(
         from tonnage.api.shared_batches import share
 
         outcome = share(source, output, options, service, on_check, on_progress or silent)
-        return Answer(outcome, batch_report, _fault(outcome))
+        return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
     place = open_output(output)
     with place.alone():
-        reading = _Reading(source, place, options, on_check)
+        reading = _Reading(source, place, output, options, on_check)
         if reading.left == 0:
             place.finish()
             outcome = reading.nothing_left()
         else:
             with service or nullcontext(options.url or "") as url:
-                outcome = _carried(reading, read_endpoint(url), options, on_progress or silent)
-    return Answer(outcome, batch_report, _fault(outcome))
+                outcome = _carried(reading, url, options, on_progress or silent)
+    return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
 
 
 def first_model(options: BatchOptions) -> str | None:
@@ -173,11 +101,12 @@ class _Reading:
     """The input checked against what earlier runs have recorded."""
 
     def __init__(
-        self, source: Path | str, output: BatchOutput, options: BatchOptions, on_check: Callable[[int], None] | None
-    ) -> None:
+        self, source: Path | str, output: BatchOutput, named: Path | str, options: BatchOptions,
+        on_check: Callable[[int], None] | None,
+    ) -> None:  # fmt: skip
         from tonnage.batches.reading import BatchInput, check_input, open_input
 
-        self.output = output
+        self.output, self.named = output, named
         self.source: BatchInput = BatchInput(path=open_input(source), task=options.task, model=options.model)  # type: ignore[arg-type]
         if options.on == "ray" and not self.source.in_lines:
             raise InputError("--on ray reads JSON lines", hint="one process carries a Parquet file")
@@ -210,19 +139,27 @@ def finished_outcome(rows: int, finished: Finished, output: str, errors: str) ->
     )  # fmt: skip
 
 
-def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+def _carried(reading: _Reading, url: str, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+    if options.on in JOBS:
+        from tonnage.api.job_batches import carried_by_jobs
+
+        return carried_by_jobs(
+            reading.source, reading.rows, reading.finished, reading.output, reading.named, options, on_progress
+        )
     if options.on == "ray":
         from tonnage.api.ray_batches import carried_on_ray
+        from tonnage.http.pool import read_endpoint
 
         return carried_on_ray(
-            reading.source, reading.checked, reading.finished, reading.output, to, options, on_progress
+            reading.source, reading.checked, reading.finished, reading.output, read_endpoint(url), options,
+            on_progress,
         )  # fmt: skip
     from tonnage.batches.carrying import Carrier
     from tonnage.batches.reading import undone_rows
-    from tonnage.http.pool import run_in_loop
+    from tonnage.http.pool import read_endpoint, run_in_loop
     from tonnage.traffic.batch import BatchOutcome
 
-    carriage, output = carriage_of(to, options), reading.output
+    carriage, output = carriage_of(read_endpoint(url), options), reading.output
     before_s = cpu_seconds()
     try:
         output.open()
@@ -255,24 +192,6 @@ def carriage_of(to: Endpoint, options: BatchOptions) -> Carriage:
     )  # fmt: skip
 
 
-def _check(options: BatchOptions, service: Service | None) -> None:
-    if options.task not in TASKS:
-        raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
-    if options.on not in PLACES:
-        raise InputError(f"'{options.on}' is no place", hint=f"--on takes {', '.join(PLACES)}")
-    if options.on == "ray" and options.shared:
-        raise InputError("--shared and --on ray are two ways to use several machines", hint="choose one of them")
-    if options.on != "ray" and options.workers is not None:
-        raise InputError("--workers is of --on ray", hint="--concurrency sets the requests at a time of one process")
-    if [options.url, options.serve, service].count(None) != 2:
-        raise InputError("a batch needs one service", hint="--url http://localhost:8000, or --serve MODEL")
-    priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
-    if options.shared and options.retry_errors:
-        raise InputError("--retry-errors is for one process", hint="run it without --shared once all parts are merged")
-    if options.most_usd is not None and not priced:
-        raise InputError("--max-cost needs the price of tokens", hint="--input-usd 0.5 --output-usd 1.5")
-
-
 def _fault(outcome: BatchOutcome) -> TonnageError | None:
     progress = outcome.progress
     left = f"{progress.total - progress.finished:,} of {progress.total:,} rows are left"
@@ -288,6 +207,13 @@ def _fault(outcome: BatchOutcome) -> TonnageError | None:
             hint="mend them in the input where they are at fault; --retry-errors asks them again",
         )
     return None
+
+
+def tokens_usd(options: BatchOptions, read: int, written: int) -> float:
+    """What tokens cost at the prices stated; none for a kind without a price."""
+    return read * (_per_token(options.usd_per_million_input) or 0.0) + written * (
+        _per_token(options.usd_per_million_output) or 0.0
+    )
 
 
 def _per_token(usd_per_million: float | None) -> float | None:

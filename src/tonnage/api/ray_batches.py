@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.api.batches import BatchOptions, OnProgress, carriage_of, cpu_seconds
+from tonnage.api.batch_options import BatchOptions
+from tonnage.api.batches import OnProgress, carriage_of, cpu_seconds
 from tonnage.api.bench import key_headers
 
 if TYPE_CHECKING:

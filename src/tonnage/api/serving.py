@@ -31,6 +31,7 @@ TASKS: Final = (
 )  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
 RUNTIMES: Final = ("onnx", "torch")
+BATCHER_SLOTS: Final = 16  # requests at once of a replica whose own batcher decides
 _TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
 
@@ -107,6 +108,14 @@ class ServeOptions(Options):
         "--prefix-bytes", "Requests whose first bytes are alike go to the same replica, for its prefix cache.",
         default=None, least=1, metavar="N",
     )  # fmt: skip
+    files: str | None = option(
+        "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "
+        "kserve.yaml.", default=None, metavar="FOLDER",
+    )  # fmt: skip
+    backends: tuple[str, ...] = option(
+        "--backend", "A replica that nginx and Envoy pass requests to. [default: 127.0.0.1, the ports after --port]",
+        default=(), metavar="HOST:PORT", repeated=True, read=lambda _, texts: tuple(texts),
+    )  # fmt: skip
 
 
 def planned_replica(
@@ -132,6 +141,11 @@ def planned_replica(
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
     return Answer(made, replica_report, remarks=tuple(_unlike(asked.model, job.model)))
+
+
+def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:
+    """Requests that a replica gets at once."""
+    return asked.slots or planned.slots or BATCHER_SLOTS
 
 
 def _unlike(model: str, planned: ModelShape) -> Iterator[str]:
@@ -162,6 +176,7 @@ def _planned_decoder(
     asked: ServeOptions,
     settings: Settings,
 ) -> PlannedReplica:
+    from tonnage.serving.engines.kserve_file import render_kserve
     from tonnage.serving.engines.planned import planned_service, shared_memory
     from tonnage.serving.engines.registry import command_engine
     from tonnage.serving.report import PlannedReplica
@@ -177,7 +192,8 @@ def _planned_decoder(
     return PlannedReplica(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
-        slots=service.most_requests, devices=0 if gpus is None else len(gpus),
+        cluster_file=partial(render_kserve, engine, service), slots=service.most_requests,
+        devices=0 if gpus is None else len(gpus),
     )  # fmt: skip
 
 

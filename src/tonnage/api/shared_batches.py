@@ -9,7 +9,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tonnage.api.batches import BatchOptions, OnProgress, Service, carriage_of, cpu_seconds, finished_outcome
+from tonnage.api.batch_options import BatchOptions, Service
+from tonnage.api.batches import OnProgress, carriage_of, cpu_seconds, finished_outcome
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.api.interrupting import terminations_interrupt
-from tonnage.api.serving import ServeOptions, planned_replica
+from tonnage.api.serving import ServeOptions, planned_replica, slots_of
 from tonnage.errors import PlanRefused
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
 
     render, (least, most) = planned.render, asked.replicas or (1, 1)
     scaled = ScaledService(
-        slots=asked.slots or planned.slots or 16, start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
+        slots=slots_of(planned, asked), start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
         most=most, to_zero_after_s=asked.to_zero_after_s,
     )  # fmt: skip
     service = ReplicatedService(

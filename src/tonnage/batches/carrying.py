@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from tonnage.batches.gate import Gate, Stopped
-from tonnage.batches.records import MOST_UNWRITTEN, Finished, GroupCommit, LineSink, answer_line, fault_line
+from tonnage.batches.records import MOST_UNWRITTEN, Finished, GroupCommit, LineSink, answer_line, fault_line, tokens_of
 from tonnage.http.pool import Endpoint, ExchangeFault, HttpAnswer, HttpPool, request_bytes
 from tonnage.http.retries import is_temporary, retry_after_s
 from tonnage.traffic.batch import BadRow, BatchProgress, BatchRow, Ending
@@ -31,7 +31,6 @@ TICK_S: Final = 0.25
 LONGEST_MESSAGE: Final = 500
 AFTER_INTERRUPT_S: Final = 10.0  # that answers on their way may take once the user asked to stop
 _DECODER: Final = json.JSONDecoder()
-MOST_TOKENS: Final = 2**53  # of one answer
 _NO_KEY: Final = (401, 403)
 
 
@@ -219,7 +218,7 @@ class Carrier:
             return self._refusal(answer)
         self._heard_s = monotonic()
         try:
-            tokens = _tokens_of(_DECODER.decode(answer.body.decode()))
+            tokens = tokens_of(_DECODER.decode(answer.body.decode()))
         except (ValueError, TypeError, AttributeError, RecursionError):
             return _Failure("the answer is no JSON of this protocol", "rubbish", 200)
         self._answers += 1
@@ -330,27 +329,6 @@ class _Failure:
     again: bool = True
     counts: int = 1
     asked_s: float | None = None
-
-
-def _tokens_of(found: Any) -> tuple[int, int]:
-    """(read, written) of an answer's usage; (0, 0) where it says none. ValueError for an error under status 200."""
-    if not isinstance(found, dict):
-        if isinstance(found, list) and found:  # TEI
-            return 0, 0
-        raise ValueError
-    if found.get("error") or not found:
-        raise ValueError
-    usage = found.get("usage") or {}
-    read = usage.get("prompt_tokens", usage.get("input_tokens")) or 0
-    written = usage.get("completion_tokens", usage.get("output_tokens")) or 0
-    return _count(read), _count(written)
-
-
-def _count(value: Any) -> int:
-    """A number of tokens; ValueError for what is none, since the line of an answer must be read back."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_TOKENS:
-        raise ValueError
-    return int(value)
 
 
 def _message_of(body: bytes) -> str:

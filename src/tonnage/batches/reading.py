@@ -158,8 +158,8 @@ def _rows_words(count: int) -> str:
 
 
 def _refuse_duplicates(source: BatchInput, hashes: array[int]) -> None:
-    ordered = np.frombuffer(hashes, dtype=np.uint64).copy() if hashes else np.empty(0, dtype=np.uint64)
-    ordered.sort()
+    ordered = np.frombuffer(hashes, dtype=np.uint64) if hashes else np.empty(0, dtype=np.uint64)
+    ordered.sort()  # in place: a copy would be as large again
     met = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist()) if len(ordered) > 1 else set()
     if not met:
         return

@@ -25,6 +25,7 @@ from tonnage.values import dataclass
 _HEAD: Final = re.compile(rb'\{"id":"batch_req_([0-9a-f]{32})","tokens":\[(\d+),(\d+)\],')
 _NO_FAULT: Final = b',"error":null}\n'
 _READ_BYTES: Final = 2**22
+MOST_TOKENS: Final = 2**53  # of one answer
 MOST_UNWRITTEN: Final = 4096  # lines that wait for a slow disk or store before nothing more is sent
 
 
@@ -43,6 +44,27 @@ def fault_line(row: BatchRow | BadRow, code: str, message: str, status: int | No
     rest = {"custom_id": row.custom_id, "line": row.line, "response": response,
             "error": {"code": code, "message": message}}  # fmt: skip
     return b'{"id":"batch_req_%b","tokens":[0,0],%b\n' % (row.key.encode(), _dumped(rest)[1:])
+
+
+def tokens_of(found: Any) -> tuple[int, int]:
+    """(read, written) of an answer's usage; (0, 0) where it says none. ValueError for an error under status 200."""
+    if not isinstance(found, dict):
+        if isinstance(found, list) and found:  # TEI
+            return 0, 0
+        raise ValueError
+    if found.get("error") or not found:
+        raise ValueError
+    usage = found.get("usage") or {}
+    read = usage.get("prompt_tokens", usage.get("input_tokens")) or 0
+    written = usage.get("completion_tokens", usage.get("output_tokens")) or 0
+    return _count(read), _count(written)
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; ValueError for what is none, since the line of an answer must be read back."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_TOKENS:
+        raise ValueError
+    return int(value)
 
 
 def is_answer(line: bytes) -> bool:

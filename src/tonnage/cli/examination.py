@@ -29,6 +29,8 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "llama": ("xllamacpp",),
+    "gateway": ("httptools", "orjson", "uvloop"),
+    "lightgbm": ("lightgbm",),
     "redis": ("redis",),
     "cloud": ("sky",),
     "fetch": ("huggingface_hub",),

@@ -68,6 +68,9 @@ def serve(
 
     with session.progress("planning"):
         answer = api.planned_replica(target, asked, settings=session.settings)
+    if asked.files is not None:
+        for line in api.write_service_files(answer.found, asked):
+            session.say(line)
     if dry_run:
         session.show_answer(answer)
         return

@@ -18,6 +18,7 @@ from tonnage.reports.wording import (
     render_time_interval,
 )
 from tonnage.serving.engines.engine import EngineCommand, EnginePlace
+from tonnage.serving.engines.kserve_file import ClusterReplicas
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -28,6 +29,7 @@ class PlannedReplica:
 
     None: nothing was planned; the engine has no image. `render` writes the command of another place, `slots` are the
     requests that a replica works on at once (None: its own batcher decides), `devices` the GPUs of each (0: none).
+    `cluster_file` writes the file of a cluster; None: the engine has no image.
     """
 
     option: MachineOption | None
@@ -37,6 +39,7 @@ class PlannedReplica:
     container: EngineCommand | None = None
     slots: int | None = None
     devices: int = 0
+    cluster_file: Callable[[ClusterReplicas], str] | None = None
 
 
 def replica_report(planned: PlannedReplica) -> Report:

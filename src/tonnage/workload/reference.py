@@ -136,9 +136,9 @@ def render_workload_reference() -> str:
     parts = [_INTRODUCTION]
     for kind, model in KINDS.items():
         parts.append(f"## `kind: {kind}`\n\n{_summary(model)}\n\n```yaml\n{EXAMPLES[kind]}```\n")
-        parts.append(_render_table(model, but=SharedFields))
+        parts.append(render_table(model, but=SharedFields))
         parts += [_render_section(section) for section in _sections(model) if section not in _SHARED]
-    parts.append("## Keys of every kind\n\n" + _render_table(SharedFields))
+    parts.append("## Keys of every kind\n\n" + render_table(SharedFields))
     parts += [_render_section(section) for section in (ConstraintFields, BuyFields, TeamFields)]
     parts.append("## Values with keys of their own\n")
     parts += [_render_section(section) for section in _OF_RUNS]
@@ -177,14 +177,15 @@ def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _render_section(model: type[BaseModel]) -> str:
-    return f"### {_TITLES[model]}\n\n{_summary(model)}\n\n{_render_table(model)}"
+    return f"### {_TITLES[model]}\n\n{_summary(model)}\n\n{render_table(model)}"
 
 
 def _summary(model: type[BaseModel]) -> str:
     return cleandoc(model.__doc__ or "")
 
 
-def _render_table(model: type[BaseModel], *, but: type[BaseModel] | None = None) -> str:
+def render_table(model: type[BaseModel], *, but: type[BaseModel] | None = None) -> str:
+    """Markdown: a row a key of a model, without those of `but`."""
     skipped = but.model_fields if but is not None else {}
     fields = [
         (name, field)

@@ -29,7 +29,7 @@ class Usage:
 def read_usage(surface: Surface, body: Mapping[str, Any]) -> Usage | None:
     """The usage of a whole answer of a surface; None where the upstream did not say, or said what is no count."""
     said = body.get("usage")
-    if not isinstance(said, Mapping):
+    if not isinstance(said, dict):
         return None
     if surface == "messages":
         return _anthropic(said)
@@ -38,15 +38,19 @@ def read_usage(surface: Surface, body: Mapping[str, Any]) -> Usage | None:
     return _openai(said, "prompt_tokens", "completion_tokens")
 
 
-def _openai(said: Mapping[str, Any], read: str, written: str) -> Usage | None:
+def _openai(said: dict[str, Any], read: str, written: str) -> Usage | None:
     """OpenAI counts cached input in the input, reasoning in the output."""
     reads, writes = _count(said, read), _count(said, written)
     if reads is None:
         return None
-    inputs, outputs = _details(said, f"{read}_details"), _details(said, f"{written}_details")
+    inputs, outputs = said.get(f"{read}_details"), said.get(f"{written}_details")
+    if not inputs and not outputs:
+        return Usage(input_tokens=reads, output_tokens=writes or 0)  # of embeddings there are none
+    inputs = inputs if isinstance(inputs, dict) else {}
+    outputs = outputs if isinstance(outputs, dict) else {}
     return Usage(
         input_tokens=reads,
-        output_tokens=writes or 0,  # of embeddings there are none
+        output_tokens=writes or 0,
         cached_input_tokens=min(_count(inputs, "cached_tokens") or 0, reads),
         reasoning_tokens=_count(outputs, "reasoning_tokens") or 0,
         image_input_tokens=_count(inputs, "image_tokens") or 0,
@@ -55,7 +59,7 @@ def _openai(said: Mapping[str, Any], read: str, written: str) -> Usage | None:
     )
 
 
-def _anthropic(said: Mapping[str, Any]) -> Usage | None:
+def _anthropic(said: dict[str, Any]) -> Usage | None:
     """Anthropic counts input that was read from or written to a cache beside the rest."""
     fresh, writes = _count(said, "input_tokens"), _count(said, "output_tokens")
     if fresh is None:
@@ -67,14 +71,10 @@ def _anthropic(said: Mapping[str, Any]) -> Usage | None:
         output_tokens=writes or 0,
         cached_input_tokens=cached,
         cache_write_tokens=written,
+        reasoning_tokens=_count(said.get("output_tokens_details") or {}, "thinking_tokens") or 0,
     )
 
 
-def _details(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _count(said: dict[str, Any], name: str) -> int | None:
     found = said.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _count(said: Mapping[str, Any], name: str) -> int | None:
-    found = said.get(name)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    return found if type(found) is int and found >= 0 else None  # a bool is no count

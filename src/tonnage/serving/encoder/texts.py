@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.serving.encoder.batching import Text
@@ -17,9 +16,7 @@ from tonnage.serving.encoder.runtimes import Model, OnnxModel, open_model
 from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.encoder.tasks import computing
 from tonnage.serving.encoder.tokens import Tokens
-
-EXAMPLE_TOKENS: Final = 64
-SIZES: Final = (1, 2, 4, 8, 16, 32)
+from tonnage.sizing.encoder_queue import EXAMPLE_TOKENS, SIZES
 
 
 def open_texts(service: EncoderService) -> Opened:

@@ -72,10 +72,13 @@ class CommandEngine:
         mounts = tuple(part for name in folders for part in ("--volume", f"{name}:{name}:ro"))
         keys = tuple(part for name in inside.secrets for part in ("--env", name))
         published = ("--publish", f"{place.host}:{place.port}:{place.port}")
-        arguments = inside.argv[len(self.start()) :]
         argv = ("docker", "run", "--rm", *devices, *mounts, *keys, *published, image or engine_release(self.name).image,
-                *(() if self.image_starts else self.program), *arguments)  # fmt: skip
+                *self.inside_argv(inside))  # fmt: skip
         return replace(inside, argv=argv, host=place.host)
+
+    def inside_argv(self, command: EngineCommand) -> tuple[str, ...]:
+        """What follows the image's own entry point, of a command that `render` wrote."""
+        return (*(() if self.image_starts else self.program), *command.argv[len(self.start()) :])
 
     def _file_arguments(self, files: tuple[EngineFile, ...], place: EnginePlace) -> tuple[str, ...]:
         found = [str(PurePosixPath(place.folder) / file.path) for file in files]

@@ -1,0 +1,267 @@
+"""The gateway, started and asked: `tonnage.open_gateway`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
+from tonnage.api.reading import read_seconds
+from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, UnknownName, did_you_mean, nearest
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.gateway.explaining import Explained
+    from tonnage.gateway.file.described import Caller, Gateway
+    from tonnage.gateway.money.rates import Rates
+    from tonnage.gateway.money.shared_accounts import SharedAccounts
+    from tonnage.gateway.report import Spent
+    from tonnage.gateway.simulation import Simulated
+    from tonnage.planning.plan import MachineOption
+
+KEY_BYTES: Final = 24
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySpendOptions(Options):
+    """What `gateway spend` adds up."""
+
+    by: str = option("--by", "key, team, project, route, deployment or outcome.", default="team")
+    since_s: float = option(
+        "--since", "How far back.", default=30 * 86_400.0, metavar="TIME", read=read_seconds, text="30d"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySimulateOptions(Options):
+    """How `gateway simulate` replays a log."""
+
+    policy: str | None = option(
+        "--policy", "Another policy for every route: in-order, own-first, cheapest, fastest, weighted.", default=None
+    )
+    speed: float = option("--speed", "So many times the log's rate of requests.", default=1.0, least=0.001, most=10_000)
+    seed: int = option("--seed", "Of what is drawn at random.", default=0, least=0)
+
+
+def load_gateway_file(path: Path | str, *, settings: Settings | None = None) -> Gateway:
+    """The gateway of a file, its prices from the catalog where it says so. WorkloadError names line and key."""
+    from tonnage.gateway.file.reading import load_gateway
+
+    settings = settings or current_settings()
+    return load_gateway(
+        Path(path), home=settings.home, catalog_rates=partial(_catalog_rates, settings=settings),
+        planned_speeds=partial(_planned_speeds, settings=settings),
+    )  # fmt: skip
+
+
+def check_gateway(path: Path | str, *, settings: Settings | None = None) -> Answer[Gateway]:
+    """A gateway file as it is understood; nothing is started and no key is read but those of callers."""
+    from tonnage.gateway.report import gateway_report
+
+    return Answer(load_gateway_file(path, settings=settings), gateway_report)
+
+
+def open_gateway(
+    path: Path | str, *, settings: Settings | None = None, say: Callable[[str], None] | None = None,
+    on_begin: Callable[[int], None] | None = None,
+) -> int:  # fmt: skip
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the file again. Exit code 0. Raises TonnageError.
+
+    `on_begin` is told the port once it listens.
+    """
+    for name in ("httptools", "orjson", "uvloop"):
+        if find_spec(name) is None:
+            raise MissingExtra("a gateway", "gateway")
+    from tonnage.gateway.processes import GatewayProcesses
+
+    settings, say = settings or current_settings(), say or (lambda _: None)
+    found = load_gateway_file(path, settings=settings)
+    reload = partial(load_gateway_file, path, settings=settings)
+    return GatewayProcesses(found, settings.home / "gateway", reload, say).run(on_begin)
+
+
+def gateway_key() -> tuple[str, str]:
+    """A new key, and the hash that stands for it in a gateway file."""
+    from tonnage.gateway.file.reading import key_hash
+
+    key = f"tn-{secrets.token_urlsafe(KEY_BYTES)}"
+    return key, key_hash(key)
+
+
+def gateway_spend(
+    path: Path | str, options: GatewaySpendOptions | None = None, *, settings: Settings | None = None
+) -> Answer[tuple[Spent, ...]]:
+    """What a gateway has spent, from its ledger; workers add to it four times a second."""
+    from tonnage.gateway.report import Spent, spent_report
+
+    asked = options or GatewaySpendOptions()
+    since_s = time() - asked.since_s
+    with _accounts(load_gateway_file(path, settings=settings)) as accounts:
+        rows = accounts.spent(asked.by, since_s) if accounts else []
+    found = tuple(
+        Spent(name=name, attempts=attempts, input_tokens=inputs, output_tokens=outputs, usd_pico=pico,
+              estimated_usd_pico=estimated)
+        for name, attempts, inputs, outputs, pico, estimated in rows
+    )  # fmt: skip
+    since = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return Answer(found, lambda one: spent_report(asked.by, one, since))
+
+
+def explain_request(
+    path: Path | str,
+    request: Path | str,
+    *,
+    key: str | None = None,
+    surface: str = "chat",
+    settings: Settings | None = None,
+) -> Answer[Explained]:
+    """What would happen to a request (a JSON file as a client sends it), now; nothing is sent.
+
+    `key`: the name of a key of the gateway file. Raises InputError for a request that the gateway would not read.
+    """
+    from tonnage.gateway.explaining import explain
+    from tonnage.gateway.proxy.asked import OUTPUT_KEYS, BadRequest, read_asked
+    from tonnage.gateway.report import explained_report
+
+    found = load_gateway_file(path, settings=settings)
+    if surface not in OUTPUT_KEYS:
+        raise InputError(f"no surface '{surface}'", hint=f"one of {', '.join(OUTPUT_KEYS)}")
+    try:
+        asked = read_asked(next(one for one in OUTPUT_KEYS if one == surface), Path(request).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{request} cannot be read: {error.strerror}", hint="a JSON file as a client sends it"
+        ) from error
+    except BadRequest as bad:
+        raise InputError(f"{request}: {bad}", hint="a JSON file as a client sends it") from bad
+    if asked.model not in found.routes:
+        hint = did_you_mean(nearest(asked.model, found.routes), f"known: {', '.join(found.routes)}")
+        raise UnknownName(f"no route is named '{asked.model}'", hint=hint)
+    now = datetime.now(UTC)
+    begins = {one.id: one.begin(now) for one in found.allowances}
+    with _accounts(found) as accounts:
+        states = accounts.states() if accounts else []
+        first_bytes = accounts.first_bytes(time() - DAY_S) if accounts else {}
+    taken = {one.account[0]: one.committed for one in states if begins.get(one.account[0]) == one.account[1]}
+    made = explain(found, asked, _caller(found, key), taken, first_bytes=first_bytes)
+    return Answer(made, explained_report)
+
+
+def simulate_gateway(
+    path: Path | str, log: Path | str | None = None, options: GatewaySimulateOptions | None = None,
+    *, settings: Settings | None = None,
+) -> Answer[Simulated]:  # fmt: skip
+    """Replay a log of requests against the routes of a gateway file: cost, latency, refusals; nothing is sent.
+
+    `log`: a CSV or JSONL file (docs/gateway.md has its columns); by default the gateway's own ledger.
+    """
+    from tonnage.gateway.simulation import logged_requests, read_log, simulate, simulated_report
+
+    asked = options or GatewaySimulateOptions()
+    found = load_gateway_file(path, settings=settings)
+    with _accounts(found) as accounts:
+        attempts = accounts.attempts() if accounts else []
+    requests = logged_requests(attempts) if log is None else read_log(Path(log))
+    if not requests:
+        raise DataError("there are no requests to replay", hint="name a log, or let the gateway answer some first")
+    made = simulate(found, requests, attempts, policy=asked.policy, speed=asked.speed, seed=asked.seed)
+    return Answer(made, simulated_report)
+
+
+@contextmanager
+def _accounts(found: Gateway) -> Iterator[SharedAccounts | None]:
+    """The accounts of a gateway; None where it has not kept any yet."""
+    from tonnage.gateway.money.shared_accounts import SharedAccounts
+
+    accounts = SharedAccounts(found.store)
+    if not accounts.exist:
+        yield None
+        return
+    accounts.open()
+    try:
+        yield accounts
+    finally:
+        accounts.close()
+
+
+def _caller(found: Gateway, key: str | None) -> Caller:
+    from tonnage.gateway.file.described import ANYBODY
+
+    callers = {one.name: one for one in found.callers.values()}
+    if key is None:
+        return next(iter(callers.values()), ANYBODY)
+    if key not in callers:
+        raise UnknownName(
+            f"no key is named '{key}'", hint=did_you_mean(nearest(key, callers), "see `keys:` in the file")
+        )
+    return callers[key]
+
+
+def _catalog_rates(name: str, *, settings: Settings) -> Rates:
+    """The on-demand prices of `PLATFORM/MODEL` in the catalog; where regions differ, the dearest."""
+    from tonnage.api.inputs import load_catalog
+    from tonnage.gateway.money.rates import Rates, tier_rates
+    from tonnage.planning.token_ways import dearest_by_kind
+
+    platform, _, model = name.partition("/")
+    tokens = load_catalog(settings=settings).managed.tokens
+    listed = [one for one in tokens if (one.platform, one.model) == (platform, model) and one.plain]
+    kinds = dearest_by_kind(listed)
+    if "input" not in kinds or "output" not in kinds:
+        known = [f"{one.platform}/{one.model}" for one in tokens]
+        hint = did_you_mean(nearest(name, dict.fromkeys(known)), "`price:` takes one of your own")
+        raise UnknownName(f"the catalog has no price of input and output for '{name}'", hint=hint)
+    usd: dict[str, Any] = {kind: one.usd_per_million_tokens for kind, one in kinds.items()}
+    source = kinds["input"].source
+    return Rates(
+        tiers=(tier_rates(input_usd=usd["input"], output_usd=usd["output"], cached_input_usd=usd.get("cache read"),
+                          cache_write_usd=usd.get("cache write")),),
+        source=source.text, read_on=None if source.read_on is None else source.read_on.isoformat(),
+    )  # fmt: skip
+
+
+def _planned_speeds(path: Path, *, settings: Settings) -> tuple[float, float]:
+    """Input and output tokens a second of the machines that the plan of a service puts first, when they are full.
+
+    The plan's capacity with the stated lengths, and with one output token, split the time of a request:
+    1/c = inputs/reads + outputs/writes. Raises NothingFits.
+    """
+    from dataclasses import replace
+
+    from tonnage.api.inputs import load_workload
+    from tonnage.api.plans import plan
+    from tonnage.planning.plan import MachineOption
+    from tonnage.workload.jobs import Lengths, ServeJob
+
+    workload = load_workload(path, settings=settings)
+    job = workload.job
+    if not isinstance(job, ServeJob) or job.requests.output_tokens is None:
+        raise InputError(f"{path} is no service that writes tokens", hint="kind: serve, with output_tokens")
+    read_only = replace(job, requests=replace(job.requests, output_tokens=Lengths(mean=1.0, maximum=1)))
+    whole = [one for one in plan(workload, top=10_000, settings=settings).options if isinstance(one, MachineOption)]
+    if not whole:
+        raise NothingFits(f"the plan of {path} has no machine", hint=f"tonnage plan {path}")
+    place = (whole[0].instance_type, whole[0].region, whole[0].purchase)
+    others = plan(replace(workload, job=read_only), top=10_000, settings=settings).options
+    machines = [one for one in others if isinstance(one, MachineOption)]
+    alone = [one for one in machines if (one.instance_type, one.region, one.purchase) == place]
+    if not alone:
+        raise NothingFits(f"the plan of {path} says not how fast {place[0]} reads", hint="state both speeds: `own:`")
+    together_s, reading_s = (1.0 / _requests_per_s(one) for one in (whole[0], alone[0]))
+    inputs, outputs = job.requests.input_tokens.mean, job.requests.output_tokens.mean
+    return inputs / reading_s, outputs / max(together_s - reading_s, 1e-9)
+
+
+def _requests_per_s(found: MachineOption) -> float:
+    """Of one of its machines, when it is full."""
+    return dict(found.run.rates)["requests_per_s"].value / found.count

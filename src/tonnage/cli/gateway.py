@@ -1,0 +1,139 @@
+"""`tonnage gateway FILE`, and what stands beside it: explain, simulate, spend, key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tonnage.api.gateway import GatewaySimulateOptions, GatewaySpendOptions
+from tonnage.cli import options
+from tonnage.cli.declared import with_options
+from tonnage.cli.session import open_session
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A gateway file, YAML; its keys: docs/gateway.md.", show_default=False)
+]
+
+
+class GatewayGroup(TyperGroup):
+    """What names no command is served: `gateway FILE` is `gateway start FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with `start` put before what names no command."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+commands = typer.Typer(
+    cls=GatewayGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="One door for own models and token APIs: `tonnage gateway FILE` is `tonnage gateway start FILE`.",
+)
+
+
+def complete_group(incomplete: str) -> list[str]:
+    return [
+        name for name in ("key", "team", "project", "route", "deployment", "outcome") if name.startswith(incomplete)
+    ]
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    return [
+        name for name in ("in-order", "own-first", "cheapest", "fastest", "weighted") if name.startswith(incomplete)
+    ]
+
+
+@commands.command("start", short_help="Open the door that a file describes")
+def start(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and show it; start nothing.")] = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Serve OpenAI's and Anthropic's APIs over the deployments of a file, within its budgets and limits.
+
+    SIGHUP reads the file again without a failed request; Ctrl-C answers what is under way, then ends.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    if dry_run:
+        session.show_answer(api.check_gateway(file, settings=session.settings))
+        return
+
+    def begin(port: int) -> None:
+        session.say(f"http://127.0.0.1:{port}/v1 takes requests; its ledger: tonnage gateway spend {file}")
+
+    raise typer.Exit(api.open_gateway(file, settings=session.settings, say=session.say, on_begin=begin))
+
+
+@commands.command("explain", short_help="Say what would happen to a request, and why")
+def explain(
+    file: File,
+    request: Annotated[
+        Path, typer.Argument(metavar="REQUEST", help="A JSON body as a client sends it.", show_default=False)
+    ],
+    key: Annotated[
+        str | None, typer.Option("--key", help="The name of the key that it is sent with.", metavar="NAME")
+    ] = None,
+    surface: Annotated[
+        str, typer.Option("--surface", help="chat, completions, responses, embeddings or messages.")
+    ] = "chat",
+    output: options.Output = None,
+) -> None:
+    """Show which deployments a request would be tried at, in which order, what it would hold and what would refuse it.
+
+    Nothing is sent. Budgets and times to the first byte are read from the gateway's ledger as it stands.
+    """
+    session = open_session(output=output)
+    from tonnage import api
+
+    session.show_answer(api.explain_request(file, request, key=key, surface=surface, settings=session.settings))
+
+
+@commands.command("simulate", short_help="Replay a log against another policy: cost, latency, refusals")
+@with_options(GatewaySimulateOptions, completions={"policy": complete_policy})
+def simulate(
+    file: File,
+    asked: GatewaySimulateOptions,
+    log: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[LOG]", help="Requests, CSV or JSON lines. [default: the gateway's ledger]", show_default=False
+        ),
+    ] = None,
+    output: options.Output = None,
+) -> None:
+    """Replay requests against the routes of a file: what they would cost and take, and what would refuse them.
+
+    Nothing is sent. A log without requests is bad input, exit 2.
+    """
+    session = open_session(output=output)
+    from tonnage import api
+
+    session.show_answer(api.simulate_gateway(file, log, asked, settings=session.settings))
+
+
+@commands.command("spend", short_help="Add up what was spent, by team, key, route ...")
+@with_options(GatewaySpendOptions, completions={"by": complete_group})
+def spend(file: File, asked: GatewaySpendOptions, output: options.Output = None) -> None:
+    """Add up the attempts of the ledger: dollars to the pico, tokens, and how much of it is an estimate."""
+    session = open_session(output=output)
+    from tonnage import api
+
+    session.show_answer(api.gateway_spend(file, asked, settings=session.settings))
+
+
+@commands.command("key", short_help="Make a key, and the hash that stands for it in the file")
+def key() -> None:
+    """Print a new key, once, and the line for `keys:` in the gateway file; neither is kept."""
+    from tonnage import api
+
+    made, hashed = api.gateway_key()
+    typer.echo(made)
+    typer.echo(f"key: {hashed}", err=True)

@@ -1,0 +1,78 @@
+"""Answers that are kept: exact, of a tenant, and only where the same answer is meant to come again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+import orjson
+
+from tonnage.gateway.file.described import Caller
+from tonnage.gateway.proxy.asked import Asked
+from tonnage.values import dataclass
+
+LARGEST_BYTES: Final = 4 << 20  # of an answer
+MOST_BYTES: Final = 256 << 20  # of all, in a worker
+_NOT_OF_THE_ANSWER: Final = ("user", "metadata", "safety_identifier", "store")  # say who asks, not what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A whole answer as it went to the client, a stream as its events; what it cost, and where it came from."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+    usd_pico: int
+    deployment: str
+    until_s: float
+
+
+def cache_key(asked: Asked, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes:
+    """The whole body in a canonical order, the path, the team, and every deployment that could have answered.
+
+    `targets`: (deployment, its name of the model). A field that the gateway does not know is part of the body too.
+    """
+    said = {name: value for name, value in asked.said.items() if name not in _NOT_OF_THE_ANSWER}
+    text = orjson.dumps([asked.surface, caller.team, caller.project, targets, said], option=orjson.OPT_SORT_KEYS)
+    return blake2b(text, digest_size=20).digest()
+
+
+class AnswerCache:
+    """The answers of one route in one worker, the one used longest ago leaving first."""
+
+    def __init__(self, most_items: int, ttl_s: float, now: Callable[[], float]) -> None:
+        self.most_items, self.ttl_s, self._now = most_items, ttl_s, now
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: bytes) -> Kept | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if found.until_s <= self._now():
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: bytes, *, status: int, content_type: bytes, body: bytes, usd_pico: int, deployment: str) -> None:
+        if len(body) > LARGEST_BYTES:
+            return
+        if key in self._kept:
+            self._drop(key)
+        self._kept[key] = Kept(
+            status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
+            until_s=self._now() + self.ttl_s,
+        )  # fmt: skip
+        self._bytes += len(body)
+        while len(self._kept) > self.most_items or self._bytes > MOST_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _drop(self, key: bytes) -> None:
+        self._bytes -= len(self._kept.pop(key).body)

@@ -1,0 +1,98 @@
+"""The gateway that a file describes: frozen values, every name resolved."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from tonnage.gateway.dialects.usage import Dialect
+from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
+from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.money.rates import Rates
+from tonnage.gateway.signing.sign_in import SignIn
+from tonnage.http.pool import Endpoint
+from tonnage.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A model somewhere. `own`: a machine of one's own, paid by the hour, used before tokens are bought."""
+
+    name: str
+    endpoint: Endpoint
+    model: str
+    dialect: Dialect
+    rates: Rates
+    own: bool
+    sign_in: SignIn | None
+    timeouts: TimeoutsEntry
+    at_once: int | None
+    max_output_tokens: int | None
+    quality: float | None
+    first_byte_s: float | None
+    image_tokens: int
+    region: str | None
+    allowances: tuple[Allowance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRule:
+    """`deployments` for requests that meet every condition that is not None."""
+
+    deployments: tuple[str, ...]
+    input_tokens_above: int | None
+    teams: frozenset[str] | None
+    keys: frozenset[str] | None
+    regions: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What a client asks for by name."""
+
+    name: str
+    deployments: tuple[str, ...]
+    policy: Policy
+    weights: tuple[float, ...]  # beside `deployments`
+    first_byte_s: float | None
+    quality: float | None
+    max_tokens: int | None
+    cache: CacheEntry | None
+    rules: tuple[RouteRule, ...]
+    retry: RetryEntry
+    fallback: str | None
+    sticky: bool
+    most_usd_pico: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who a key belongs to. `routes` None: all."""
+
+    name: str
+    team: str
+    project: str
+    routes: frozenset[str] | None
+    expires: date | None
+
+
+ANYBODY = Caller(name="none", team="none", project="none", routes=None, expires=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """All of it. `callers` by the hash of their key; none: whoever reaches the port may ask."""
+
+    listen: ListenEntry
+    deployments: dict[str, Deployment]
+    routes: dict[str, Route]
+    callers: dict[str, Caller]
+    allowances: tuple[Allowance, ...]
+    store: str
+    durable: bool
+    after_disconnect_s: float
+    log_days: int
+
+    def allowances_of(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
+        """What a request of a caller on a route is taken from, deployments apart."""
+        names = {"total": "", "key": caller.name, "team": caller.team, "project": caller.project, "route": route}
+        return tuple(one for one in self.allowances if names.get(one.scope) == one.name)

@@ -1,0 +1,54 @@
+"""The reference of the gateway file, rendered from the models that read it (docs/gateway-file.md)."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from typing import Final
+
+from pydantic import BaseModel
+
+from tonnage.gateway.file import entries
+from tonnage.workload.reference import render_table
+
+_SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
+    ("`listen`", entries.ListenEntry),
+    ("A deployment", entries.DeploymentEntry),
+    ("`price`", entries.PriceEntry),
+    ("`price.above`", entries.LongPriceEntry),
+    ("`own`", entries.OwnEntry),
+    ("`sign_in`", entries.SignInEntry),
+    ("`timeouts`", entries.TimeoutsEntry),
+    ("A route", entries.RouteEntry),
+    ("`rules`", entries.RuleEntry),
+    ("`retry`", entries.RetryEntry),
+    ("`cache`", entries.CacheEntry),
+    ("A key", entries.KeyEntry),
+    ("A budget", entries.BudgetEntry),
+    ("A limit", entries.LimitEntry),
+)
+_INTRODUCTION: Final = """\
+# The gateway file
+
+<!-- Generated: python -m tonnage.gateway.file.reference docs/gateway-file.md -->
+
+`NAME.gateway.yaml` says where the gateway listens, which models there are and what they cost, what clients may ask
+for, and within which budgets ([gateway](gateway.md)). Deployments, routes and keys are mappings by name. An unknown
+key is an error that names the file and the line. Durations carry their unit: `500ms`, `30s`, `1h`. Secrets are
+references: `env:NAME` or `file:PATH`. A scope is `total`, or `key:`, `team:`, `project:`, `route:` or `deployment:`
+with a name; `key:*` gives each key its own.
+"""
+
+
+def render_gateway_reference() -> str:
+    """Markdown: every section with key, type, unit, default, meaning, example."""
+    parts = [_INTRODUCTION, render_table(entries.GatewayEntries)]
+    for title, model in _SECTIONS:
+        parts.append(f"## {title}\n\n{cleandoc(model.__doc__ or '')}\n\n{render_table(model)}")
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    Path(sys.argv[1]).write_text(render_gateway_reference(), encoding="utf-8")

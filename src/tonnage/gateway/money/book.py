@@ -1,0 +1,391 @@
+"""A worker's book: holds are taken from leases in memory, told to the journal, and settled; the accounts follow.
+
+Nothing here waits for a disk but when a lease is used up. `flush` brings what was settled into the shared accounts
+four times a second, and gives back what other workers want.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from time import time
+from typing import Any, Final, TypeVar
+
+from tonnage.gateway.money.allowances import Allowance, Amounts
+from tonnage.gateway.money.journal import Journal, dead_journals, remains
+from tonnage.gateway.money.shared_accounts import (
+    AccountKey,
+    AccountsError,
+    Ask,
+    AttemptRow,
+    Granted,
+    Move,
+    SharedAccounts,
+)
+from tonnage.values import dataclass
+
+T = TypeVar("T")
+FLUSH_S: Final = 0.25
+PATIENCE_S: Final = 0.5  # how long a request waits for other workers to give back what they do not need
+POLL_S: Final = 0.05
+SWEEP_S: Final = 10.0
+MOST_KNOWN: Final = 10_000
+NO_CAP: Final = 1 << 62
+SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
+
+
+class Account:
+    """A worker's part of an account: `leased` of it, `used` settled since the last flush, `held` by open requests."""
+
+    __slots__ = ("allowance", "begin", "held", "key", "leased", "unit", "used")
+
+    def __init__(self, allowance: Allowance, begin: int) -> None:
+        self.allowance, self.begin, self.unit = allowance, begin, allowance.unit
+        self.key: AccountKey = (allowance.id, begin)
+        self.leased = self.used = self.held = 0
+
+    @property
+    def free(self) -> int:
+        return self.leased - self.used - self.held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """Whose request it is and where it goes, as the ledger names it."""
+
+    key: str
+    team: str
+    project: str
+    route: str
+    deployment: str
+
+
+class Hold:
+    """Amounts taken for one attempt, until it is settled."""
+
+    __slots__ = ("accounts", "amounts", "at_s", "number", "request", "settled", "who")
+
+    def __init__(
+        self, number: int, accounts: tuple[Account, ...], amounts: Amounts, who: Who, request: str, at_s: float
+    ):
+        self.number, self.accounts, self.amounts, self.who = number, accounts, amounts, who
+        self.request, self.at_s, self.settled = request, at_s, False
+
+
+class Refused(Exception):
+    """An allowance has not enough left: `has` of `need` in its unit; `until`: when its window ends (None: never)."""
+
+    def __init__(self, allowance: Allowance, *, need: int, has: int, until: datetime | None) -> None:
+        super().__init__(f"{allowance.words} has too little left")
+        self.allowance, self.need, self.has, self.until = allowance, need, has, until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an attempt."""
+
+    status: int
+    outcome: str
+    amounts: Amounts
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    estimated: bool
+    first_byte_s: float | None
+    latency_s: float
+
+
+class Book:
+    """Use it in one event loop; `open` before the first hold, `close` after the last.
+
+    `durable`: a hold is on the disk before its request is sent; those of one moment share a write.
+    """
+
+    def __init__(
+        self, accounts: SharedAccounts, folder: Path, *, durable: bool = False, now: Callable[[], float] = time
+    ) -> None:
+        self.accounts, self.folder, self.durable, self.now = accounts, folder, durable, now
+        self.worker = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-accounts")
+        self._accounts: dict[AccountKey, Account] = {}
+        self._current: dict[int, tuple[Allowance, Account, float]] = {}  # by identity: the account of now, until when
+        self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
+        self._rows: list[AttemptRow] = []
+        self._number = 0
+        self.open_holds = 0
+        self.failing: AccountsError | None = None
+        self._flushes: asyncio.Task[None] | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._synced = 0
+
+    async def open(self) -> int:
+        """Begin the journal, bring in what dead workers left; how many of their requests were under way."""
+        self._leasing = asyncio.Lock()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await self._in_thread(self.accounts.open)
+        self.journal = Journal(self.folder, self.worker)
+        await self._in_thread(self.accounts.join, self.worker, socket.gethostname(), self.now())
+        lost = await self._in_thread(self._bring_in_dead)
+        self._flushes = asyncio.ensure_future(self._flush_for_ever())
+        return lost
+
+    async def close(self) -> None:
+        """Bring everything into the accounts and give all leases back."""
+        if self._flushes is not None:
+            self._flushes.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._flushes
+        moves, rows = self._taken_for_flush()
+        await self._in_thread(self.accounts.leave, self.worker, moves, rows)
+        self.journal.remove()
+        await self._in_thread(self.accounts.close)
+        self._thread.shutdown()
+
+    async def hold(
+        self, allowances: Sequence[Allowance], amounts: Amounts, *, who: Who, request: str, lost_usd_pico: int
+    ) -> Hold:
+        """Take the amounts from every allowance, or from none. Raises Refused, AccountsError, OSError.
+
+        `lost_usd_pico`: what is charged should this process be killed before it is settled.
+        """
+        accounts = self._accounts_of(allowances)
+        waited_until = self.now() + PATIENCE_S
+        while short := [one for one in accounts if one.free < amounts.of(one.unit)]:
+            async with self._leasing:
+                asks = self._asks(short, amounts)
+                if not asks:
+                    continue  # another request's lease was enough for this one
+                granted: Granted = await self._in_thread(self.accounts.lease, self.worker, asks, self.now())
+                for account in short:
+                    account.leased += granted.granted.get(account.key, 0)
+            if granted.short:
+                if not granted.others or self.now() >= waited_until:
+                    raise self._refusal(short, granted, amounts)
+                await asyncio.sleep(POLL_S)
+            accounts = self._accounts_of(allowances)  # a window may have ended meanwhile
+        hold = self._take(accounts, amounts, who, request, lost_usd_pico)
+        if self.durable:
+            await self._on_disk()
+        return hold
+
+    def settle(self, hold: Hold, outcome: Outcome | None) -> None:
+        """What a hold came to; None: nothing was sent. A second time it does nothing. Raises OSError."""
+        if hold.settled:
+            return
+        hold.settled = True
+        if outcome is None:
+            self.journal.drop(hold.number)
+        else:
+            row = self._row(hold, outcome)
+            self.journal.settle(hold.number, outcome.amounts.usd_pico, outcome.amounts.tokens, row)
+            self._rows.append(row)
+        self.open_holds -= 1
+        for account in hold.accounts:
+            unit = account.unit
+            account.held -= hold.amounts.of(unit)
+            if outcome is not None and not account.allowance.returns:
+                account.used += outcome.amounts.of(unit)
+
+    def give_place_back(self, hold: Hold) -> None:
+        """A hold that is kept on for its money no longer counts as a request under way."""
+        for account in hold.accounts:
+            if account.allowance.returns:
+                account.held -= hold.amounts.of(account.unit)
+        hold.accounts = tuple(one for one in hold.accounts if not one.allowance.returns)
+
+    def left(self, allowances: Iterable[Allowance]) -> int | None:
+        """Pico-dollars that are free for this worker now in the tightest budget; None: no budget."""
+        found = [one.free for one in self._accounts_of(tuple(allowances)) if one.allowance.unit == "usd"]
+        return min(found) if found else None
+
+    async def lease_all(self, allowances: Sequence[Allowance]) -> None:
+        """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
+        for account in self._accounts_of(allowances):
+            if account.allowance.unit != "usd":
+                continue
+            ask = _ask(account, 0)
+            granted: Granted = await self._in_thread(self.accounts.lease, self.worker, (ask,), self.now())
+            account.leased += granted.granted.get(account.key, 0)
+
+    async def flush(self) -> None:
+        """Bring what was settled into the accounts. AccountsError: it stays in the journal and in memory."""
+        begun = self.now()
+        journal_bytes = self.journal.size
+        moves, rows = self._taken_for_flush()
+        if not moves and not rows:
+            return
+        try:
+            await self._in_thread(
+                partial(self.accounts.apply, self.worker, moves, rows, journal_bytes=journal_bytes, now_s=begun)
+            )
+        except AccountsError as error:
+            self.failing = error
+            self._put_back(moves, rows)
+            raise
+        self.failing = None
+        self.journal.renew_if_long(journal_bytes)
+
+    async def ledger(self) -> list[dict[str, Any]]:
+        """Every attempt that is in the accounts, oldest first."""
+        return await self._in_thread(self.accounts.attempts)
+
+    async def forget_before(self, moment_s: float) -> None:
+        """Attempts older than this leave the ledger. Raises AccountsError."""
+        await self._in_thread(self.accounts.forget_attempts, moment_s)
+
+    # inside
+
+    def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:
+        now, current, found = self.now(), self._current, []
+        for one in allowances:
+            known = current.get(id(one))
+            if known is not None and known[0] is one and now < known[2]:
+                found.append(known[1])
+            else:
+                found.append(self._account(one, now))
+        return tuple(found)
+
+    def _account(self, allowance: Allowance, now: float) -> Account:
+        """The account of the window of now."""
+        if len(self._current) > MOST_KNOWN:  # of files that were read before
+            self._current.clear()
+        moment = datetime.fromtimestamp(now, UTC)
+        end = allowance.end(moment)
+        key = (allowance.id, allowance.begin(moment))
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = Account(allowance, key[1])
+        account.allowance = allowance
+        self._current[id(allowance)] = (allowance, account, float("inf") if end is None else end.timestamp())
+        return account
+
+    def _asks(self, short: Sequence[Account], amounts: Amounts) -> list[Ask]:
+        """What the accounts lack now."""
+        found = []
+        for one in short:
+            need = amounts.of(one.allowance.unit) - one.free
+            if need > 0:
+                found.append(_ask(one, need))
+        return found
+
+    def _refusal(self, short: Sequence[Account], granted: Granted, amounts: Amounts) -> Refused:
+        account = next(one for one in short if one.key in granted.short)
+        allowance = account.allowance
+        has = granted.short[account.key] + max(account.free, 0)
+        until = allowance.end(datetime.fromtimestamp(self.now(), UTC))
+        return Refused(allowance, need=amounts.of(allowance.unit), has=has, until=until)
+
+    def _take(
+        self, accounts: tuple[Account, ...], amounts: Amounts, who: Who, request: str, lost_usd_pico: int
+    ) -> Hold:
+        number, at_s = self._number, self.now()
+        self._number += 1
+        numbers = [self.journal.number(one.key) for one in accounts]
+        self.journal.hold(
+            number, numbers, amounts.usd_pico, amounts.tokens, lost_usd_pico, request, at_s, who.key, who.team,
+            who.project, who.route, who.deployment,
+        )  # fmt: skip
+        for account in accounts:
+            account.held += amounts.of(account.unit)
+        self.open_holds += 1
+        return Hold(number, accounts, amounts, who, request, at_s)
+
+    def _row(self, hold: Hold, outcome: Outcome) -> AttemptRow:
+        who = hold.who
+        return (
+            f"{self.worker}:{hold.number}", hold.request, hold.at_s, who.key, who.team, who.project, who.route,
+            who.deployment, outcome.status, outcome.outcome, outcome.input_tokens, outcome.output_tokens,
+            outcome.cached_tokens, outcome.amounts.usd_pico, int(outcome.estimated), outcome.first_byte_s,
+            outcome.latency_s,
+        )  # fmt: skip
+
+    def _taken_for_flush(self, wanted: frozenset[AccountKey] = frozenset()) -> tuple[list[Move], list[AttemptRow]]:
+        """What goes into the accounts now; here it counts as gone from the leases at once."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        for key, account in tuple(self._accounts.items()):
+            over = account.allowance.begin(now) != account.begin
+            returned = max(account.free, 0) if over or key in wanted else 0
+            if account.used or returned:
+                move = self._moves.setdefault(key, [0, 0])
+                move[0] += account.used
+                move[1] += returned
+                account.leased -= account.used + returned
+                account.used = 0
+            if over and not account.held:
+                del self._accounts[key]
+        moves = [Move(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
+        rows, self._moves, self._rows = self._rows, {}, []
+        return moves, rows
+
+    def _put_back(self, moves: Sequence[Move], rows: list[AttemptRow]) -> None:
+        for move in moves:
+            kept = self._moves.setdefault(move.account, [0, 0])
+            kept[0] += move.used
+            kept[1] += move.returned
+        self._rows = rows + self._rows
+
+    async def _on_disk(self) -> None:
+        """Wait until the journal as it is now is on the disk; all that wait together share one write."""
+        wanted = self.journal.size
+        while self._synced < wanted:
+            if self._syncing is None or self._syncing.done():
+                self._syncing = asyncio.ensure_future(self._sync())
+            await asyncio.shield(self._syncing)
+
+    async def _sync(self) -> None:
+        size = self.journal.size
+        await asyncio.get_running_loop().run_in_executor(None, self.journal.sync)
+        self._synced = size
+
+    async def _flush_for_ever(self) -> None:
+        swept = self.now()
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            with suppress(AccountsError):  # told by `failing`, tried again
+                await self._give_back_wanted()
+                await self.flush()
+                if self.now() - swept >= SWEEP_S:
+                    swept = self.now()
+                    await self._in_thread(self._bring_in_dead)
+
+    async def _give_back_wanted(self) -> None:
+        """What others were refused lately is returned, as far as it is free here."""
+        wanted: frozenset[AccountKey] = await self._in_thread(self.accounts.wanted_since, self.now() - PATIENCE_S)
+        for key in wanted:
+            account = self._accounts.get(key)
+            if account is not None and account.free > 0:
+                move = self._moves.setdefault(key, [0, 0])
+                move[1] += account.free
+                account.leased -= account.free
+
+    def _bring_in_dead(self) -> int:
+        """In the accounts' thread: the journals of workers that are gone, each once; how many requests they lost."""
+        lost = 0
+        for worker, path, file in dead_journals(self.folder):
+            try:
+                applied = self.accounts.applied(worker)
+                if applied is not None:
+                    found = remains(path.read_bytes(), applied, worker)
+                    self.accounts.leave(worker, found.moves, found.rows)
+                    lost += found.lost
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(file)
+        return lost
+
+    def _in_thread(self, function: Callable[..., T], *given: Any) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)
+
+
+def _ask(account: Account, need: int) -> Ask:
+    """Soft allowances are counted and refuse nothing."""
+    if account.allowance.hard:
+        return Ask(account=account.key, cap=account.allowance.cap, need=need)
+    return Ask(account=account.key, cap=NO_CAP, need=need, share=need * SOFT_LEASES)

@@ -1,0 +1,162 @@
+"""The processes of a gateway: workers that share its sockets, started anew when they die, told of a changed file."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.files import make_private_folder
+from tonnage.gateway.file.described import Gateway
+from tonnage.gateway.worker import SIZE, WorkerTask
+
+RESTARTS: Final = 5  # of workers that die within a few seconds of their start, before the gateway gives up
+SHORT_LIFE_S: Final = 5.0
+POLL_S: Final = 0.2
+GRACE_S: Final = 10.0  # after the drain, until SIGKILL
+Say = Callable[[str], None]
+
+
+class GatewayProcesses:
+    """`reload`: reads the file again; TonnageError leaves the workers with the old one."""
+
+    def __init__(self, gateway: Gateway, folder: Path, reload: Callable[[], Gateway], say: Say) -> None:
+        self.gateway, self.folder, self._read, self.say = gateway, folder, reload, say
+        self._workers: list[_Child] = []
+        self._stopping = False
+        self._reload_asked = False
+        self._short_lives = 0
+
+    def run(self, on_begin: Callable[[int], None] | None = None) -> int:
+        """Serve until SIGTERM or SIGINT. Exit code: of the first worker where none can begin. Raises TonnageError."""
+        listen = self.gateway.listen
+        self._sockets = [_listening(listen.host, listen.port)]
+        if listen.admin_port is not None:
+            self._sockets.append(_listening(listen.host, listen.admin_port))
+        port = int(self._sockets[0].getsockname()[1])
+        make_private_folder(self.folder)
+        handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._ask_reload)
+        try:
+            self._workers = [self._start(number) for number in range(listen.workers)]
+            if on_begin is not None:
+                on_begin(port)
+            return self._watch()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            for one in self._sockets:
+                one.close()
+
+    def stop(self) -> None:
+        """Let the workers answer what is under way, then end."""
+        self._stopping = True
+
+    # inside
+
+    def _start(self, number: int) -> _Child:
+        task = WorkerTask(
+            gateway=self.gateway, folder=str(self.folder), sockets=tuple(one.fileno() for one in self._sockets),
+            number=number,
+        )  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tonnage.gateway.worker"], stdin=subprocess.PIPE, pass_fds=task.sockets,
+            start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        made = _Child(process, task, time.monotonic())
+        made.send()
+        return made
+
+    def _watch(self) -> int:
+        while not self._stopping:
+            time.sleep(POLL_S)
+            if self._reload_asked:
+                self._reload_asked = False
+                self._reload()
+            for index, child in enumerate(self._workers):
+                code = child.process.poll()
+                if code is None:
+                    continue
+                short = code > 0 and time.monotonic() - child.begun_s < SHORT_LIFE_S  # by itself, not by a signal
+                self._short_lives = self._short_lives + 1 if short else 0
+                if self._short_lives >= RESTARTS or code == InputError.exit_code:
+                    self._end()
+                    raise TonnageError(f"workers of the gateway end with {code} as soon as they begin",
+                                       hint="their messages stand above")  # fmt: skip
+                if not self._stopping:
+                    self.say(f"worker {index} ended with {code}; another one begins")
+                    self._workers[index] = self._start(index)
+        self._end()
+        return 0
+
+    def _end(self) -> None:
+        for child in self._workers:
+            with suppress(ProcessLookupError):
+                child.process.terminate()
+        until = time.monotonic() + self.gateway.listen.drain + GRACE_S
+        for child in self._workers:
+            try:
+                child.process.wait(max(until - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+
+    def _reload(self) -> None:
+        try:
+            found = self._read()
+        except TonnageError as error:
+            self.say(f"the file as it was stays in force: {error}")
+            return
+        if (found.listen.host, found.listen.port, found.listen.workers, found.store) != (
+            self.gateway.listen.host, self.gateway.listen.port, self.gateway.listen.workers, self.gateway.store
+        ):  # fmt: skip
+            self.say("where the gateway listens, its workers and its store change with a new start only")
+        self.gateway = found
+        for child in self._workers:
+            child.task = replace(child.task, gateway=found)
+            child.send()
+        self.say("the gateway follows the changed file")
+
+    def _stop(self, *_: object) -> None:
+        self.stop()
+
+    def _ask_reload(self, *_: object) -> None:
+        self._reload_asked = True
+
+
+class _Child:
+    """A worker's process, and what it was told last."""
+
+    def __init__(self, process: subprocess.Popen[bytes], task: WorkerTask, begun_s: float) -> None:
+        self.process, self.task, self.begun_s = process, task, begun_s
+
+    def send(self) -> None:
+        data = pickle.dumps(self.task)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has just ended: the next one is told
+            self.process.stdin.write(SIZE.pack(len(data)) + data)
+            self.process.stdin.flush()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens, for all workers. InputError where the port is taken."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise InputError(f"{host}:{port} cannot be listened on: {error.strerror}",
+                         hint="name another port: `listen:` in the gateway file") from error  # fmt: skip
+    made.listen(2048)
+    return made

@@ -1,0 +1,1 @@
+"""The data path: a request read, held, sent, passed back and settled."""

@@ -1,0 +1,155 @@
+"""What a request asks for, as far as the gateway must know: the rest of its body passes unseen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from tonnage.gateway.dialects.usage import Surface
+from tonnage.values import dataclass
+
+SURFACES: Final[Mapping[str, Surface]] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/embeddings": "embeddings",
+    "/v1/messages": "messages",
+}
+OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
+    "chat": ("max_completion_tokens", "max_tokens"),
+    "completions": ("max_tokens",),
+    "responses": ("max_output_tokens",),
+    "embeddings": (),
+    "messages": ("max_tokens",),
+}
+TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
+BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
+_IMAGE_ADDRESS: Final = re.compile(
+    rb'"(?:image_url|url|file_id|fileUri|file_url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)'
+)
+
+
+class BadRequest(Exception):
+    """The request cannot be read: status, kind and words of the answer."""
+
+    def __init__(
+        self, message: str, *, status: int = 400, kind: str = "invalid_request_error", param: str | None = None
+    ):
+        super().__init__(message)
+        self.status, self.kind, self.param = status, kind, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request. `body`: as the client sent it; `said`: the same, parsed. `answers`: how many it asks for (`n`)."""
+
+    surface: Surface
+    model: str
+    body: bytes
+    said: dict[str, Any]
+    stream: bool
+    wants_usage: bool  # in its stream
+    max_tokens: int | None  # of one answer, as stated
+    answers: int
+    images: int  # given by an address, whose tokens their size does not bound
+
+    def most_input_tokens(self, image_tokens: int) -> int:
+        """No tokenizer of bytes makes more tokens of a text than it has bytes; its JSON has more bytes still."""
+        return len(self.body) + TEMPLATE_TOKENS + self.images * image_tokens
+
+    @property
+    def input_tokens_estimate(self) -> int:
+        return len(self.body) // BYTES_PER_TOKEN + 1
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the same answer is meant to come again: embeddings, temperature 0, a seed."""
+        return self.surface == "embeddings" or self.said.get("temperature") == 0 or self.said.get("seed") is not None
+
+    @property
+    def prefix(self) -> bytes:
+        """The beginning of the conversation: what a prompt cache could hold."""
+        return self.body[:1024]
+
+
+def read_asked(surface: Surface, body: bytes) -> Asked:
+    """The request of a body. Raises BadRequest, in the words that the client is answered with."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise BadRequest("the body must be a JSON object")
+    model = said.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadRequest("`model` must name a route of the gateway", param="model")
+    stream = said.get("stream", False)
+    if stream is None:
+        stream = False
+    if not isinstance(stream, bool):
+        raise BadRequest("`stream` must be true or false", param="stream")
+    options = said.get("stream_options")
+    return Asked(
+        surface=surface, model=model, body=body, said=said, stream=stream,
+        wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        max_tokens=_max_tokens(surface, said), answers=_answers(said),
+        images=len(_IMAGE_ADDRESS.findall(body)) if b'"image' in body or b'"file' in body else 0,
+    )  # fmt: skip
+
+
+def with_model(asked: Asked, model: str, *, add: Mapping[str, Any] | None = None) -> bytes:
+    """The body for an upstream: with its name of the model and `add`, every other byte as it was where that is safe."""
+    body = asked.body
+    if asked.model != model:
+        found = _model_place(asked.model).findall(body)
+        if len(found) != 1:  # the same words stand in a tool's schema, say: written anew as a whole
+            return orjson.dumps({**asked.said, **(add or {}), "model": model})
+        body = body.replace(found[0], b'"model":' + orjson.dumps(model), 1)
+    if not add:
+        return body
+    if any(name in asked.said for name in add):
+        return orjson.dumps({**asked.said, **add, "model": model})
+    start = body.index(b"{") + 1
+    return body[:start] + orjson.dumps(dict(add))[1:-1] + b"," + body[start:]
+
+
+_PLACES: dict[str, re.Pattern[bytes]] = {}
+
+
+def _model_place(model: str) -> re.Pattern[bytes]:
+    found = _PLACES.get(model)
+    if found is None:
+        if len(_PLACES) > 1000:  # names come from clients
+            _PLACES.clear()
+        found = _PLACES[model] = re.compile(rb'"model"\s*:\s*' + re.escape(orjson.dumps(model)))
+    return found
+
+
+def _max_tokens(surface: Surface, said: Mapping[str, Any]) -> int | None:
+    for name in OUTPUT_KEYS[surface]:
+        value = said.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise BadRequest(f"`{name}` must be a whole number, 1 or more", param=name)
+        return value
+    return None
+
+
+def _answers(said: Mapping[str, Any]) -> int:
+    """`n`, or `best_of` where it is more; times the prompts of a list."""
+    most = 1
+    for name in ("n", "best_of"):
+        value = said.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
+            raise BadRequest(f"`{name}` must be a whole number, 1 to 1024", param=name)
+        most = max(most, value)
+    prompt = said.get("prompt")
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        most *= len(prompt)
+    return most

@@ -1,0 +1,339 @@
+"""One attempt at one deployment: held, sent, passed back, settled once.
+
+Every attempt that reached the wire stands in the ledger: by the upstream's own count where it gave one, else by an
+estimate that is marked as such. Zero tokens are a count; a missing count is none.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tonnage.errors import TonnageError
+from tonnage.gateway.dialects.usage import Usage, read_usage
+from tonnage.gateway.file.described import Deployment, Route
+from tonnage.gateway.money.allowances import Amounts
+from tonnage.gateway.money.book import Hold, Outcome, Refused
+from tonnage.gateway.money.rates import usd_text
+from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, with_model
+from tonnage.gateway.proxy.bounds import TooDear, most_amounts
+from tonnage.gateway.proxy.replies import Reply, refusal
+from tonnage.gateway.proxy.tap import UsageTap
+from tonnage.http.upstream import Connection, Headers, UpstreamFault
+
+if TYPE_CHECKING:
+    from tonnage.gateway.proxy.journey import Journey
+
+TARGETS: Final = {
+    "chat": b"/chat/completions", "completions": b"/completions", "responses": b"/responses",
+    "embeddings": b"/embeddings", "messages": b"/messages",
+}  # fmt: skip
+PASSED_ON: Final = frozenset((b"anthropic-version", b"anthropic-beta", b"openai-beta", b"traceparent", b"tracestate"))
+BUSY: Final = frozenset((429, 503, 529))
+MAYBE_BILLED: Final = frozenset((502, 504))  # of a proxy between: what is behind it may have computed
+OURS: Final = frozenset((401, 403, 408))  # the gateway's own fault towards the upstream, not the client's
+SILENT: Final = frozenset(("first-byte", "silence"))
+LARGEST_ANSWER_BYTES: Final = 64 << 20
+LONGEST_REST_S: Final = 300.0  # of a Retry-After
+_LIMIT_WORDS: Final = (
+    b"rate_limit",
+    b"rate limit",
+    b"hrottl",
+    b"insufficient_quota",
+    b"overloaded",
+    b"oo many requests",
+)
+_FIXED: Final = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+Told = tuple[
+    Reply | None, bool
+]  # what the client would be told (None: it is answered), whether another attempt may help
+
+
+class Attempt:
+    """`sent`: something went over the wire."""
+
+    def __init__(self, journey: Journey, route: Route, deployment: Deployment) -> None:
+        self.journey, self.route, self.deployment = journey, route, deployment
+        self.asked, self.book = journey.asked, journey.book
+        self.health = journey.running.healths[deployment.name]
+        self.meter = journey.running.meter(journey.route.name, deployment.name)
+        self.sent = False
+        self.began_s = monotonic()
+        self._status = 0
+        self._first_byte_s: float | None = None
+        self._answer: Connection | None = None
+        self._hold: Hold
+
+    async def run(self) -> Told:
+        """Raises nothing that a client or an upstream can bring about."""
+        journey, deployment = self.journey, self.deployment
+        allowances = (*journey.running.allowances(journey.caller, journey.route.name), *deployment.allowances)
+        who = journey.running.who(journey.caller, journey.route.name, deployment.name)
+        try:
+            bound = await most_amounts(
+                self.asked,
+                deployment,
+                self.route,
+                allowances,
+                self.book,
+                expected_output=int(self.health.output_tokens),
+            )
+            self._hold = await self.book.hold(
+                allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate_pico()
+            )
+        except Refused as refused:
+            journey.running.count_refused(refused.allowance)
+            return refusal(refused, time()), refused.allowance.scope == "deployment"
+        except TooDear as dear:
+            return Reply(status=400, kind="request_too_dear", message=str(dear)), False
+        except (TonnageError, OSError) as error:
+            message = f"the accounts take nothing now: {error}"
+            return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+        self.health.begin()
+        journey.tracker.watch(self)
+        try:
+            return await self._through(bound.told)
+        except BaseException:  # a fault of ours, or the worker's end: the hold must not stay
+            self._failed("gateway-fault", billed=self.sent)
+            raise
+        finally:
+            journey.tracker.forget(self)
+
+    def expire(self, now_s: float) -> None:
+        """End the attempt where its time is over: nobody who trickles holds something for ever."""
+        if now_s - self.began_s > self.deployment.timeouts.total and self._answer is not None:
+            self._answer.abort()
+            if self.journey.exchange.begun:
+                self.journey.exchange.abort()
+
+    # on the wire
+
+    async def _through(self, told: int | None) -> Told:
+        try:
+            target, headers, body = self._request(told)
+        except TonnageError as error:
+            self._failed("sign-in", billed=False)
+            return Reply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
+        self.journey.told_added(self.journey.running.measures)
+        asked_s = monotonic()
+        try:
+            answer = await self.journey.running.upstreams[self.deployment.name].ask("POST", target, headers, body)
+        except UpstreamFault as fault:
+            self.sent = fault.sent
+            self._failed(fault.kind, billed=fault.sent and fault.kind in SILENT)
+            return self._no_answer(fault), True
+        self.sent, self._answer, self._status = True, answer, answer.status
+        self._first_byte_s = monotonic() - asked_s
+        if answer.status != 200:
+            return await self._refused(answer)
+        return await (self._stream(answer, told) if answer.streams else self._whole(answer, told))
+
+    def _request(self, told: int | None) -> tuple[bytes, Headers, bytes]:
+        """Target, headers and body for the upstream."""
+        asked, deployment = self.asked, self.deployment
+        add: dict[str, Any] = {}
+        if told is not None:
+            add[OUTPUT_KEYS[asked.surface][0]] = told
+        if asked.stream and not asked.wants_usage and asked.surface in ("chat", "completions"):
+            add["stream_options"] = {**(asked.said.get("stream_options") or {}), "include_usage": True}
+        body = with_model(asked, deployment.model, add=add)
+        target = TARGETS[asked.surface]
+        headers = [*_FIXED, *(pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON)]
+        signer = self.journey.running.signers.get(deployment.name)
+        if signer is not None:
+            to = deployment.endpoint
+            url = f"{'https' if to.secure else 'http'}://{to.authority}{to.path}{target.decode()}"
+            headers += signer.headers("POST", url, body, time())
+        return target, headers, body
+
+    async def _refused(self, answer: Connection) -> Told:
+        """An answer that is none: too busy, broken, or the client's own fault."""
+        status, name = answer.status, self.deployment.name
+        try:
+            body = await _all(answer)
+        except UpstreamFault as fault:
+            self._failed(fault.kind, billed=False)
+            return self._no_answer(fault), True
+        if status in BUSY or (status == 400 and any(word in body for word in _LIMIT_WORDS)):
+            wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
+            self.health.leave()
+            self.health.wait(monotonic() + wait_s)
+            self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="busy")
+            message = f"{name} takes no more requests now"
+            return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=wait_s), True
+        if status >= 500 or status in OURS:
+            self._failed(f"status-{status}", billed=status in MAYBE_BILLED)
+            said = f"answered {status}" if status >= 500 else f"refused the gateway's sign-in ({status})"
+            return Reply(status=502, kind="upstream_failed", message=f"{name} {said}"), True
+        self.health.leave()
+        self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="refused")
+        self.meter.answered(status)
+        self.journey.exchange.answer(status, self._head(_kind(answer), None), body)
+        return None, False
+
+    async def _whole(self, answer: Connection, told: int | None) -> Told:
+        try:
+            body = await _all(answer)
+            said = orjson.loads(body)
+        except UpstreamFault as fault:
+            self._failed(fault.kind, billed=True)
+            return self._no_answer(fault), True
+        except orjson.JSONDecodeError:
+            self._failed("not-json", billed=True)
+            message = f"{self.deployment.name} answered what is no JSON"
+            return Reply(status=502, kind="upstream_failed", message=message), True
+        usage = read_usage(self.asked.surface, said) if isinstance(said, dict) else None
+        usd_pico = self._done(usage, written_tokens=len(body) // BYTES_PER_TOKEN, outcome="ok")
+        kind = _kind(answer)
+        self._keep(kind, body, usd_pico)
+        self.meter.answered(200)
+        head = b"%bx-tonnage-cost-usd: %b\r\n" % (self._head(kind, told), usd_text(usd_pico).encode())
+        self.journey.exchange.answer(200, head, body)
+        return None, False
+
+    async def _stream(self, answer: Connection, told: int | None) -> Told:
+        """Pieces as they come. Before the first one another attempt can be made; after it a fault ends the stream."""
+        exchange = self.journey.exchange
+        tap = UsageTap(self.asked.surface, strip=not self.asked.wants_usage)
+        kept: list[bytes] | None = [] if self.journey.cache is not None else None
+        fault: UpstreamFault | None = None
+        gone_s: float | None = None
+        try:
+            while (piece := await answer.read()) is not None:
+                passed = tap.feed(piece)
+                if passed and gone_s is None:
+                    if not exchange.begun:
+                        exchange.begin(200, b"cache-control: no-cache\r\n" + self._head(_kind(answer), told))
+                    await exchange.piece(passed)
+                    if kept is not None:
+                        kept.append(passed)
+                if gone_s is None and exchange.gone:
+                    gone_s = monotonic()
+                    self.journey.running.count_gone()
+                if gone_s is not None and monotonic() - gone_s > self.journey.running.gateway.after_disconnect_s:
+                    answer.abort()
+                    break
+        except UpstreamFault as error:
+            fault = error
+        whole = fault is None and tap.finished
+        if not (whole or exchange.begun or exchange.gone):
+            self._failed("cut", billed=True)
+            return self._no_answer(fault or UpstreamFault("its answer has no end")), True
+        outcome = "client-gone" if gone_s is not None else "ok" if whole else "cut"
+        usd_pico = self._done(tap.usage, written_tokens=tap.events, outcome=outcome)
+        self.meter.answered(200)
+        if whole and kept is not None and gone_s is None:
+            self._keep(_kind(answer), b"".join([*kept, tap.rest]), usd_pico)
+        if whole:
+            exchange.end(tap.rest)
+        else:
+            broken = self._no_answer(fault or UpstreamFault("its answer has no end"))
+            exchange.end(tap.rest + broken.event(self.asked.surface), whole=False)
+        return None, False
+
+    def _no_answer(self, fault: UpstreamFault) -> Reply:
+        message = f"{self.deployment.name} gave no whole answer: {fault}"
+        return Reply(
+            status=504 if fault.kind in SILENT else 502, kind="upstream_failed", message=message, retry_after_s=1.0
+        )
+
+    def _head(self, kind: bytes, told: int | None) -> bytes:
+        request, name = self.journey.request.encode(), self.deployment.name.encode()
+        head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\nx-tonnage-deployment: %b\r\n" % (kind, request, name)
+        return head if told is None else b"%bx-tonnage-max-tokens: %d\r\n" % (head, told)
+
+    def _keep(self, kind: bytes, body: bytes, usd_pico: int) -> None:
+        cache = self.journey.cache
+        if cache is not None:
+            cache.put(
+                self.journey.cache_key, status=200, content_type=kind, body=body, usd_pico=usd_pico,
+                deployment=self.deployment.name,
+            )  # fmt: skip
+
+    # the end
+
+    def _done(self, usage: Usage | None, *, written_tokens: int, outcome: str) -> int:
+        """Settle an answer: by its usage, else by what was seen of it. Pico-dollars."""
+        if outcome == "cut":
+            self.health.fail(monotonic())
+            self.meter.fault(outcome)
+        else:
+            self.health.succeed(self._first_byte_s or 0.0, None if usage is None else usage.output_tokens)
+        counted = usage or Usage(
+            input_tokens=self.asked.input_tokens_estimate,
+            output_tokens=written_tokens if OUTPUT_KEYS[self.asked.surface] else 0,
+        )
+        usd_pico = self.deployment.rates.cost_pico(counted)
+        if usd_pico > self._hold.amounts.usd_pico:
+            self.meter.over_hold()
+        amounts = Amounts(usd_pico=usd_pico, tokens=counted.input_tokens + counted.output_tokens)
+        self._settle(amounts, counted, outcome=outcome, estimated=usage is None)
+        return usd_pico
+
+    def _failed(self, kind: str, *, billed: bool) -> None:
+        """An attempt without an answer. Where it may have been billed, its hold stays until that is settled."""
+        if self._hold.settled:
+            return
+        self.health.fail(monotonic())
+        self.meter.fault(kind)
+        if billed:
+            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            self.journey.tracker.keep_uncertain(self._hold, self._outcome(amounts, None, kind, estimated=True))
+        elif self.sent:
+            self._settle(Amounts(usd_pico=0, tokens=0), None, outcome=kind)
+        else:
+            self.book.settle(self._hold, None)
+
+    def _settle(self, amounts: Amounts, usage: Usage | None, *, outcome: str, estimated: bool = False) -> None:
+        made = self._outcome(amounts, usage, outcome, estimated=estimated)
+        self.book.settle(self._hold, made)
+        self.meter.settled(usage, amounts.usd_pico, made.first_byte_s, made.latency_s)
+
+    def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
+        return Outcome(
+            status=self._status, outcome=outcome, amounts=amounts,
+            input_tokens=None if usage is None else usage.input_tokens,
+            output_tokens=None if usage is None else usage.output_tokens,
+            cached_tokens=None if usage is None else usage.cached_input_tokens, estimated=estimated,
+            first_byte_s=self._first_byte_s, latency_s=monotonic() - self.began_s,
+        )  # fmt: skip
+
+    def _estimate_pico(self) -> int:
+        """What the attempt is expected to cost, where nobody will say."""
+        outputs = 0
+        if OUTPUT_KEYS[self.asked.surface]:
+            outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30)
+        return self.deployment.rates.most_pico(self.asked.input_tokens_estimate, outputs)
+
+
+async def _all(answer: Connection) -> bytes:
+    """The whole body. Raises UpstreamFault; one that is too large is a fault too."""
+    first = await answer.read()
+    if first is None:
+        return b""
+    pieces, size = [first], len(first)
+    while (piece := await answer.read()) is not None:
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER_BYTES:
+            answer.abort()
+            raise UpstreamFault(f"the answer is over {LARGEST_ANSWER_BYTES >> 20} MiB")
+    return first if len(pieces) == 1 else b"".join(pieces)
+
+
+def _kind(answer: Connection) -> bytes:
+    for name, value in answer.headers:
+        if name == b"content-type":
+            return value
+    return b"application/json"
+
+
+def _retry_after_s(answer: Connection) -> float | None:
+    for name, value in answer.headers:
+        if name == b"retry-after-ms" and value.isdigit():
+            return float(value) / 1000.0
+        if name == b"retry-after" and value.isdigit():
+            return float(value)
+    return None

@@ -1,0 +1,182 @@
+"""The door: lets callers in, reads what they ask, and sends each request on its journey."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import count
+from time import monotonic
+from typing import Final
+
+import orjson
+
+from tonnage.errors import did_you_mean, nearest
+from tonnage.gateway.caching import AnswerCache, cache_key
+from tonnage.gateway.file.described import ANYBODY, Caller, Route
+from tonnage.gateway.measures import Measures
+from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.money.rates import PICO_PER_USD
+from tonnage.gateway.proxy.asked import SURFACES, Asked, BadRequest, read_asked
+from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.journey import Journey
+from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
+from tonnage.gateway.proxy.running import Running
+from tonnage.gateway.proxy.server import Exchange
+
+UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
+Page = Callable[[str], tuple[int, bytes, bytes] | None]
+_SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
+
+
+class Door:
+    """`pages` answers paths of the gateway's own: (status, content type, body)."""
+
+    def __init__(self, running: Running, book: Book, measures: Measures, pages: Page) -> None:
+        self.running, self.book, self.measures, self.pages = running, book, measures, pages
+        self.draining = False
+        self._numbers = count()
+        self._attempts: set[Attempt] = set()
+        self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        began_s = monotonic()
+        surface = SURFACES.get(exchange.path)
+        if surface is None or exchange.method != b"POST":
+            self._other(exchange)
+            return
+        try:
+            caller = self._caller(exchange)
+            asked = read_asked(surface, exchange.body)
+            route = self._route(asked, caller)
+        except BadRequest as bad:
+            reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
+            send_reply(exchange, reply, surface)
+            return
+        request = f"{self.book.worker}-{next(self._numbers)}"
+        journey = Journey(
+            self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
+        )
+        cache = self.running.caches.get(route.name)
+        if cache is not None and self._kept(cache, journey):
+            return
+        await journey.run()
+
+    def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
+        """Keep a hold whose attempt may have been billed; it is settled by estimate after a while, or at the end."""
+        self.book.give_place_back(hold)
+        timer = asyncio.get_running_loop().call_later(UNCERTAIN_S, self._settle_uncertain, hold.number)
+        self._uncertain[hold.number] = (hold, outcome, timer)
+
+    def watch(self, attempt: Attempt) -> None:
+        self._attempts.add(attempt)
+
+    def forget(self, attempt: Attempt) -> None:
+        self._attempts.discard(attempt)
+
+    def sweep(self) -> None:
+        """End attempts whose whole time is over: once a second."""
+        now_s = monotonic()
+        for one in tuple(self._attempts):
+            one.expire(now_s)
+
+    @property
+    def uncertain(self) -> int:
+        """Holds whose cost nobody has told."""
+        return len(self._uncertain)
+
+    def settle_uncertain(self) -> None:
+        """All of them, by estimate: the worker ends."""
+        for number in tuple(self._uncertain):
+            self._settle_uncertain(number)
+
+    def _settle_uncertain(self, number: int) -> None:
+        hold, outcome, timer = self._uncertain.pop(number)
+        timer.cancel()
+        self.book.settle(hold, outcome)
+
+    # who asks for what
+
+    def _caller(self, exchange: Exchange) -> Caller:
+        """The owner of the request's key. Raises BadRequest (401)."""
+        callers = self.running.gateway.callers
+        query = exchange.query
+        if query and any(mark in query.lower() for mark in _SECRETS_IN_ADDRESSES):
+            raise BadRequest("a key does not belong into an address, which is logged on the way",
+                             status=401, kind="key_in_address")  # fmt: skip
+        if not callers:
+            return ANYBODY
+        given = b""
+        for name, value in exchange.headers:
+            if name == b"authorization" and value[:7].lower() == b"bearer ":
+                given = value[7:].strip()
+            elif name in (b"x-api-key", b"api-key"):
+                given = value.strip()
+        if not given:
+            raise BadRequest("no key: send it as `Authorization: Bearer KEY`", status=401, kind="invalid_api_key")
+        caller = callers.get("blake2b:" + blake2b(given, digest_size=32).hexdigest())
+        if caller is None:
+            raise BadRequest("the key is not known here", status=401, kind="invalid_api_key")
+        if caller.expires is not None and datetime.now(UTC).date() >= caller.expires:
+            raise BadRequest(f"the key {caller.name} expired on {caller.expires}", status=401, kind="expired_api_key")
+        return caller
+
+    def _route(self, asked: Asked, caller: Caller) -> Route:
+        """Raises BadRequest (404, with the nearest names)."""
+        routes = self.running.gateway.routes
+        route = routes.get(asked.model)
+        if route is not None and (caller.routes is None or route.name in caller.routes):
+            return route
+        known = [name for name in routes if caller.routes is None or name in caller.routes]
+        meant = did_you_mean(nearest(asked.model, known), f"known: {', '.join(known)}")
+        message = f"no model is named {asked.model[:100]!r} here; {meant}"
+        raise BadRequest(message, status=404, kind="model_not_found", param="model")
+
+    # answers without an upstream
+
+    def _kept(self, cache: AnswerCache, journey: Journey) -> bool:
+        """Answer from the cache where the same was answered before; else the journey keeps its answer."""
+        route, asked, gateway = journey.route, journey.asked, self.running.gateway
+        assert route.cache is not None
+        if route.cache.when == "repeatable" and not asked.repeats:
+            return False
+        targets = tuple((name, gateway.deployments[name].model) for name in route.deployments)
+        key = cache_key(asked, journey.caller, targets)
+        kept = cache.get(key)
+        labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
+        self.measures.count("tonnage_gateway_cache_total", labels)
+        if kept is None:
+            journey.cache, journey.cache_key = cache, key
+            return False
+        self.measures.count("tonnage_gateway_saved_usd_total", labels[:1], kept.usd_pico / PICO_PER_USD)
+        head = b"content-type: %b\r\nx-tonnage-cache: hit\r\nx-tonnage-deployment: %b\r\nx-tonnage-cost-usd: 0\r\n"
+        journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
+        return True
+
+    def _other(self, exchange: Exchange) -> None:
+        path = exchange.path
+        if exchange.method in (b"GET", b"HEAD"):
+            if path == "/v1/models":
+                self._models(exchange)
+                return
+            page = self.pages(path)
+            if page is not None:
+                exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
+                return
+        if path in SURFACES:
+            send_reply(exchange, Reply(status=405, kind="method_not_allowed", message=f"{path} takes POST"), None)
+            return
+        known = ", ".join((*SURFACES, "/v1/models"))
+        send_reply(exchange, Reply(status=404, kind="not_found", message=f"no such path; there are {known}"), None)
+
+    def _models(self, exchange: Exchange) -> None:
+        try:
+            caller = self._caller(exchange)
+        except BadRequest as bad:
+            send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+            return
+        names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]
+        data = [{"id": name, "object": "model", "owned_by": "tonnage"} for name in names]
+        exchange.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))

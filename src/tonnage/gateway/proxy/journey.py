@@ -1,0 +1,109 @@
+"""A request through the deployments of its route, in turn: the one owner of retries, the one who answers.
+
+Another attempt is made before the first byte has gone to the client, and never after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Final, Protocol
+
+from tonnage.gateway.caching import AnswerCache
+from tonnage.gateway.file.described import Caller, Route
+from tonnage.gateway.measures import Measures, add_time
+from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.proxy.asked import Asked
+from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.replies import Reply, send_reply
+from tonnage.gateway.proxy.running import Running
+from tonnage.gateway.proxy.server import Exchange
+from tonnage.gateway.routing.choosing import Facts, order
+
+SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
+
+
+class Tracker(Protocol):
+    """Who looks after attempts beside their journeys."""
+
+    def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
+        """Keep the hold of an attempt that may have been billed."""
+
+    def watch(self, attempt: Attempt) -> None:
+        """End it when its time is over."""
+
+    def forget(self, attempt: Attempt) -> None:
+        """It has ended."""
+
+
+class Journey:
+    """One request. `run` answers the client, whatever happens."""
+
+    def __init__(
+        self, running: Running, book: Book, tracker: Tracker, asked: Asked, caller: Caller, route: Route, *,
+        exchange: Exchange, request: str, began_s: float,
+    ) -> None:  # fmt: skip
+        self.running, self.book, self.tracker = running, book, tracker
+        self.asked, self.caller, self.route = asked, caller, route
+        self.exchange, self.request, self.began_s = exchange, request, began_s
+        self.cache: AnswerCache | None = None  # where the answer is to be kept, and by which key
+        self.cache_key = b""
+        self._facts = Facts(input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
+        self._sent = False  # something has gone over the wire: what follows is a retry
+
+    async def run(self) -> None:
+        reply: Reply | None = None
+        route: Route | None = self.route
+        while route is not None:
+            reply, final = await self._on(route)
+            if reply is None:
+                return
+            route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
+        assert reply is not None
+        self.running.meter(self.route.name, "none").answered(reply.status)
+        head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
+        send_reply(self.exchange, reply, self.asked.surface, head)
+
+    def told_added(self, measures: Measures) -> None:
+        """The time that the gateway took before it sent the request on."""
+        if not self._sent:
+            add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)
+
+    async def _on(self, route: Route) -> tuple[Reply | None, bool]:
+        """Try a route's deployments: (None, …) once the client is answered; else what it would be told, and whether
+        no other route may do better."""
+        budget = self.running.retries[route.name]
+        budget.request(monotonic())
+        reply: Reply | None = None
+        tried: list[str] = []
+        for _ in range(route.retry.attempts):
+            name = self._next(route, tried)
+            if name is None and tried:  # all were asked: once more, after a rest
+                await asyncio.sleep(SECOND_ROUND_S)
+                tried = []
+                name = self._next(route, tried)
+            if name is None or (self._sent and not budget.take(monotonic())):
+                break
+            tried.append(name)
+            attempt = Attempt(self, route, self.running.gateway.deployments[name])
+            reply, again = await attempt.run()
+            if reply is None or not again:
+                return reply, True
+            if attempt.sent:
+                self._sent = True
+                attempt.meter.retried()
+        return reply or self._nobody(route), False
+
+    def _next(self, route: Route, tried: list[str]) -> str | None:
+        running = self.running
+        names = order(
+            route, self._facts, running.gateway, running.healths, monotonic(), running.random, tried=tried
+        )  # fmt: skip
+        return names[0] if names else None
+
+    def _nobody(self, route: Route) -> Reply:
+        """Every deployment rests, is below the quality, or elsewhere."""
+        now_s, healths = monotonic(), self.running.healths
+        wait_s = min((healths[name].not_before_s - now_s for name in route.deployments), default=1.0)
+        message = f"no deployment of {route.name} takes requests now"
+        return Reply(status=503, kind="no_deployment", message=message, retry_after_s=max(wait_s, 1.0))

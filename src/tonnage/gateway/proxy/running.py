@@ -1,0 +1,98 @@
+"""A gateway file at work in one worker: connections, health, sign-in and kept answers of its deployments and routes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from time import monotonic
+
+from tonnage.gateway.caching import AnswerCache
+from tonnage.gateway.file.described import Caller, Deployment, Gateway
+from tonnage.gateway.measures import Measures
+from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.money.book import Who
+from tonnage.gateway.proxy.meters import Meter
+from tonnage.gateway.routing.health import Health, RetryBudget
+from tonnage.gateway.signing.sign_in import SignIn
+from tonnage.gateway.signing.signers import Signer
+from tonnage.http.upstream import Upstream, UpstreamTimeouts
+
+
+class Running:
+    """A configuration and what goes with it. A reload makes another one; requests under way keep theirs.
+
+    `before`: the one that it takes the place of, whose health and connections of equal deployments go on.
+    """
+
+    def __init__(
+        self, gateway: Gateway, measures: Measures, make_signer: Callable[[SignIn], Signer],
+        before: Running | None = None,
+    ) -> None:  # fmt: skip
+        self.gateway, self.measures = gateway, measures
+        self.random = Random()
+        self.healths: dict[str, Health] = {}
+        self.upstreams: dict[str, Upstream] = {}
+        self.signers: dict[str, Signer] = {}
+        for name, one in gateway.deployments.items():
+            known = before is not None and before.gateway.deployments.get(name) == one
+            self.healths[name] = before.healths[name] if before and known else Health(one.first_byte_s)
+            self.upstreams[name] = before.upstreams[name] if before and known else _upstream(one)
+            if one.sign_in is not None:
+                self.signers[name] = before.signers[name] if before and known else make_signer(one.sign_in)
+        self.caches = {
+            name: AnswerCache(route.cache.items, route.cache.ttl, monotonic)
+            for name, route in gateway.routes.items()
+            if route.cache is not None
+        }
+        self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
+        self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
+        self._meters: dict[tuple[str, str], Meter] = {}
+        self._who: dict[tuple[str, str, str], Who] = {}
+
+    def allowances(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
+        """What the caller's requests on a route are taken from."""
+        place = (caller.name, route)
+        found = self._allowances.get(place)
+        if found is None:
+            found = self._allowances[place] = self.gateway.allowances_of(caller, route)
+        return found
+
+    def meter(self, route: str, deployment: str) -> Meter:
+        found = self._meters.get((route, deployment))
+        if found is None:
+            found = self._meters[route, deployment] = Meter(self.measures, route, deployment)
+        return found
+
+    def who(self, caller: Caller, route: str, deployment: str) -> Who:
+        """As the ledger names them."""
+        place = (caller.name, route, deployment)
+        found = self._who.get(place)
+        if found is None:
+            found = self._who[place] = Who(
+                key=caller.name, team=caller.team, project=caller.project, route=route, deployment=deployment
+            )
+        return found
+
+    def count_refused(self, allowance: Allowance) -> None:
+        self.measures.count("tonnage_gateway_refused_total", (("limit", allowance.id),))
+
+    def count_gone(self) -> None:
+        self.measures.count("tonnage_gateway_gone_total")
+
+    def retire(self, after: Mapping[str, Upstream]) -> None:
+        """Close the idle connections that the next one does not go on with."""
+        for name, upstream in self.upstreams.items():
+            if after.get(name) is not upstream:
+                upstream.close_idle()
+
+    def close(self) -> None:
+        for upstream in self.upstreams.values():
+            upstream.close()
+
+
+def _upstream(one: Deployment) -> Upstream:
+    wait = one.timeouts
+    return Upstream(
+        one.endpoint,
+        UpstreamTimeouts(connect_s=wait.connect, first_byte_s=wait.first_byte, between_s=wait.between),
+    )

@@ -1,0 +1,290 @@
+"""The door's HTTP/1.1: one protocol on httptools, since an ASGI server costs as much a request as all the rest here.
+
+A request is read whole, with limits on its size and its pace; its answer is whole or a stream. Requests that a client
+sends ahead wait their turn. Measured by `benchmarks/gateway.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from time import monotonic
+from typing import Any, Final
+
+import httptools
+
+from tonnage.http.upstream import Headers
+
+HEADERS_S: Final = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
+BODY_SILENCE_S: Final = 30.0
+IDLE_S: Final = 120.0
+MOST_HEADER_BYTES: Final = 64 << 10
+MOST_AHEAD: Final = 16  # requests that one connection may send before the first is answered
+_LINES: Final = {one.value: b"HTTP/1.1 %d %s\r\n" % (one.value, one.phrase.encode()) for one in HTTPStatus}
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Exchange:
+    """A request, and the way its answer goes. `gone`: its client has closed the connection."""
+
+    __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query")
+
+    def __init__(
+        self, connection: _ClientConnection, method: bytes, url: bytes, headers: Headers, body: bytes, keep: bool,
+        old: bool,
+    ) -> None:  # fmt: skip
+        self._connection, self._keep, self._old = connection, keep, old
+        self.method, self.headers, self.body = method, headers, body
+        path, _, self.query = url.partition(b"?")
+        self.path = path.decode("latin-1")
+        self.begun, self._chunked = False, False
+
+    @property
+    def gone(self) -> bool:
+        return self._connection.transport is None
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._connection.abort()
+
+    def answer(self, status: int, head: bytes, body: bytes, *, close: bool = False) -> None:
+        """A whole answer. `head`: header lines, each with its line end."""
+        self.begun = True
+        keep = self._keep and not close and not self._connection.door.draining
+        more = b"" if keep else b"connection: close\r\n"
+        sent = b"" if self.method == b"HEAD" else body
+        self._connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (_line(status), head, len(body), more, sent))
+        self._connection.answered(keep)
+
+    def begin(self, status: int, head: bytes) -> None:
+        """The head of a stream; a client of HTTP/1.0 reads it to the end of the connection."""
+        self.begun, self._chunked = True, not self._old
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
+        self._connection.write(b"%b%b%b\r\n" % (_line(status), head, framing))
+
+    async def piece(self, data: bytes) -> None:
+        """A piece of a stream; waits while the client is slow."""
+        connection = self._connection
+        connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if connection.full is not None and connection.transport is not None:
+            await connection.full
+
+    def end(self, last: bytes = b"", *, whole: bool = True) -> None:
+        """The end of a stream. One that is not whole ends with its connection, so that the client knows."""
+        if last:
+            self._connection.write(b"%x\r\n%b\r\n" % (len(last), last) if self._chunked else last)
+        if whole and self._chunked:
+            self._connection.write(b"0\r\n\r\n")
+        self._connection.answered(self._keep and whole and self._chunked and not self._connection.door.draining)
+
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+class DoorServer:
+    """Connections of one listening socket. `most_bytes`: of a request's body."""
+
+    def __init__(self, handle: Handler, most_bytes: int) -> None:
+        self.handle, self.most_bytes = handle, most_bytes
+        self.draining = False
+        self.connections: set[_ClientConnection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, sock: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _ClientConnection(self, loop), sock=sock, backlog=2048)
+
+    def sweep(self) -> None:
+        """Let clients go that are too slow, or idle: once a second."""
+        now = monotonic()
+        for one in tuple(self.connections):
+            one.check(now)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no more connections, answer what is under way, for so long at most."""
+        self.draining = True
+        if self._server is not None:
+            self._server.close()
+        until = monotonic() + timeout_s
+        while self.connections and monotonic() < until:
+            for one in tuple(self.connections):
+                one.close_if_idle()
+            await asyncio.sleep(0.02)
+        for one in tuple(self.connections):
+            one.abort()
+
+
+class _ClientConnection(asyncio.Protocol):
+    """One client: requests in turn."""
+
+    __slots__ = ("_ahead", "_body", "_expects", "_headers", "_loop", "_parser", "_size", "_task", "_told_s", "_url",
+                 "_waits", "door", "full", "transport")  # fmt: skip
+
+    def __init__(self, door: DoorServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.door, self._loop = door, loop
+        self.transport: asyncio.Transport | None = None
+        self.full: asyncio.Future[None] | None = None  # the client reads slower than we write
+        self._ahead: deque[Exchange] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._parser: Any = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes] = []
+        self._waits = "idle"  # for: "idle" the next request, "headers", "body"
+        self._told_s = monotonic()
+        self._expects = False
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # of a stream
+        self._parser = httptools.HttpRequestParser(self)
+        self._waits = "headers"
+        self.door.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, b"this is no place for another protocol")
+        except httptools.HttpParserCallbackError as error:
+            found = error.__context__
+            self._refuse(*(found.args if isinstance(found, _Refusal) else (400, b"the request cannot be read")))
+        except httptools.HttpParserError:
+            self._refuse(400, b"this is no HTTP request")
+        if self._waits == "body":
+            self._told_s = monotonic()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.transport = None
+        self.resume_writing()
+        self.door.connections.discard(self)
+        self._ahead.clear()
+
+    def pause_writing(self) -> None:
+        self.full = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self.full is not None:
+            if not self.full.done():
+                self.full.set_result(None)
+            self.full = None
+
+    # what httptools calls
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body, self._size = b"", [], [], 0
+        self._expects = False
+        self._waits, self._told_s = "headers", monotonic()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._headers.append((name, value))
+        self._count(len(name) + len(value))
+        if name == b"expect":
+            self._expects = value.lower() == b"100-continue"
+        elif name == b"content-length" and (not value.isdigit() or int(value) > self.door.most_bytes):
+            raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+
+    def on_headers_complete(self) -> None:
+        self._waits, self._size = "body", 0
+        if self._expects:
+            self.write(_CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size > self.door.most_bytes:
+            raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._waits, self._told_s = "idle", monotonic()
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        parser = self._parser
+        exchange = Exchange(
+            self, parser.get_method(), self._url, self._headers, body, parser.should_keep_alive(),
+            parser.get_http_version() == "1.0",
+        )  # fmt: skip
+        self._body = []
+        if self._task is not None:
+            self._ahead.append(exchange)
+            if len(self._ahead) >= MOST_AHEAD and self.transport is not None:
+                self.transport.pause_reading()
+        else:
+            self._task = self._loop.create_task(self._run(exchange))
+
+    # answers
+
+    def write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def answered(self, keep: bool) -> None:
+        """The answer of the request under way is whole."""
+        self._task, self._told_s = None, monotonic()
+        if not keep:
+            if self.transport is not None:
+                self.transport.close()
+        elif self._ahead:
+            self._task = self._loop.create_task(self._run(self._ahead.popleft()))
+            if self.transport is not None:
+                self.transport.resume_reading()
+
+    def check(self, now_s: float) -> None:
+        """Too slow with its headers or its body, or idle for long."""
+        if self._task is not None:
+            return
+        limit = {"idle": IDLE_S, "headers": HEADERS_S, "body": BODY_SILENCE_S}[self._waits]
+        if now_s - self._told_s > limit:
+            self.abort()
+
+    def close_if_idle(self) -> None:
+        if self._task is None and self._waits == "idle" and self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def _run(self, exchange: Exchange) -> None:
+        try:
+            await self.door.handle(exchange)
+        except Exception:  # the last one who can say so: a fault of ours, which must not leave the client waiting
+            traceback.print_exc(file=sys.stderr)
+            if exchange.begun:
+                self.abort()
+            else:
+                body = _ERROR % (b"the gateway failed", 500)
+                exchange.answer(500, b"content-type: application/json\r\n", body, close=True)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > MOST_HEADER_BYTES:
+            raise _Refusal(431, b"the headers have over %d bytes" % MOST_HEADER_BYTES)
+
+    def _refuse(self, status: int, why: bytes) -> None:
+        """A request that is not read to its end. While an earlier one is under way nothing is said, only closed."""
+        if self._task is None:
+            body = _ERROR % (why, status)
+            self.write(b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                       % (_line(status), len(body), body))  # fmt: skip
+        if self.transport is not None:
+            self.transport.close()
+
+
+class _Refusal(Exception):
+    """(status, words): raised inside the parser, which wraps it."""
+
+
+_ERROR: Final = b'{"error":{"message":"%b","type":"invalid_request_error","param":null,"code":"%d"}}'
+
+
+def _line(status: int) -> bytes:
+    return _LINES.get(status) or b"HTTP/1.1 %d -\r\n" % status

@@ -1,0 +1,187 @@
+"""Gateways, explanations and spending as reports: one list of fields for terminal, JSON, CSV and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tonnage.gateway.explaining import Budgeted, Explained
+from tonnage.gateway.file.described import Deployment, Gateway, Route
+from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
+from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Table
+from tonnage.reports.listing import Field, Fields, field_rows, field_table, field_values
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import short
+from tonnage.values import dataclass
+
+_WHY_NOT: Final = {
+    "resting": "rests after failures", "quality": "below the route's quality", "region": "computes elsewhere",
+    "tried": "was tried",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one name has spent since a moment."""
+
+    name: str
+    attempts: int
+    input_tokens: int
+    output_tokens: int
+    usd_pico: int
+    estimated_usd_pico: int
+
+
+def _thousands(found: int) -> str:
+    return f"{found:,}"
+
+
+def _dollars(pico: int) -> str:
+    return short(pico / PICO_PER_USD, 6)
+
+
+def _per_million(pico: int) -> float:
+    return pico * 1e6 / PICO_PER_USD
+
+
+DEPLOYMENTS: Final[Fields[Deployment]] = (
+    Field("name", lambda one: one.name, title="deployment"),
+    Field("model", lambda one: one.model, title="model"),
+    Field("dialect", lambda one: one.dialect, title="speaks"),
+    Field("own", lambda one: one.own, title="own", show=lambda own: "own" if own else "tokens"),
+    Field("input_usd_per_million", lambda one: _per_million(one.rates.tiers[0].input_pico), title="USD/M in",
+          right=True),
+    Field("output_usd_per_million", lambda one: _per_million(one.rates.tiers[0].output_pico), title="USD/M out",
+          right=True),
+    Field("price_source", lambda one: one.rates.source, title="price from", wraps=True),
+    Field("price_read_on", lambda one: one.rates.read_on, title="read on"),
+    Field("at_once", lambda one: one.at_once, title="at once", right=True),
+)  # fmt: skip
+SPENT: Final[Fields[Spent]] = (
+    Field("name", lambda one: one.name, title="name"),
+    Field("attempts", lambda one: one.attempts, title="attempts", right=True),
+    Field("input_tokens", lambda one: one.input_tokens, title="input tokens", right=True, show=_thousands),
+    Field("output_tokens", lambda one: one.output_tokens, title="output tokens", right=True, show=_thousands),
+    Field("usd", lambda one: one.usd_pico, title="USD", right=True, json=usd_text, show=_dollars),
+    Field("estimated_usd", lambda one: one.estimated_usd_pico, title="of it estimated", right=True, json=usd_text,
+          show=_dollars),
+)  # fmt: skip
+
+
+def gateway_report(gateway: Gateway) -> Report:
+    """A gateway file as it is understood."""
+    titles = ("route", "policy", "deployments", "then")
+    routes = tuple(
+        (name, one.policy, ", ".join(one.deployments), one.fallback or "") for name, one in gateway.routes.items()
+    )
+    allowances = tuple((str(index + 1), one.words) for index, one in enumerate(gateway.allowances))
+    blocks: list[Block] = [
+        Heading(text="Deployments"), field_table(DEPLOYMENTS, tuple(gateway.deployments.values())),
+        Heading(text="Routes"), Table(columns=tuple(Column(title=one) for one in titles), rows=routes),
+        Heading(text="Allowances"), Pairs(rows=allowances),
+    ]  # fmt: skip
+    return Report(
+        page=lambda: Page(title="Gateway", blocks=tuple(blocks)),
+        document=lambda: {
+            "schema": "tonnage/gateway@1",
+            "deployments": [field_values(DEPLOYMENTS, one) for one in gateway.deployments.values()],
+            "routes": [_route(one) for one in gateway.routes.values()],
+            "allowances": [_allowance(one) for one in gateway.allowances],
+            "keys": [{"name": one.name, "team": one.team, "project": one.project} for one in gateway.callers.values()],
+        },
+        columns=tuple(one.key for one in DEPLOYMENTS),
+        rows=lambda: field_rows(DEPLOYMENTS, tuple(gateway.deployments.values())),
+    )  # fmt: skip
+
+
+def spent_report(by: str, found: Sequence[Spent], since: str) -> Report:
+    """Spending by a column of the ledger."""
+    return Report(
+        page=lambda: Page(title=f"Spent since {since}, by {by}", blocks=(field_table(SPENT, found),)),
+        document=lambda: {"schema": "tonnage/gateway-spend@1", "by": by, "since": since,
+                          "spent": [field_values(SPENT, one) for one in found]},
+        columns=tuple(one.key for one in SPENT),
+        rows=lambda: field_rows(SPENT, found),
+    )  # fmt: skip
+
+
+def explained_report(found: Explained) -> Report:
+    """What would happen to a request, and why."""
+    return Report(
+        page=lambda: Page(title=f"A request to {found.route.name}", blocks=tuple(_explained_blocks(found))),
+        document=lambda: _explained_document(found),
+        columns=("deployment", "place", "why_not", "expected_usd", "held_usd"),
+        rows=lambda: [
+            [
+                one.name,
+                _place(found, one.name),
+                one.why_not,
+                usd_text(one.usd_pico),
+                usd_text(found.held_pico[one.name]),
+            ]
+            for one in found.candidates
+        ],
+    )
+
+
+def _explained_blocks(found: Explained) -> Iterator[Block]:
+    yield Pairs(rows=(
+        ("policy", found.route.policy), ("caller", f"{found.caller.name}, team {found.caller.team}"),
+        ("input", f"about {found.input_tokens_estimate} tokens, at most {found.most_input_tokens}"),
+        ("kept", "its answer is kept and given again" if found.cached else "its answer is not kept"),
+        ("after these", ", ".join(found.fallbacks) or "no other route"),
+    ))  # fmt: skip
+    columns = ("", "deployment", "expected USD", "held USD", "first byte s", "why not")
+    rows = []
+    for one in sorted(found.candidates, key=lambda one: _place(found, one.name) or 99):
+        first = "-" if one.first_byte_s is None else short(one.first_byte_s, 3)
+        place = _place(found, one.name)
+        rows.append((
+            "" if place is None else str(place), one.name, usd_text(one.usd_pico), usd_text(found.held_pico[one.name]),
+            first, "" if one.why_not is None else _WHY_NOT[one.why_not],
+        ))  # fmt: skip
+    yield Table(columns=tuple(Column(title=one) for one in columns), rows=tuple(rows))
+    if found.budgets:
+        yield Heading(text="Taken from")
+        yield Pairs(rows=tuple((one.allowance.words, _taken(one)) for one in found.budgets))
+
+
+def _taken(one: Budgeted) -> str:
+    taken, needs = _amount(one.allowance, one.taken), _amount(one.allowance, one.needs)
+    return f"{taken} taken, needs {needs}" + (": refused" if one.refuses else "")
+
+
+def _explained_document(found: Explained) -> dict[str, Any]:
+    return {
+        "schema": "tonnage/gateway-explanation@1", "route": found.route.name, "policy": found.route.policy,
+        "caller": found.caller.name, "input_tokens_estimate": found.input_tokens_estimate,
+        "input_tokens_at_most": found.most_input_tokens, "answer_is_kept": found.cached,
+        "order": list(found.order), "fallbacks": list(found.fallbacks),
+        "candidates": [
+            {"deployment": one.name, "place": _place(found, one.name), "why_not": one.why_not,
+             "expected_usd": usd_text(one.usd_pico), "held_usd": usd_text(found.held_pico[one.name]),
+             "first_byte_s": one.first_byte_s}
+            for one in found.candidates
+        ],
+        "allowances": [{**_allowance(one.allowance), "taken": one.taken, "needs": one.needs, "refuses": one.refuses}
+                       for one in found.budgets],
+    }  # fmt: skip
+
+
+def _place(found: Explained, name: str) -> int | None:
+    return found.order.index(name) + 1 if name in found.order else None
+
+
+def _amount(allowance: Allowance, amount: int) -> str:
+    return f"{usd_text(amount)} USD" if allowance.unit == "usd" else str(amount)
+
+
+def _route(one: Route) -> dict[str, Any]:
+    return {"name": one.name, "policy": one.policy, "deployments": list(one.deployments), "fallback": one.fallback}
+
+
+def _allowance(one: Allowance) -> dict[str, Any]:
+    cap = {"cap_usd": usd_text(one.cap)} if one.unit == "usd" else {"cap": one.cap}
+    said = {"id": one.id, "scope": one.scope, "name": one.name, "unit": one.unit, "window": one.window}
+    return {**said, "hard": one.hard, **cap}

@@ -1,0 +1,89 @@
+"""What the gateway has seen of a deployment: whether it is well, how long it takes, how much it has under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+FAILURES_TO_OPEN: Final = 5  # in a row
+FIRST_REST_S: Final = 2.0  # without requests after it; twice as long each time, up to the longest
+LONGEST_REST_S: Final = 60.0
+SMOOTHING: Final = 0.1  # the share of the newest latency in the mean
+WINDOW_S: Final = 60.0
+FEWEST_RETRIES: Final = 10  # in a window, however few requests there were
+
+
+class Health:
+    """Of one deployment, in one worker. Times are of a monotonic clock, in seconds."""
+
+    def __init__(self, first_byte_s: float | None = None) -> None:
+        self.first_byte_s = first_byte_s  # expected, then measured; None: nothing is known
+        self.output_tokens = 256.0  # a mean of its answers
+        self.under_way = 0
+        self.failures = 0
+        self.not_before_s = 0.0
+        self._rest_s = FIRST_REST_S
+        self._probing = False
+
+    def available(self, now_s: float) -> bool:
+        """Whether it may be asked: it is well, or has rested and nobody is trying it."""
+        if now_s < self.not_before_s:
+            return False
+        return self.failures < FAILURES_TO_OPEN or not self._probing
+
+    def begin(self) -> None:
+        self.under_way += 1
+        if self.failures >= FAILURES_TO_OPEN:
+            self._probing = True
+
+    def succeed(self, first_byte_s: float, output_tokens: int | None) -> None:
+        self.under_way -= 1
+        self.failures, self._probing, self._rest_s = 0, False, FIRST_REST_S
+        known = self.first_byte_s
+        self.first_byte_s = first_byte_s if known is None else known + SMOOTHING * (first_byte_s - known)
+        if output_tokens:
+            self.output_tokens += SMOOTHING * (output_tokens - self.output_tokens)
+
+    def fail(self, now_s: float) -> None:
+        self.under_way -= 1
+        self.failures += 1
+        self._probing = False
+        if self.failures >= FAILURES_TO_OPEN:
+            self.not_before_s = now_s + self._rest_s
+            self._rest_s = min(2.0 * self._rest_s, LONGEST_REST_S)
+
+    def leave(self) -> None:
+        """A request that says nothing of it: refused by the client's own fault, or given up."""
+        self.under_way -= 1
+        self._probing = False
+
+    def wait(self, until_s: float) -> None:
+        """It asked not to be asked before then."""
+        self.not_before_s = max(self.not_before_s, until_s)
+
+
+class RetryBudget:
+    """Retries of a route may be a share of its requests of the last minute, so that they cannot add to an overload."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self._requests: deque[float] = deque()
+        self._retries: deque[float] = deque()
+
+    def request(self, now_s: float) -> None:
+        self._requests.append(now_s)
+        _forget(self._requests, now_s)
+
+    def take(self, now_s: float) -> bool:
+        """Whether one more retry may be made; it counts then."""
+        _forget(self._requests, now_s)
+        _forget(self._retries, now_s)
+        if len(self._retries) >= max(FEWEST_RETRIES, self.share * len(self._requests)):
+            return False
+        self._retries.append(now_s)
+        return True
+
+
+def _forget(times: deque[float], now_s: float) -> None:
+    while times and times[0] < now_s - WINDOW_S:
+        times.popleft()

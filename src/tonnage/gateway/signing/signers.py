@@ -1,0 +1,78 @@
+"""A signer for each way to sign in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from tonnage.errors import InputError
+from tonnage.gateway.signing.sign_in import SignIn
+from tonnage.http.upstream import Headers
+
+REREAD_S: Final = 60.0  # a key that is changed in its file is followed
+
+
+class Signer(Protocol):
+    """What signs a request to an upstream."""
+
+    def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers: ...
+
+
+class KeySigner:
+    """A key in a header. It is read anew once a minute, and stands in no message."""
+
+    def __init__(self, reference: str, header: bytes, prefix: bytes = b"") -> None:
+        self._reference, self._header, self._prefix = reference, header, prefix
+        self._made: Headers = ()
+        self._read_s = float("-inf")
+
+    def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers:  # noqa: ARG002
+        """Raises InputError where the key is not there."""
+        if now_s - self._read_s > REREAD_S:
+            self._made = [(self._header, self._prefix + read_key(self._reference).encode())]
+            self._read_s = now_s
+        return self._made
+
+
+def read_key(reference: str) -> str:
+    """The secret that `env:NAME` or `file:PATH` names. InputError where there is none, or one that is no header."""
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        found = os.environ.get(name, "").strip()
+    else:
+        try:
+            found = Path(name).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the key in {name} cannot be read: {error}", hint="check the path") from error
+    if not found:
+        raise InputError(
+            f"{reference} holds no key", hint=f"export {name}=..." if kind == "env" else f"write it to {name}"
+        )
+    if not found.isascii() or any(ord(letter) < 32 for letter in found):
+        raise InputError(f"{reference} holds what is no key", hint="a key is one line of ASCII")
+    return found
+
+
+def make_signer(sign_in: SignIn) -> Signer:
+    """The signer of a sign-in. Raises InputError, MissingExtra."""
+    make = _MAKERS.get(sign_in.kind)
+    if make is None:
+        raise InputError(f"no way to sign in by '{sign_in.kind}'", hint=f"one of {', '.join(_MAKERS)}")
+    return make(sign_in)
+
+
+def _key(header: bytes, prefix: bytes = b"") -> Callable[[SignIn], Signer]:
+    def make(sign_in: SignIn) -> Signer:
+        assert sign_in.key is not None
+        return KeySigner(sign_in.key, header, prefix)
+
+    return make
+
+
+_MAKERS: Final[dict[str, Callable[[SignIn], Signer]]] = {
+    "bearer": _key(b"authorization", b"Bearer "),
+    "x-api-key": _key(b"x-api-key"),
+    "api-key": _key(b"api-key"),
+}

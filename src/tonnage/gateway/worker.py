@@ -1,0 +1,227 @@
+"""`python -m tonnage.gateway.worker`: one process of a gateway, started by `tonnage.gateway.processes`.
+
+The parent hands over listening sockets, and sends the gateway through this process's standard input: the first one to
+begin with, others to go on with. When the input ends, the parent has gone: requests under way are answered, then it
+ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, time
+from typing import Final
+
+import orjson
+
+from tonnage.errors import TonnageError
+from tonnage.files import write_whole
+from tonnage.gateway.file.described import Gateway
+from tonnage.gateway.measures import Labels, Measures, added_up, prometheus_text
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+from tonnage.gateway.proxy.door import Door
+from tonnage.gateway.proxy.running import Running
+from tonnage.gateway.proxy.server import DoorServer, Exchange
+from tonnage.gateway.signing import make_signer
+from tonnage.values import dataclass
+
+SIZE: Final = struct.Struct("!I")
+GC_ALLOCATIONS: Final = 20_000
+TICK_S: Final = 1.0
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTask:
+    """What the parent sends: a gateway, where its files lie, and the descriptors of its sockets."""
+
+    gateway: Gateway
+    folder: str
+    sockets: tuple[int, ...]  # of the door, and maybe of the pages
+    number: int
+
+
+class Worker:
+    """All parts of a worker, in one event loop."""
+
+    def __init__(self, task: WorkerTask) -> None:
+        self.task, self.folder = task, Path(task.folder)
+        self.measures = Measures()
+        self.book = Book(SharedAccounts(task.gateway.store), self.folder / "journals", durable=task.gateway.durable)
+        self.running = Running(task.gateway, self.measures, make_signer)
+        self.door = Door(self.running, self.book, self.measures, self.page)
+        self.servers: list[DoorServer] = []
+        self._stopped = asyncio.Event()
+        self.begun_s = monotonic()
+        self._measured = self.folder / "measures" / f"{os.getpid()}.json"
+
+    async def serve(self) -> None:
+        """Until SIGTERM, or until the parent is gone. Raises TonnageError where the accounts cannot be opened."""
+        loop = asyncio.get_running_loop()
+        lost = await self.book.open()
+        if lost:
+            say(f"{lost} requests were under way when a worker was killed; they are charged by estimate")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        listen = self.task.gateway.listen
+        handlers = (self.door.handle, self._pages_alone)
+        self.servers = [DoorServer(one, int(listen.body_mb * 1e6)) for one in handlers[: len(self.task.sockets)]]
+        for server, file in zip(self.servers, self.task.sockets, strict=True):
+            await server.listen(socket.socket(fileno=os.dup(file)))
+        ticks = asyncio.ensure_future(self._tick())
+        orders = asyncio.ensure_future(self._obey())
+        tidying = asyncio.ensure_future(self._tidy())
+        try:
+            await self._stopped.wait()
+            await asyncio.gather(*(server.drain(listen.drain) for server in self.servers))
+        finally:
+            ticks.cancel()
+            orders.cancel()
+            tidying.cancel()
+            self.door.settle_uncertain()
+            await self.book.close()
+            self.running.close()
+            self._measured.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Take no more requests, answer those under way."""
+        self.door.draining = True
+        self._stopped.set()
+
+    def reload(self, gateway: Gateway) -> None:
+        """Requests from now on follow the new file; those under way keep the old one."""
+        before = self.running
+        self.running = self.door.running = Running(gateway, self.measures, make_signer, before)
+        before.retire(self.running.upstreams)
+
+    # pages
+
+    def page(self, path: str) -> tuple[int, bytes, bytes] | None:
+        """The gateway's own pages; on a door that others reach, only those without figures."""
+        match path:
+            case "/health":
+                return 200, b"application/json", b'{"status":"ok"}'
+            case "/ready":
+                ready = not self.door.draining and self.book.failing is None
+                return (
+                    (200 if ready else 503),
+                    b"application/json",
+                    orjson.dumps({"ready": ready, "accounts": str(self.book.failing or "ok")}),
+                )
+            case "/metrics" | "/gateway" if self._open_pages:
+                return self._figures(path)
+        return None
+
+    async def _pages_alone(self, exchange: Exchange) -> None:
+        """The same pages on a port of their own, with the figures."""
+        path = exchange.path
+        found = self._figures(path) if path in ("/metrics", "/gateway") else self.page(path)
+        if found is None or exchange.method not in (b"GET", b"HEAD"):
+            found = 404, b"text/plain", b"/health, /ready, /metrics, /gateway"
+        exchange.answer(found[0], b"content-type: %b\r\n" % found[1], found[2])
+
+    @property
+    def _open_pages(self) -> bool:
+        listen = self.running.gateway.listen
+        return listen.admin_port is None and listen.host in ("127.0.0.1", "::1", "localhost")
+
+    def _figures(self, path: str) -> tuple[int, bytes, bytes]:
+        self._measure()
+        documents = [orjson.loads(file.read_bytes()) for file in sorted(self._measured.parent.glob("*.json"))]
+        if path == "/metrics":
+            gauges: dict[tuple[str, Labels], float] = {}
+            for document in documents:
+                for name, labels, amount in document["gauges"]:
+                    place = (name, tuple((one, other) for one, other in labels))
+                    gauges[place] = gauges.get(place, 0.0) + amount
+            return 200, b"text/plain; version=0.0.4", prometheus_text(added_up(documents), gauges).encode()
+        return 200, b"application/json", orjson.dumps({
+            "schema": "tonnage/gateway-status@1", "workers": len(documents),
+            "deployments": {name: {
+                "under_way": sum(one["under_way"].get(name, 0) for one in documents),
+                "first_byte_s": health.first_byte_s, "failures_in_a_row": health.failures,
+                "resting": not health.available(monotonic()),
+            } for name, health in self.running.healths.items()},
+        })  # fmt: skip
+
+    def _measure(self) -> None:
+        """This worker's measures to their file, where the pages of all workers find them."""
+        under_way = {name: health.under_way for name, health in self.running.healths.items()}
+        gauges = [["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in under_way.items()]
+        gauges += [
+            ["tonnage_gateway_open_holds", [], self.book.open_holds],
+            ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
+        ]
+        document = {**self.measures.document(), "gauges": gauges, "under_way": under_way}
+        with suppress(OSError):  # a full disk: the figures of this second are missing, requests go on
+            self._measured.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._measured, orjson.dumps(document), durable=False)
+
+    # beside the requests
+
+    async def _tick(self) -> None:
+        """Each second: measures to their file, clients that never send their headers let go."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._measure()
+            self.door.sweep()
+            for server in self.servers:
+                server.sweep()
+
+    async def _tidy(self) -> None:
+        """Each hour: attempts that are older than the file keeps them leave the ledger."""
+        while True:
+            await asyncio.sleep(HOUR_S)
+            with suppress(AccountsError):  # told by /ready, tried again
+                await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
+
+    async def _obey(self) -> None:
+        """Gateways that the parent sends, until it is gone."""
+        reader = asyncio.StreamReader(limit=1 << 26)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+        )
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                size = SIZE.unpack(await reader.readexactly(SIZE.size))[0]
+                task: WorkerTask = pickle.loads(await reader.readexactly(size))
+                self.reload(task.gateway)
+        self.stop()
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def main() -> int:
+    """Exit codes as the command line's."""
+    import uvloop
+
+    header = sys.stdin.buffer.read(SIZE.size)
+    if len(header) < SIZE.size:
+        return 1
+    task: WorkerTask = pickle.loads(sys.stdin.buffer.read(SIZE.unpack(header)[0]))
+    gc.collect()
+    gc.freeze()  # what is loaded stays: the collector need not look at it again and again
+    gc.set_threshold(GC_ALLOCATIONS, 20, 20)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(Worker(task).serve())
+    except TonnageError as error:
+        say(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

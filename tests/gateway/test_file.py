@@ -1,0 +1,123 @@
+"""Gateway files: what is wrong is said with its key, before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tonnage
+from tonnage.errors import InputError, TonnageError, UnknownName
+from tonnage.gateway.file.reference import render_gateway_reference
+
+PRICE = {"input_usd_per_million": 1, "output_usd_per_million": 2}
+ONE = {"url": "http://127.0.0.1:1/v1", "model": "m", "price": PRICE}
+
+
+def written(folder: Path, **keys: Any) -> Path:
+    path = folder / "gateway.yaml"
+    path.write_text(json.dumps({"deployments": {"a": ONE}, "routes": {"chat": {"deployments": ["a"]}}, **keys}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"deployments": {"a": {"url": ONE["url"], "model": "m"}}}, "unknown is not free"),
+        ({"deployments": {"a": ONE | {"catalog_price": "bedrock/x"}}}, "stands beside price"),
+        ({"deployments": {"a": ONE | {"url": "ftp://x"}}}, "no URL of a service"),
+        ({"deployments": {"a": ONE | {"sign_in": {"kind": "bearer"}}}}, "is missing"),
+        ({"routes": {"chat": {"deployments": ["b"]}}}, "no deployment is named 'b'"),
+        ({"routes": {"chat": {"deployments": ["a"], "fallback": "x"}}}, "no route is named 'x'"),
+        (
+            {"routes": {"x": {"deployments": ["a"], "fallback": "y"}, "y": {"deployments": ["a"], "fallback": "x"}}},
+            "round in a circle: x -> y -> x",
+        ),
+        ({"routes": {"chat": {"deployments": ["a"], "policy": "weighted"}}}, "must name each deployment"),
+        ({"routes": {"chat": {"deployments": ["a"], "quality": 0.5}}}, "the quality of a is not known"),
+        ({"listen": {"host": "0.0.0.0"}}, "without a key"),
+        ({"budgets": [{"of": "team:x", "usd": 1}]}, "no team is named 'x'"),
+        ({"budgets": [{"usd": -1}]}, "a number above 0"),
+        ({"limits": [{"of": "total"}]}, "limits nothing"),
+        ({"cache": {}}, "cache"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
+    """With the file, the line and what to write instead."""
+    with pytest.raises(InputError) as error:
+        tonnage.check_gateway(written(tmp_path, **keys))
+    assert said in f"{error.value} {error.value.hint}"
+    assert "gateway.yaml:1" in str(error.value)
+
+
+def test_a_key_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not set is an error, never a key that lets everybody in."""
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    with pytest.raises(InputError, match="env:NO_SUCH_KEY is empty"):
+        tonnage.check_gateway(written(tmp_path, keys={"me": {"key": "env:NO_SUCH_KEY"}}))
+
+
+def test_prices_of_the_catalog(tmp_path: Path) -> None:
+    """A model of the catalog has its prices with their source; one that is not there has the nearest names."""
+    named = "bedrock/amazon.nova-lite-v1:0"
+    deployments = {"a": {"url": ONE["url"], "model": "m", "catalog_price": named}}
+    found = tonnage.check_gateway(written(tmp_path, deployments=deployments)).found
+    rates = found.deployments["a"].rates
+    assert (rates.tiers[0].input_pico, rates.tiers[0].output_pico) == (60_000, 240_000)
+    assert rates.read_on is not None
+    deployments["a"]["catalog_price"] = named + "x"
+    with pytest.raises(UnknownName) as error:
+        tonnage.check_gateway(written(tmp_path, deployments=deployments))
+    assert named in (error.value.hint or "")
+
+
+@pytest.mark.heavy
+def test_the_speed_of_an_own_machine_is_planned(tmp_path: Path) -> None:
+    """Input and output at planned speed cost together what a request takes of the machine's hour."""
+    service = {"kind": "serve", "model": "llama3.1-8b", "constraints": {"gpus": "H100", "providers": "aws"},
+               "serve": {"rate_per_s": 5, "input_tokens": 1000, "output_tokens": 200}}  # fmt: skip
+    (tmp_path / "serve.yaml").write_text(json.dumps(service))
+    own = {"usd_per_hour": 3.6, "plan": "serve.yaml"}
+    path = written(tmp_path, deployments={"a": {"url": ONE["url"], "model": "m", "own": own}})
+    tier = tonnage.check_gateway(path).found.deployments["a"].rates.tiers[0]
+    option = tonnage.plan(service).options[0]
+    per_s = dict(option.run.rates)["requests_per_s"].value / option.count
+    assert (1000 * tier.input_pico + 200 * tier.output_pico) / 1e12 == pytest.approx(0.001 / per_s, rel=0.01)
+    assert tier.output_pico > tier.input_pico > 0
+
+
+def test_explain_and_simulate(tmp_path: Path) -> None:
+    """Nothing is sent; the same log costs less under the cheapest policy."""
+    dear = ONE | {"price": {"input_usd_per_million": 10, "output_usd_per_million": 20}}
+    path = written(
+        tmp_path, deployments={"dear": dear, "a": ONE}, routes={"chat": {"deployments": ["dear", "a"]}},
+        budgets=[{"usd": 0.05}], store=str(tmp_path / "accounts.db"),
+    )  # fmt: skip
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "chat", "max_tokens": 100, "messages": []}))
+    found = tonnage.explain_request(path, request).found
+    assert found.order == ("dear", "a")
+    assert found.held_pico["dear"] == 10 * found.held_pico["a"]
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "at_s,key,route,input_tokens,output_tokens\n" + "".join(f"{one},x,chat,1000,100\n" for one in range(20))
+    )
+    before = tonnage.simulate_gateway(path, log).found
+    after = tonnage.simulate_gateway(path, log, tonnage.GatewaySimulateOptions(policy="cheapest")).found
+    assert before.requests == {"dear": 4}
+    assert sum(before.refused.values()) == 16
+    assert (after.requests, after.refused) == ({"a": 20}, {})
+    log.write_text("at_s,key,route,input_tokens,output_tokens\n1,x,chat,-5,1\n")
+    with pytest.raises(TonnageError, match=r"log\.csv:2: negative tokens"):
+        tonnage.simulate_gateway(path, log)
+    request.write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        tonnage.explain_request(path, request)
+
+
+def test_the_reference_is_fresh() -> None:
+    """docs/gateway-file.md is what the models render; `python -m tonnage.gateway.file.reference` writes it."""
+    page = Path(__file__).parents[2] / "docs" / "gateway-file.md"
+    assert page.read_text(encoding="utf-8") == render_gateway_reference()
