@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -34,14 +34,16 @@ async def take(book: Book, pico: int, *allowances: Allowance) -> Hold:
     )
 
 
-def play(folder: Path, scenario: Callable[[Callable[[], Awaitable[Book]]], Awaitable[None]]) -> None:
+def play(
+    folder: Path, scenario: Callable[[Callable[[], Awaitable[Book]]], Awaitable[None]], url: str | None = None
+) -> None:
     """Run a scenario, which is given a function that opens one more worker's book."""
 
     async def run() -> None:
         opened: list[Book] = []
 
         async def open_book() -> Book:
-            book = Book(SharedAccounts(str(folder / "accounts.db")), folder / "journals")
+            book = Book(SharedAccounts(url or str(folder / "accounts.db")), folder / "journals")
             await book.open()
             opened.append(book)
             return book
@@ -65,7 +67,20 @@ async def kill(book: Book) -> None:
     book.killed = True
 
 
-def test_workers_together_pass_no_cap(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+    """Where the accounts are; None: in a file of the test."""
+    if request.param == "sqlite":
+        yield None
+        return
+    server = pytest.importorskip("pgserver").get_server(tmp_path_factory.mktemp("pg"))
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+def test_workers_together_pass_no_cap(tmp_path: Path, url: str | None) -> None:
     """Four workers draw at random from one budget: it is never passed, and its last part can be had by any."""
 
     async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
@@ -91,7 +106,7 @@ def test_workers_together_pass_no_cap(tmp_path: Path) -> None:
         assert state.committed == spent
         assert state.committed + state.leased <= 1000
 
-    play(tmp_path, scenario)
+    play(tmp_path, scenario, url)
 
 
 @pytest.mark.parametrize("flushed", [0, 3, 6])

@@ -87,7 +87,8 @@ class GatewayProcesses:
                 code = child.process.poll()
                 if code is None:
                     continue
-                self._short_lives = self._short_lives + 1 if time.monotonic() - child.begun_s < SHORT_LIFE_S else 0
+                short = code > 0 and time.monotonic() - child.begun_s < SHORT_LIFE_S  # by itself, not by a signal
+                self._short_lives = self._short_lives + 1 if short else 0
                 if self._short_lives >= RESTARTS or code == InputError.exit_code:
                     self._end()
                     raise TonnageError(f"workers of the gateway end with {code} as soon as they begin",

@@ -8,6 +8,7 @@ ends.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import signal
@@ -34,6 +35,7 @@ from tonnage.gateway.signing import make_signer
 from tonnage.values import dataclass
 
 SIZE: Final = struct.Struct("!I")
+GC_ALLOCATIONS: Final = 20_000
 TICK_S: Final = 1.0
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
@@ -209,6 +211,9 @@ def main() -> int:
     if len(header) < SIZE.size:
         return 1
     task: WorkerTask = pickle.loads(sys.stdin.buffer.read(SIZE.unpack(header)[0]))
+    gc.collect()
+    gc.freeze()  # what is loaded stays: the collector need not look at it again and again
+    gc.set_threshold(GC_ALLOCATIONS, 20, 20)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Worker(task).serve())

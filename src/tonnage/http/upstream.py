@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tonnage.errors import MissingExtra
@@ -18,6 +19,7 @@ from tonnage.values import dataclass
 Headers = Sequence[tuple[bytes, bytes]]
 UpstreamFaultKind = Literal["connect", "first-byte", "silence", "closed", "not-http"]
 MOST_UNREAD_BYTES: Final = 1 << 20  # a slow client holds up the service's connection, not this process's memory
+_STREAMS: Final = (b"text/event-stream", b"application/x-ndjson", b"application/vnd.amazon.eventstream")
 HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
@@ -154,7 +156,7 @@ class Connection(asyncio.Protocol):
     def streams(self) -> bool:
         """Whether pieces are to reach the client as they come."""
         kind = next((value for name, value in self.headers if name == b"content-type"), b"")
-        return kind.startswith((b"text/event-stream", b"application/x-ndjson"))
+        return kind.startswith(_STREAMS)
 
     async def read(self) -> bytes | None:
         """The next piece of the body; None at its end. Raises UpstreamFault where it breaks off."""
@@ -275,6 +277,7 @@ def _request(method: str, target: bytes, headers: Headers, body: bytes, host: by
     return b"\r\n".join([*lines, b"", b""]) + body
 
 
+@lru_cache(maxsize=1)
 def _httptools() -> Any:
     try:
         import httptools
