@@ -10,7 +10,7 @@ import pytest
 
 from tonnage.calibration.inference_fit import fit_inference
 from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS, fit_together, moved
-from tonnage.calibration.inference_predict import lay_out
+from tonnage.calibration.inference_predict import engine_batch, lay_out
 from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.pass_rows import pass_rows
 from tonnage.calibration.pass_table import pass_table
@@ -71,6 +71,32 @@ def test_the_table_gives_the_seconds_of_the_formulas(engine: str, name: str) -> 
     for figures in (ENGINES[engine], moved(ENGINES[engine], dict.fromkeys(SPREADS, 0.2))):
         expected = np.concatenate([pass_s(work, figures) for work in works])
         assert pass_table(works).seconds(figures) == pytest.approx(expected, rel=1e-12)
+
+
+DECODER = replace(
+    ROW, model="llama2-7b", params=6.74e9, n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_ff=11008,
+    vocab=32000, kind="decoder", gpu="A100-80GB-SXM", engine="trtllm", batch_size=8, output_len=128.0,
+    metric="output_tokens_per_s", value=500.0,
+)  # fmt: skip
+
+
+def test_decoders_timed_together_are_timed_as_one_by_one() -> None:
+    """Fixed batches and loads, one device and several, 16 and 8 bits, weights alone in 4: the same errors, under any
+    figures, as from each pass by itself."""
+    rows = [
+        DECODER,
+        replace(DECODER, tp=2, n_gpus=2, batch_size=1),
+        replace(DECODER, gpu="H100-80GB-SXM", precision="fp8", batch_size=64),
+        replace(DECODER, weights_quant="int4"),
+        replace(DECODER, batch_size=None, note="64 prompts; request_rate_qps=2", metric="ttft_ms", value=50.0),
+        replace(DECODER, gpu="H100-80GB-SXM", batch_size=None, value=9000.0),
+    ]
+    cases = cases_of(rows)
+    engine = ENGINES[cases[0].engine]
+    batch = engine_batch(cases, engine)
+    for figures in (engine, moved(engine, dict.fromkeys(SPREADS, 0.2))):
+        alone = np.log(lay_out(cases, {engine.name: figures}).predict({engine.name: figures})) - batch.measured
+        assert batch.errors_under(figures) == pytest.approx(alone, rel=1e-9, abs=1e-9)
 
 
 def test_errors_are_those_of_the_predictions_row_by_row() -> None:

@@ -19,7 +19,7 @@ from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import Load, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.percentiles import ServingPercentiles
 from tonnage.sizing.replica_model import ReplicaModel
@@ -169,3 +169,27 @@ def test_points_keep_the_stated_mean_and_maximum() -> None:
     points = length_points(Lengths(mean=1155, maximum=4000))
     assert points.mean == pytest.approx(1155, rel=1e-4)
     assert points.tokens.max() <= 4000
+
+
+@pytest.mark.parametrize(("batch", "beams"), [(1, 1), (1, 4), (2, 1), (24, 1), (24, 3)])
+def test_a_fixed_batch_takes_what_its_passes_take(batch: int, beams: int) -> None:
+    """No grid lies between a batch that runs from start to end and its passes: all prompts at once, then the steps."""
+    rows = decoder_rows(
+        MODEL, FORMATS["bf16"], SCHEDULERS["static"], machines(), [DEVICE], [LONG_ANSWERS],
+        tensor_parallel=np.ones(1), concurrency=np.array([float(batch)]), beams=np.array([float(beams)]),
+    )  # fmt: skip
+    engine = ENGINES["static-llm"]
+    endless = Load(requests=np.array([math.inf]), rate_per_s=np.array([math.inf]), users=np.array([math.inf]))
+    found = serve_load(lay_out_decoder(rows, engine).under(engine), endless)
+    several, one = np.array([float(batch * beams)]), np.ones(1)
+
+    def seconds(count: np.ndarray, query: np.ndarray, keys: np.ndarray, logits: np.ndarray) -> float:
+        work = pass_work(MODEL, rows.devices, rows.served, engine, batch=count, query=query, keys=keys,
+                         logit_tokens=logits, host_factor=rows.host_factor)  # fmt: skip
+        return float(pass_s(work, engine)[0])
+
+    assert float(found.tpot.mean[0]) == pytest.approx(seconds(several, one, rows.context, several))
+    together = np.array([batch * 128.0])
+    alone = seconds(one, one * 128, one * 128, one) - seconds(one, one * 128, one, one)
+    read = seconds(one, together, one, one) + batch * alone
+    assert float(found.ttft.mean[0]) == pytest.approx(read)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tonnage.calibration.inference_reading import InferenceCase
-from tonnage.calibration.inference_serving import Service, services
+from tonnage.calibration.inference_serving import Service, Timed, services
+from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
 from tonnage.sizing.engines import Engine
@@ -15,7 +16,7 @@ from tonnage.sizing.estimates import Array
 from tonnage.sizing.host import photographs_s
 from tonnage.sizing.inference_devices import host_factor, serving_devices
 from tonnage.sizing.inference_memory import inference_peak_bytes
-from tonnage.sizing.inference_pass import PassWork, pass_work
+from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
 from tonnage.units import to_gib
 from tonnage.values import dataclass
 
@@ -46,11 +47,12 @@ class InferenceBatch:
     cases: tuple[InferenceCase, ...]
     groups: tuple[Group, ...]
 
-    def predict(self, engines: Mapping[str, Engine]) -> Array:
-        """The figure each row states, in its metric and unit; NaN where the metric is not one of the load's."""
+    def predict(self, engines: Mapping[str, Engine], timed: Timed = pass_s) -> Array:
+        """The figure each row states, in its metric and unit; NaN where the metric is not one of the load's. `timed`:
+        seconds of a pass, where they are at hand."""
         out = np.full(len(self.cases), np.nan)
         for group in self.groups:
-            values = _LOADS[group.cases[0].load](group, engines[group.engine])
+            values = _LOADS[group.cases[0].load](group, engines[group.engine], timed)
             for place, (where, case) in enumerate(zip(group.index, group.cases, strict=True)):
                 out[where] = _metric(values, case, place)
         return out
@@ -72,6 +74,7 @@ class EngineBatch:
 
     engine: Engine
     laid: InferenceBatch
+    timer: PassTimer
     measured: Array  # logarithms
 
     def log_errors(self, values: Values) -> Array:
@@ -80,13 +83,15 @@ class EngineBatch:
 
     def errors_under(self, engine: Engine) -> Array:
         """log(predicted / measured) of each case under `engine`."""
-        return np.log(self.laid.predict({engine.name: engine})) - self.measured
+        return np.log(self.laid.predict({engine.name: engine}, self.timer.under(engine))) - self.measured
 
 
 def engine_batch(cases: Sequence[InferenceCase], engine: Engine) -> EngineBatch:
     """`cases`, all of the class of `engine`."""
     measured = np.log([case.row.value for case in cases])
-    return EngineBatch(engine=engine, laid=lay_out(cases, {engine.name: engine}), measured=measured)
+    laid = lay_out(cases, {engine.name: engine})
+    works = [work for group in laid.groups for service in group.services for work in service.passes.works]
+    return EngineBatch(engine=engine, laid=laid, timer=pass_timer(works), measured=measured)
 
 
 def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mapping[str, Engine]) -> Group:
@@ -123,7 +128,7 @@ def fed_s(case: InferenceCase) -> float:
     return photographs_s(case.batch, case.decoding_threads) if case.decoding_threads else 0.0
 
 
-def _passed(group: Group, engine: Engine) -> Figures:
+def _passed(group: Group, engine: Engine, timed: Timed) -> Figures:  # noqa: ARG001
     """Encoders and vision: the function that plans call."""
     load = group.cases[0].load
     assert load in ("pass", "offline", "batching-server")
@@ -135,13 +140,13 @@ def _passed(group: Group, engine: Engine) -> Figures:
     )  # fmt: skip
 
 
-def _decoded(group: Group, engine: Engine) -> Figures:
+def _decoded(group: Group, engine: Engine, timed: Timed) -> Figures:
     """Whatever a decoder is asked: the function that plans call."""
     columns: Figures = {}
     for service in group.services:
-        for name, values in service.figures(engine).items():
+        for name, values in service.figures(engine, timed).items():
             columns.setdefault(name, np.full(len(group.cases), np.nan))[list(service.places)] = values
-    if group.cases[0].load == "static":
+    if any(case.row.metric == "peak_mem_gib" for case in group.cases):
         columns["peak"] = inference_peak_bytes(
             group.cases[0].shape, group.cases[0].served, group.column("tensor_parallel"), group.column("batch"),
             group.column("input_tokens"), group.column("output_tokens"), layer_buffers=engine.layer_buffers,
@@ -149,7 +154,7 @@ def _decoded(group: Group, engine: Engine) -> Figures:
     return columns
 
 
-_LOADS: Mapping[str, Callable[[Group, Engine], Figures]] = {
+_LOADS: Mapping[str, Callable[[Group, Engine, Timed], Figures]] = {
     "pass": _passed, "offline": _passed, "batching-server": _passed, "static": _decoded, "served": _decoded,
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from tonnage.sizing.decoder_seen import Load, SeenLoad
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.inference_pass import PassWork, pass_s
 from tonnage.sizing.schedulers import SCHEDULERS, scheduler_of
 from tonnage.values import dataclass
 
 Figures = dict[str, Array]
+Timed = Callable[[PassWork, Engine], Array]  # seconds of a pass under an engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +32,9 @@ class Service:
     replicas: Array
     share: Array
 
-    def figures(self, engine: Engine) -> Figures:
+    def figures(self, engine: Engine, timed: Timed = pass_s) -> Figures:
         """What the cases' requests see, a column a figure."""
-        return seen_figures(serve_load(self.passes.under(engine), self.load), self)
+        return seen_figures(serve_load(self.passes.under(engine, timed), self.load), self)
 
 
 def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[Service, ...]:

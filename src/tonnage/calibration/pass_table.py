@@ -5,7 +5,7 @@ The formulas are those of `sizing/engine_rates.py`, called with columns of opera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
-from tonnage.sizing.engine_rates import engine_operator_s, kernels_left
+from tonnage.sizing.engine_rates import Scales, engine_operator_s, kernels_left, operator_scales
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.inference_pass import PassWork
+from tonnage.sizing.inference_pass import WEIGHT_ONLY_SHARE, PassWork, exchange_s, pass_s
 from tonnage.sizing.operators import Operator
 from tonnage.values import dataclass
 
@@ -31,6 +31,7 @@ class Entries:
     times: Array
     operator: Operator
     devices: Devices
+    scales: Scales
     low_bit: Array
 
 
@@ -40,28 +41,29 @@ class PassTable:
 
     entries: tuple[Entries, ...]
     passes: int
-    batch: Array
-    host_factor: Array
+    whole: PassWork | None  # of all passes: what a call, a sequence and an all-reduce take; None: of none
 
     def seconds(self, engine: Engine) -> Array:
-        """Seconds of each pass under `engine`, as `pass_s` without all-reduces."""
+        """Seconds of each pass under `engine`, as `pass_s` has them."""
+        if self.whole is None:
+            return np.zeros(0)
         device, kernels = np.zeros(self.passes), np.zeros(self.passes)
         for one in self.entries:
             share = np.where(one.low_bit > 0, engine.low_bit_fraction, 1.0)
             devices = replace(one.devices, peak_flop_per_s=one.devices.peak_flop_per_s * share)
-            device += self._summed(one, one.times * engine_operator_s(one.operator, devices, engine))
+            device += self._summed(one, one.times * engine_operator_s(one.operator, devices, engine, one.scales))
             if engine.host_us_per_kernel:
                 kernels += self._summed(one, one.times * one.operator.kernels * kernels_left(one.operator, engine))
-        host = kernels * engine.host_us_per_kernel * 1e-6 * self.host_factor
-        call = engine.call_us * self.host_factor + engine.sequence_us * self.batch
-        return np.maximum(device, host) + call * 1e-6
+        host = kernels * engine.host_us_per_kernel * 1e-6 * self.whole.host_factor
+        call = engine.call_us * self.whole.host_factor + engine.sequence_us * self.whole.batch
+        return np.asarray(np.maximum(device, host) + call * 1e-6 + exchange_s(self.whole, engine))
 
     def _summed(self, entries: Entries, values: Array) -> Array:
         return np.asarray(np.bincount(entries.place, weights=values, minlength=self.passes), dtype=np.float64)
 
 
 def pass_table(works: Sequence[PassWork]) -> PassTable:
-    """The table of `works`, which run without tensor parallelism."""
+    """The table of `works`; none has experts dealt to ranks with requests of their own."""
     kinds: dict[tuple[str, bool], list[tuple[int, float, Operator, PassWork]]] = {}
     starts = np.concatenate(([0], np.cumsum([work.rows for work in works]))).astype(np.int64)
     for start, work in zip(starts, works, strict=False):
@@ -72,20 +74,32 @@ def pass_table(works: Sequence[PassWork]) -> PassTable:
     return PassTable(
         entries=tuple(_entries(parts) for parts in kinds.values()),
         passes=int(starts[-1]),
-        batch=_joined([(work.batch, work.rows) for work in works]),
-        host_factor=_joined([(work.host_factor, work.rows) for work in works]),
+        whole=_whole(works) if works else None,
     )
+
+
+def _whole(works: Sequence[PassWork]) -> PassWork:
+    """One work of all rows, without operators."""
+    columns: dict[str, Any] = {
+        name: _joined([(getattr(work, name), work.rows) for work in works])
+        for name in ("batch", "tensor_parallel", "exchanged_bytes", "exchanges", "host_factor")
+    }
+    return replace(works[0], stages=(), devices=_joined_devices([work.devices for work in works]), **columns)
 
 
 def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
     columns: dict[str, Any] = {
         name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
     }
+    operator = replace(parts[0][2], count=1.0, **columns)
+    devices = _joined_devices([work.devices for _, _, _, work in parts])
+    rate = _joined([(WEIGHT_ONLY_SHARE if work.served.weight_only else 1.0, work.rows) for _, _, _, work in parts])
     return Entries(
         place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
         times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
-        operator=replace(parts[0][2], count=1.0, **columns),
-        devices=_joined_devices([work.devices for _, _, _, work in parts]),
+        operator=operator,
+        devices=replace(devices, peak_flop_per_s=devices.peak_flop_per_s * rate),
+        scales=operator_scales(operator, devices),
         low_bit=_joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts]),
     )
 
@@ -100,3 +114,29 @@ def _joined(parts: Sequence[tuple[Any, int]]) -> Array:
     if not parts:
         return np.zeros(0)
     return np.concatenate([np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)) for value, rows in parts])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimer:
+    """Passes that are timed together, and where each finds its rows."""
+
+    table: PassTable
+    rows: Mapping[int, slice]  # by the work's identity; the works are held by whoever asks
+
+    def under(self, engine: Engine) -> Callable[[PassWork, Engine], Array]:
+        """Seconds of a work's passes under `engine`, looked up; worked out where it is not one of the table's."""
+        seconds = self.table.seconds(engine)
+
+        def timed(work: PassWork, asked: Engine) -> Array:
+            rows = self.rows.get(id(work))
+            return pass_s(work, asked) if rows is None or asked is not engine else seconds[rows]
+
+        return timed
+
+
+def pass_timer(works: Sequence[PassWork]) -> PassTimer:
+    """A timer of `works`; those with dealt experts are left to `pass_s`."""
+    plain = [work for work in works if work.dealt is None]
+    ends = np.cumsum([work.rows for work in plain]).tolist()
+    rows = {id(work): slice(end - work.rows, end) for work, end in zip(plain, ends, strict=True)}
+    return PassTimer(table=pass_table(plain), rows=rows)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.calibration.memo import MEMO, Same
+from tonnage.calibration.part_memo import PartMemo
 from tonnage.calibration.search import Values
 from tonnage.calibration.training_case import TrainingCase
 from tonnage.calibration.training_judge import case_devices, case_ratio
@@ -22,7 +23,7 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.operators import Kind, Operator
 from tonnage.sizing.training_prediction import work_of
-from tonnage.sizing.training_time import TrainingStep, step_seconds
+from tonnage.sizing.training_time import TimedPart, TrainingStep, step_seconds
 from tonnage.sizing.training_work import OperatorWork, StepWork, column_names
 from tonnage.values import dataclass
 
@@ -38,6 +39,7 @@ class TrainingBatch:
     work: StepWork
     devices: Devices
     at_one_second: Array  # log(predicted / measured) of each case if its step took a second: all metrics go with it
+    memo: TimedPart  # of this work on these devices
 
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of each case as a rate, under these parameters; NaN where nothing is predicted."""
@@ -47,7 +49,7 @@ class TrainingBatch:
 
     def steps(self, assumed: Assumptions) -> TrainingStep:
         """Parts of each row's step, seconds."""
-        return step_seconds(self.work, self.devices, assumed)
+        return step_seconds(self.work, self.devices, assumed, self.memo)
 
 
 def training_batch(cases: Sequence[TrainingCase], assumed: Assumptions | None = None) -> TrainingBatch:
@@ -61,6 +63,7 @@ def training_batch(cases: Sequence[TrainingCase], assumed: Assumptions | None = 
         work=StepWork(works=_flattened(works), **columns),
         devices=_joined(stacked),
         at_one_second=np.array([log(case_ratio(case, 1.0)) for case in cases]),
+        memo=PartMemo(),
     )
 
 

@@ -7,6 +7,7 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
@@ -131,14 +132,19 @@ class DecoderPasses:
     dealt: PassWork | None = None  # one token on each rank, and `tokens` in all of which the experts see theirs
     draft: DecoderPasses | None = None  # of the model that guesses, on the same grids
 
-    def under(self, engine: Engine) -> DecoderCurves:
-        """Seconds under `engine`."""
+    @property
+    def works(self) -> tuple[PassWork, ...]:
+        """The passes of the model itself whose seconds `under` asks for."""
+        return (self.decode, self.linear, self.whole, self.bare)
+
+    def under(self, engine: Engine, timed: Callable[[PassWork, Engine], Array] = pass_s) -> DecoderCurves:
+        """Seconds under `engine`. `timed`: seconds of a pass, where they are at hand."""
         count = len(self.batches)
-        attention = pass_s(self.whole, engine) - pass_s(self.bare, engine)
+        attention = timed(self.whole, engine) - timed(self.bare, engine)
         curves = DecoderCurves(
             rows=self.rows, batches=self.batches, tokens=self.tokens, engine=engine,
-            decode_grid_s=pass_s(self.decode, engine).reshape(count, -1),
-            linear_grid_s=pass_s(self.linear, engine).reshape(count, -1),
+            decode_grid_s=timed(self.decode, engine).reshape(count, -1),
+            linear_grid_s=timed(self.linear, engine).reshape(count, -1),
             attention_s=np.maximum(attention, 0.0).reshape(count, -1),
             dealt_grid_s=None if self.dealt is None else _beyond_first(pass_s(self.dealt, engine).reshape(count, -1)),
         )  # fmt: skip
@@ -225,6 +231,9 @@ def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
     room = np.where(limited, np.maximum(rows.step_tokens, longest), rows.slots * longest)
     batches = _grid(most, BATCH_POINTS)
     tokens = _grid(np.maximum(room + rows.slots * rows.verified, 2.0), TOKEN_POINTS)
+    if rows.scheduler.admission == "fixed":  # one batch is asked for: the last points, and no others
+        batches = _grid(np.maximum(rows.slots * rows.beams, 2.0), 2)
+        tokens = _grid(np.maximum(rows.slots * rows.read, 2.0), 2)
     draft = draft_rows(rows)
     passes = _passes(rows, engine, batches, tokens)
     return passes if draft is None else replace(passes, draft=_passes(draft, engine, batches, tokens))

@@ -43,7 +43,8 @@ def _wait_s(run: Run, token_s: Array) -> Array:
     prompts = arriving * square / (2.0 * (1.0 - busy))  # Pollaczek-Khinchine
     wait = np.minimum(run.most, 1.0)[_WIDE] * token_s[_WIDE] * place
     # Before others' prompts: where a queue stands it is counted below; of a short run no more than all others.
-    before = np.maximum(run.load.requests - 1.0, 0.0) * run.reading.mean_s
+    others = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0)
+    before = np.where(run.finite, others * run.reading.mean_s, np.inf)
     met = np.minimum(prompts[_WIDE] * -np.log(1.0 - place), before[_WIDE])
     wait = wait + np.where(closed | run.queue[_WIDE], 0.0, met)
     wait = wait + np.where(closed | finite, 0.0, _slot_wait_s(run.flying, place))

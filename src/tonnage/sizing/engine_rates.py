@@ -10,8 +10,9 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.operators import Operator
-from tonnage.sizing.rates import smooth_max, tile_fraction
+from tonnage.sizing.rates import output_tiles, smooth_max
 from tonnage.sizing.stages import Stage
+from tonnage.values import dataclass
 
 SHARPNESS = 3.0  # how sharply compute- and memory-bound times join (fit to measured matrix products)
 ATTENTION_HALF_TOKENS = 128.0  # query length at which the attention kernel reaches half its rate
@@ -22,29 +23,68 @@ REFERENCE_CLOCK_HZ = 1.41e9
 REFERENCE_MULTIPROCESSORS = 108.0
 
 
+def clock_share(devices: Devices) -> Num:
+    """How much longer a kernel's fixed cycles take than on A100; 1 where no clock is known."""
+    if devices.clock_hz is None:
+        return 1.0
+    return np.where(np.isnan(devices.clock_hz), 1.0, REFERENCE_CLOCK_HZ / devices.clock_hz)
+
+
+def width_share(devices: Devices) -> Num:
+    """Multiprocessors beside those of A100; 1 where they are not known."""
+    if devices.clock_hz is None or devices.multiprocessor_hz is None:
+        return 1.0
+    share = devices.multiprocessor_hz / devices.clock_hz / REFERENCE_MULTIPROCESSORS
+    return np.where(np.isnan(share), 1.0, share)
+
+
 def kernel_floor_s(devices: Devices, engine: Engine) -> Num:
     """Device time of one kernel however small: so many cycles on any device; as on A100 where no clock is known.
 
     The smallest kernels of the same captured graph take 4 us on A100 and 2 to 3 on H100.
     """
-    floor_s = engine.kernel_floor_us * 1e-6
-    if devices.clock_hz is None:
-        return floor_s
-    return np.where(np.isnan(devices.clock_hz), floor_s, floor_s * REFERENCE_CLOCK_HZ / devices.clock_hz)
+    return engine.kernel_floor_us * 1e-6 * clock_share(devices)
 
 
 def tiles_to_half(devices: Devices, engine: Engine) -> Num:
     """Output tiles at which a product reaches half its rate: in proportion to the multiprocessors they fill."""
-    if devices.clock_hz is None or devices.multiprocessor_hz is None:
-        return engine.tiles_to_half
-    share = devices.multiprocessor_hz / devices.clock_hz / REFERENCE_MULTIPROCESSORS
-    return engine.tiles_to_half * np.where(np.isnan(share), 1.0, share)
+    return engine.tiles_to_half * width_share(devices)
 
 
 # A grouped product splits no inner length, so the few tiles of a few experts keep few multiprocessors reading: the
 # share of the bandwidth is x / sqrt(x^2 + 0.75^2) of what many reach, x tiles a multiprocessor. Measured on an H100
 # (benchmarks/results/gpu_kernels_*.csv, «grouped gemm»): 48 tiles reach 0.23 of the bandwidth, 224 0.57, 768 0.77.
 STREAMING_TILES = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scales:
+    """What an operator's time on its devices takes from neither's engine: worked out once where many figures are tried.
+
+    `floor`: kernels times the length of their fixed cycles; `width`: multiprocessors beside those of A100; `tiles` of
+    the output; `streaming`: share of the bandwidth that they draw; `rising`: share of the rate of attention.
+    """
+
+    floor: Num
+    width: Num = 1.0
+    tiles: Num = 1.0
+    streaming: Num = 1.0
+    rising: Num = 1.0
+
+
+def operator_scales(operator: Operator, devices: Devices) -> Scales:
+    """The scales of `operator` on `devices`."""
+    floor = operator.kernels * clock_share(devices)
+    if operator.kind == "elementwise":
+        return Scales(floor=floor)
+    if operator.kind == "attention":
+        query = np.asarray(operator.query_length, dtype=np.float64)
+        rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
+        return Scales(floor=floor, rising=rising)
+    return Scales(
+        floor=floor, width=width_share(devices), streaming=streaming_share(operator, devices),
+        tiles=output_tiles(operator.rows, operator.columns, operator.groups),
+    )  # fmt: skip
 
 
 def streaming_share(operator: Operator, devices: Devices) -> Num:
@@ -56,7 +96,7 @@ def streaming_share(operator: Operator, devices: Devices) -> Num:
     else:
         known = devices.multiprocessor_hz / devices.clock_hz
         width = np.where(np.isnan(known), REFERENCE_MULTIPROCESSORS, known)
-    tiles = operator.groups * np.ceil(np.asarray(operator.rows) / 128.0) * np.ceil(np.asarray(operator.columns) / 128.0)
+    tiles = output_tiles(operator.rows, operator.columns, operator.groups)
     return np.where(np.asarray(operator.groups) > 1.0, tiles / np.hypot(tiles, STREAMING_TILES * width), 1.0)
 
 
@@ -74,23 +114,21 @@ def kernels_left(operator: Operator, engine: Engine) -> float:
     return 1.0 if engine.spelt_out else fused_share(operator, engine)
 
 
-def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> Num:
-    """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel."""
+def engine_operator_s(operator: Operator, devices: Devices, engine: Engine, scales: Scales | None = None) -> Num:
+    """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel. `scales`: those of
+    `operator_scales`, where they are at hand."""
+    scales = operator_scales(operator, devices) if scales is None else scales
     memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * engine.memory_fraction)
-    floor_s = operator.kernels * kernel_floor_s(devices, engine)
+    floor_s = engine.kernel_floor_us * 1e-6 * scales.floor
     if operator.kind == "elementwise":
         return memory_s * fused_share(operator, engine) + floor_s * kernels_left(operator, engine)
     fraction: Num
     if operator.kind == "attention":
-        query = np.asarray(operator.query_length, dtype=np.float64)
-        rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
-        fraction = engine.attention_fraction * rising
+        fraction = engine.attention_fraction * scales.rising
     else:
         best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
-        fraction = best * tile_fraction(
-            operator.rows, operator.columns, tiles_to_half(devices, engine), operator.groups
-        )
-        memory_s = memory_s / streaming_share(operator, devices)
+        fraction = best * scales.tiles / (scales.tiles + engine.tiles_to_half * scales.width)
+        memory_s = memory_s / scales.streaming
     compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
 

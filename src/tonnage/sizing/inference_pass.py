@@ -90,7 +90,7 @@ class PassWork:
     batch: Num
     tensor_parallel: Num
     exchanged_bytes: Num  # of one all-reduce
-    exchanges: float
+    exchanges: Num
     host_factor: Num = 1.0
     dealt: Dealt | None = None  # experts of ranks that attend to requests of their own
 

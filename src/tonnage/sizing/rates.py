@@ -14,15 +14,19 @@ from tonnage.sizing.operators import Operator
 
 def smooth_max(first: Num, second: Num, sharpness: float) -> Num:
     """(aᵖ + bᵖ)^(1/p): the slower of two overlapping streams, rounded where they meet."""
+    if sharpness == 3.0:  # products and a cube root take a third of the time of powers
+        return np.cbrt(np.asarray(first) * first * first + np.asarray(second) * second * second)
     return (np.asarray(first) ** sharpness + np.asarray(second) ** sharpness) ** (1.0 / sharpness)
 
 
-def tile_fraction(rows: Num, columns: Num, half: Num, groups: Num = 1.0) -> Num:
-    """Share of the asymptotic rate that outputs of rows x columns reach, `groups` together: tiles / (tiles + half).
+def output_tiles(rows: Num, columns: Num, groups: Num = 1.0) -> Num:
+    """Tiles of 128 x 128 outputs of `groups` products, rounded up, as GPU matrix libraries cut them."""
+    return groups * np.ceil(np.asarray(rows) / 128.0) * np.ceil(np.asarray(columns) / 128.0)
 
-    Tiles are 128 x 128 outputs, rounded up, as GPU matrix libraries cut them.
-    """
-    tiles = groups * np.ceil(np.asarray(rows) / 128.0) * np.ceil(np.asarray(columns) / 128.0)
+
+def tile_fraction(rows: Num, columns: Num, half: Num, groups: Num = 1.0) -> Num:
+    """Share of the asymptotic rate that outputs of rows x columns reach, `groups` together: tiles / (tiles + half)."""
+    tiles = output_tiles(rows, columns, groups)
     return tiles / (tiles + half)
 
 

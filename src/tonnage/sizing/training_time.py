@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
@@ -93,8 +94,10 @@ def estimate_training_step(
     return step_seconds(step_work(job, layouts, trainer), devices, assumed or Assumptions())
 
 
-def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:
-    """Seconds of the work on the devices (one row each)."""
+def step_seconds(
+    work: StepWork, devices: Devices, assumed: Assumptions, timed: TimedPart | None = None
+) -> TrainingStep:
+    """Seconds of the work on the devices (one row each). `timed`: `part_seconds`, or what remembers its results."""
     devices = devices.with_network(assumed)
     sustained = sustained_devices(work, devices, assumed)
     assumed = replace(
@@ -103,7 +106,7 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         convolution_peak_fraction=assumed.training_convolution_fraction,
     )
     element = ELEMENT_BYTES[work.compute.astype(np.intp)]
-    forward, backward, again, kernels, floor = _device_seconds(work, sustained, element, assumed)
+    forward, backward, again, kernels, floor = _device_seconds(work, sustained, element, assumed, timed or part_seconds)
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
@@ -154,28 +157,41 @@ def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) ->
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
+# Of one micro-batch, a row each: forward, backward and recomputed forward on the device, kernels the host launches for
+# it, and the least seconds that its products can take.
+PartSeconds = tuple[Array, Array, Array, Array, Array]
+TimedPart = Callable[[OperatorWork, Devices, Array, Assumptions], PartSeconds]
+
+
 def _device_seconds(
-    work: StepWork, devices: Devices, element: Array, assumed: Assumptions
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Forward, backward, recomputed forward of one micro-batch on the device, kernels the host launches for it, and the
-    least seconds that its products can take."""
+    work: StepWork, devices: Devices, element: Array, assumed: Assumptions, timed: TimedPart
+) -> PartSeconds:
+    """The sums of all parts of the work."""
     sums = [np.zeros(work.rows) for _ in range(5)]
     for part in work.works:
-        there = devices if part.owner is None else _of_owners(devices, part.owner)
-        width = element if part.owner is None else element[part.owner]
-        if part.operator.kind == "attention":
-            there = _attention_devices(part, there, assumed)
-        least = _least_s(part, there)
-        once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
-        seconds = part.times * part.operator.count * np.maximum(once, least)
-        bound = part.times * part.operator.count * least * (1.0 + part.backward + part.again)
-        passes = 1.0 + BACKWARD_LAUNCH * part.backward + part.again
-        merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
-        launches = part.times * part.operator.count * part.operator.kernels * passes * merged
-        found = (seconds, seconds * part.backward, seconds * part.again, launches, bound)
-        for total, value in zip(sums, found, strict=True):
-            _add(total, value, part)
+        for total, value in zip(sums, timed(part, devices, element, assumed), strict=True):
+            total += value
     return sums[0], sums[1], sums[2], sums[3], sums[4]
+
+
+def part_seconds(part: OperatorWork, devices: Devices, element: Array, assumed: Assumptions) -> PartSeconds:
+    """One part of the work on the devices of all rows. Of the devices only the peak follows from assumptions."""
+    there = devices if part.owner is None else _of_owners(devices, part.owner)
+    width = element if part.owner is None else element[part.owner]
+    if part.operator.kind == "attention":
+        there = _attention_devices(part, there, assumed)
+    least = _least_s(part, there)
+    once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
+    seconds = part.times * part.operator.count * np.maximum(once, least)
+    bound = part.times * part.operator.count * least * (1.0 + part.backward + part.again)
+    passes = 1.0 + BACKWARD_LAUNCH * part.backward + part.again
+    merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
+    launches = part.times * part.operator.count * part.operator.kernels * passes * merged
+    forward, backward, again, kernels, floor = (
+        _by_row(value, part, len(element))
+        for value in (seconds, seconds * part.backward, seconds * part.again, launches, bound)
+    )
+    return forward, backward, again, kernels, floor
 
 
 def _least_s(part: OperatorWork, devices: Devices) -> Num:
@@ -219,11 +235,11 @@ def _fused(part: OperatorWork, seconds: Num, devices: Devices, element: Array, a
     return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
 
 
-def _add(total: Array, value: Num | np.ndarray, part: OperatorWork) -> None:
+def _by_row(value: Num | np.ndarray, part: OperatorWork, rows: int) -> Array:
     if part.owner is None:
-        total += value
-    else:
-        total += np.bincount(part.owner, weights=np.broadcast_to(value, part.owner.shape), minlength=len(total))
+        return np.asarray(value, dtype=np.float64)
+    weights = np.broadcast_to(value, part.owner.shape)
+    return np.asarray(np.bincount(part.owner, weights=weights, minlength=rows), dtype=np.float64)
 
 
 def _tensor_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
