@@ -135,7 +135,11 @@ def outcome(surface: Surface, dialect: Dialect, probe: Mapping[str, Any]) -> str
         paths.append(asked.path)
     found = ", ".join(f"`{path}`" for path in paths)
     dropped = len(asked.dropped) > len(plain.dropped)
-    return f"{found}; the mark itself dropped" if found and dropped else found or ("dropped" if dropped else "as if not said")
+    return (
+        f"{found}; the mark itself dropped"
+        if found and dropped
+        else found or ("dropped" if dropped else "as if not said")
+    )
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

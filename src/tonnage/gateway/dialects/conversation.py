@@ -24,7 +24,7 @@ class UntranslatableRequest(InputError):
         self.parameter = parameter
 
 
-class UpstreamNonsense(Exception):  # noqa: N818
+class UpstreamNonsense(Exception):
     """An upstream sent what its own dialect does not allow."""
 
 

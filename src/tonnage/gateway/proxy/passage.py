@@ -1,4 +1,4 @@
-"""How a request passes to an upstream and its answer back: as it is, or translated where the upstream speaks otherwise."""
+"""How a request passes to an upstream and its answer back: as it is, or translated to what the upstream speaks."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ class Passed:
 class Tap(Protocol):
     """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end."""
 
-    usage: Usage | None
-    finished: bool
-    events: int
-
     def feed(self, data: bytes) -> bytes: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def events(self) -> int: ...
     @property
     def rest(self) -> bytes: ...
 
