@@ -226,6 +226,31 @@ def test_progress_is_told(source: Path, tmp_path: Path) -> None:
     assert "of about $" in told[-1]
 
 
+def test_the_plan_stands_beside(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rate, its cost for as many rows, and its machines' cost at the rate seen; another file is refused."""
+
+    def figure(value: float) -> dict[str, float]:
+        return {"value": value, "low": value / 2, "high": value * 2}
+
+    option = {
+        "rank": 2, "count": 2, "usd_per_instance_hour": 1.8, "cost_usd": figure(10.0),
+        "run": {"time_s": figure(1000.0), "rates": {"requests_per_s": figure(10.0)}},
+    }  # fmt: skip
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"schema": "tonnage/plan@1", "workload": {"kind": "batch"}, "options": [option]}))
+    with Upstream() as upstream:
+        words = ["batch", str(source), str(tmp_path / "out.jsonl"), "--url", upstream.url, "--model", "tiny", "--plan"]
+        assert run([*words, f"{plan}:2", "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["planned"]["rows_per_s"] == {"value": 10, "low": 5, "high": 20, "basis": "computed"}
+        assert found["planned"]["usd"] == pytest.approx(200 * 0.001)
+        at_this_speed = found["planned"]["usd_of_machines_at_this_speed"]
+        assert at_this_speed == pytest.approx(200 * 3.6 / 3600 / found["rows_per_s"], rel=1e-3)
+        assert run([*words, str(plan)]) == 2
+        assert "has no option 1" in capsys.readouterr().err
+        assert run([*words, str(source)]) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

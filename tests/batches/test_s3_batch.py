@@ -1,4 +1,4 @@
-"""`tonnage batch` from and to S3, against moto's server in a process of its own."""
+"""`tonnage batch` from and to S3, as moto answers: inside this process, and as a server where processes are killed."""
 
 from __future__ import annotations
 
@@ -57,10 +57,26 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client, and the empty bucket `bkt`."""
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client, and the empty bucket `bkt`; moto answers inside this process."""
+    from moto import mock_aws
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3.us-east-1.amazonaws.com")
+    with mock_aws():
+        yield from client_of_bucket(monkeypatch)
+
+
+@pytest.fixture
+def served_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The same on moto's server, for processes of their own."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
+    yield from client_of_bucket(monkeypatch)
+
+
+def client_of_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name, value in {
-        "AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
     }.items():  # fmt: skip
@@ -68,8 +84,7 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     import boto3
 
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
-    client = boto3.client("s3")
+    client = boto3.session.Session().client("s3")
     client.create_bucket(Bucket="bkt")
     yield client
     client.close()
@@ -158,9 +173,9 @@ def test_a_large_object_is_replaced_whole_or_not(s3: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_kills_lose_and_repeat_nothing(s3: Any) -> None:
+def test_kills_lose_and_repeat_nothing(served_s3: Any) -> None:
     """Twelve times SIGKILL, at random moments, the joining among them; then the same command to its end."""
-    source, out = put_rows(s3, 20_000), "s3://bkt/out.jsonl"
+    source, out = put_rows(served_s3, 20_000), "s3://bkt/out.jsonl"
     with Upstream(delay_s=0.001) as upstream:
         words = [sys.executable, "-m", "tonnage", "batch", source, out, "--url", upstream.url, "--model", "t", "-q"]
         for _ in range(12):
@@ -169,5 +184,5 @@ def test_kills_lose_and_repeat_nothing(s3: Any) -> None:
             one.send_signal(signal.SIGKILL)
             one.wait()
         assert subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode == 0
-    assert ids(s3, "out.jsonl") == {f"r{at}": 1 for at in range(20_000)}
-    assert len(keys(s3)) == 3  # in, out, the seal
+    assert ids(served_s3, "out.jsonl") == {f"r{at}": 1 for at in range(20_000)}
+    assert len(keys(served_s3)) == 3  # in, out, the seal

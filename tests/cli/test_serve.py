@@ -41,6 +41,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folder of a classifier, and a home: the first test that serves it exports it there for all."""
+    pytest.importorskip("onnxruntime")
+    path = tmp_path_factory.mktemp("encoder")
+    return write_tiny_encoder(path / "tiny", "classification"), path / "home"
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -135,14 +143,13 @@ def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_pa
         assert served.wait(timeout=30) == 0
 
 
-def test_an_encoder_is_served_by_its_folder(tmp_path: Path) -> None:
+def test_an_encoder_is_served_by_its_folder(encoder: tuple[Path, Path]) -> None:
     """SIGTERM comes under load: every answer that was begun is whole, and it ends with 0."""
-    pytest.importorskip("onnxruntime")
-    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    folder, home = encoder
     port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--port", str(port), "--workers", "1",
                "--batch-tokens", "64"]  # fmt: skip
-    env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
+    env = {**os.environ, "TONNAGE_HOME": str(home)}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served:
         assert served.stderr is not None
         said = [served.stderr.readline(), served.stderr.readline()]
@@ -252,13 +259,14 @@ def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) ->
     assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"
 
 
-def test_a_batch_starts_and_ends_its_own_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_starts_and_ends_its_own_service(
+    encoder: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`batch --serve`: every row answered by the model that it names, and no server left behind."""
     import psutil
 
-    pytest.importorskip("onnxruntime")
-    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
-    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    folder, home = encoder
+    monkeypatch.setenv("TONNAGE_HOME", str(home))
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"text": f"good film {at}"}) + "\n" for at in range(40)), encoding="utf-8")
     command = ["batch", rows, tmp_path / "out.jsonl", "--serve", folder, "--task", "classify"]

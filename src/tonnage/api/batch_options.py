@@ -63,6 +63,10 @@ class BatchOptions(Options):
         "--max-cost", "Stop before so much is spent, earlier runs of the command included.", default=None,
         metavar="USD", least=0.0,
     )  # fmt: skip
+    plan: str | None = option(
+        "--plan", "What `tonnage plan -o json` said, shown beside: PLAN.json, or PLAN.json:N for option N.",
+        default=None, metavar="FILE",
+    )  # fmt: skip
     deadline_s: float | None = option(
         "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tonnage.api.answers import Answer
 from tonnage.api.batch_options import JOBS, BatchOptions, Service, check_options
 from tonnage.api.bench import key_headers
+from tonnage.api.planned_batches import read_planned
 from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def batch(
 
     options = options or BatchOptions()
     check_options(options, service)
+    planned = None if options.plan is None else read_planned(options.plan)
     if options.serve is not None:
         from tonnage.api.serving import ServeOptions
         from tonnage.api.started_services import served_here
@@ -66,7 +68,7 @@ def batch(
         from tonnage.api.shared_batches import share
 
         outcome = share(source, output, options, service, on_check, on_progress or silent)
-        return Answer(outcome, batch_report, _fault(outcome))
+        return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
     place = open_output(output)
     with place.alone():
         reading = _Reading(source, place, output, options, on_check)
@@ -76,7 +78,7 @@ def batch(
         else:
             with service or nullcontext(options.url or "") as url:
                 outcome = _carried(reading, url, options, on_progress or silent)
-    return Answer(outcome, batch_report, _fault(outcome))
+    return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
 
 
 def first_model(options: BatchOptions) -> str | None:

@@ -45,11 +45,14 @@ def batch(
     session = open_session(output=output, quiet=quiet)
     with Meter(quiet=session.quiet) as meter:
         from tonnage import api
+        from tonnage.api.planned_batches import read_planned
         from tonnage.reports.batch import progress_line
+
+        planned = None if asked.plan is None else read_planned(asked.plan)
 
         answer = api.batch(
             source, out, asked, on_check=lambda rows: meter.show(f"{rows:,} rows checked"),
-            on_progress=lambda progress: meter.show(progress_line(progress)),
+            on_progress=lambda progress: meter.show(progress_line(progress, planned)),
         )  # fmt: skip
     if answer.found.ending != "interrupted":
         session.show_answer(answer)

@@ -143,6 +143,21 @@ class BatchProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """What a plan says: its rate with the 80 % interval, the cost of a row in all, and of an hour of its machines."""
+
+    rows_per_s: float
+    rows_per_s_low: float
+    rows_per_s_high: float
+    usd_per_row: float
+    usd_per_hour: float | None
+
+    def usd_at(self, rows_per_s: float) -> float | None:
+        """What a row costs on those machines at another rate, without start-up and what else the plan counts."""
+        return None if self.usd_per_hour is None else self.usd_per_hour / 3600.0 / rows_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcome:
     """How a batch ended. `reason` says why it stopped before its end; the same command goes on with it."""
 
@@ -154,3 +169,4 @@ class BatchOutcome:
     faults: tuple[tuple[str, int], ...]  # kind of the rows that failed in this run, how many
     cut_bytes: int  # torn tail that was cut off at the start
     cpu_s: float
+    planned: PlannedBatch | None = None
