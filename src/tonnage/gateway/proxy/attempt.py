@@ -9,7 +9,10 @@ from __future__ import annotations
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
 from tonnage.errors import TonnageError
+from tonnage.gateway.caching import LARGEST_BYTES
 from tonnage.gateway.dialects import UntranslatableRequest
 from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Deployment, Route
@@ -32,14 +35,7 @@ OURS: Final = frozenset((401, 403, 408))  # the gateway's own fault towards the 
 SILENT: Final = frozenset(("first-byte", "silence"))
 LARGEST_ANSWER_BYTES: Final = 64 << 20
 LONGEST_REST_S: Final = 300.0  # of a Retry-After
-_LIMIT_WORDS: Final = (
-    b"rate_limit",
-    b"rate limit",
-    b"hrottl",
-    b"insufficient_quota",
-    b"overloaded",
-    b"oo many requests",
-)
+_LIMITS: Final = ("rate_limit", "throttl", "insufficient_quota", "overloaded", "too_many_requests")
 _FIXED: Final = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
 Told = tuple[
     Reply | None, bool
@@ -154,7 +150,7 @@ class Attempt:
         except UpstreamFault as fault:
             self._failed(fault.kind, billed=False)
             return self._no_answer(fault), True
-        if status in BUSY or (status == 400 and any(word in body for word in _LIMIT_WORDS)):
+        if status in BUSY or (status == 400 and _says_limit(answer, body)):
             wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
             self.health.leave()
             self.health.wait(monotonic() + wait_s)
@@ -196,6 +192,7 @@ class Attempt:
         tap = self._passage.tap(self.asked)
         kind = self._passage.kind or _kind(answer)
         kept: list[bytes] | None = [] if self.journey.cache is not None else None
+        size = 0
         fault: UpstreamFault | None = None
         gone_s: float | None = None
         try:
@@ -207,6 +204,8 @@ class Attempt:
                     await exchange.piece(passed)
                     if kept is not None:
                         kept.append(passed)
+                        size += len(passed)
+                        kept = None if size > LARGEST_BYTES else kept
                 if gone_s is None and exchange.gone:
                     gone_s = monotonic()
                     self.journey.running.count_gone()
@@ -338,3 +337,16 @@ def _retry_after_s(answer: Connection) -> float | None:
         if name == b"retry-after" and value.isdigit():
             return float(value)
     return None
+
+
+def _says_limit(answer: Connection, body: bytes) -> bool:
+    """Whether a bad request is a limit by its code or type. Its message may repeat what the client wrote: not read."""
+    said = [value.decode("latin-1") for name, value in answer.headers if name == b"x-amzn-errortype"]
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    error = found.get("error", found) if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        said += [value for name in ("code", "type", "__type") if isinstance(value := error.get(name), str)]
+    return any(word in one.lower() for one in said for word in _LIMITS)
