@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import orjson
 
@@ -24,7 +24,11 @@ class Fields:
     def at(self, name: str) -> str:
         return f"{self.where}.{name}" if self.where else name
 
-    def take(self, name: str, kind: type[T] | tuple[type[T], ...]) -> T | None:
+    @overload
+    def take(self, name: str, kind: type[T]) -> T | None: ...
+    @overload
+    def take(self, name: str, kind: tuple[type, ...]) -> Any: ...
+    def take(self, name: str, kind: type | tuple[type, ...]) -> Any:
         """The value of a field; None where it is absent or null. UntranslatableRequest where it is of another type."""
         found = self._left.pop(name, None)
         if found is None:
@@ -41,7 +45,8 @@ class Fields:
         return found
 
     def number(self, name: str) -> float | None:
-        return self.take(name, (int, float))
+        found: float | None = self.take(name, (int, float))
+        return found
 
     def drop(self, *names: str) -> list[str]:
         """The names among these that were said; they are hints."""

@@ -72,7 +72,7 @@ class Translator:
 
     def __init__(self, surface: Surface, dialect: Dialect) -> None:
         self.surface, self.dialect = surface, dialect
-        self._upstream: Upstream = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")  # type: ignore[assignment]
+        self._upstream: Upstream = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")
 
     def request(self, body: Mapping[str, Any], model: str) -> UpstreamRequest:
         """Raises UntranslatableRequest, which names the field."""

@@ -122,7 +122,7 @@ class MessagesStream:
 
     def _start(self) -> dict[str, Any]:
         usage = messages_usage(self._usage) if self._usage is not None else {"input_tokens": 0, "output_tokens": 0}
-        message = {
+        message: dict[str, Any] = {
             "id": self._id, "type": "message", "role": "assistant", "model": self._model, "content": [],
             "stop_reason": None, "stop_sequence": None, "usage": usage,
         }  # fmt: skip
