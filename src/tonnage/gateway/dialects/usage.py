@@ -71,6 +71,7 @@ def _anthropic(said: dict[str, Any]) -> Usage | None:
         output_tokens=writes or 0,
         cached_input_tokens=cached,
         cache_write_tokens=written,
+        reasoning_tokens=_count(said.get("output_tokens_details") or {}, "thinking_tokens") or 0,
     )
 
 
