@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from tonnage.benchmarks.machine import device_name, host_identity
+from tonnage.calibration.columns import INFERENCE_COLUMNS
 from tonnage.calibration.local_file import devices_folder, read_profile, save_profile
 from tonnage.calibration.local_profile import DeviceProfile
 from tonnage.calibration.local_rows import measured_row, rows_csv
 from tonnage.planning.local import predict_local
+from tonnage.store import open_store
 from tonnage.testing.devices import fake_profile
 from tonnage.workload.loading import parse_workload
 
@@ -161,11 +163,11 @@ def test_options_that_choose_among_offers_do_not_go_with_a_device(inside: Run) -
 
 
 @pytest.mark.usefixtures("profile")
-def test_a_service_is_not_sized_on_a_local_device(inside: Run) -> None:
-    """Only training was measured."""
+def test_a_service_that_writes_tokens_is_not_sized_on_a_local_device(inside: Run) -> None:
+    """Only training and encoders were measured."""
     done = inside("size", str(EXAMPLES / "serve-gpt2-realtime.tonnage.yaml"), "--device", "local", *DAY)
     assert done.returncode == 2
-    assert "training only" in done.stderr
+    assert "writes tokens" in done.stderr
 
 
 def test_a_damaged_profile_is_exit_2(inside: Run, file: str, profile: DeviceProfile, tmp_path: Path) -> None:
@@ -176,3 +178,37 @@ def test_a_damaged_profile_is_exit_2(inside: Run, file: str, profile: DeviceProf
     assert done.returncode == 2
     assert "device profile" in done.stderr
     assert read_profile is not None
+
+
+SERVICE = """
+kind: serve
+model: minilm
+serve: {rate_per_s: 50, input_tokens: {mean: 48, max: 128}, p95_latency: 500ms, engine: onnxruntime, weights: fp32}
+"""
+
+
+def test_a_bench_of_a_service_corrects_its_next_plan(inside: Run, profile: DeviceProfile, tmp_path: Path) -> None:
+    """The plan says by how much and from which rows; a row of another engine is left out, and that is said."""
+    timed = replace(profile, curves=fake_profile(services=True).curves)
+    save_profile(timed, devices_folder(tmp_path / "home") / f"{timed.name}.json")
+    (tmp_path / "service.yaml").write_text(SERVICE, encoding="utf-8")
+    before = json.loads(inside("plan", str(tmp_path / "service.yaml"), "--device", "local", "-o", "json", *DAY).stdout)
+    row = dict.fromkeys(INFERENCE_COLUMNS, "") | {
+        "source": "tonnage bench serve", "gpu": timed.name, "kind": "encoder", "model": "minilm", "precision": "fp32",
+        "engine": "onnxruntime", "input_len": "47.6", "note": "request_rate_qps=20; input mean=48 longest=128",
+    }  # fmt: skip
+    figures = (("requests_per_s", 20.0), ("latency_ms_p50", 3000 * before["latency_p50_s"]["value"]))
+    rows = [
+        row | {"id": f"{name}{metric}", "config_id": name, "engine": engine, "metric": metric, "value": str(value)}
+        for name, engine in (("bench@1", "onnxruntime"), ("bench@2", "vllm")) for metric, value in figures
+    ]  # fmt: skip
+    with open_store(f"sqlite:///{tmp_path / 'home' / 'tonnage.db'}") as store:
+        store.add_measurements(rows, table="inference")
+    done = inside("plan", str(tmp_path / "service.yaml"), "--device", "local", "-o", "json", *DAY)
+    after = json.loads(done.stdout)
+    assert after["benches"] == {"own": ["bench@1"], "other_models": []}
+    assert after["slower_than_curves"]["value"] > 2 * before["slower_than_curves"]["value"]
+    assert "bench@2" in done.stderr
+    page = inside("plan", str(tmp_path / "service.yaml"), "--device", "local", *DAY).stdout
+    assert "% slower than the curves" in page
+    assert "bench@1" in page

@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tonnage.api.bench import BenchServeOptions
+from tonnage.errors import InputError
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
     from tonnage.traffic.bench import PredictedFigure, ServiceBench
     from tonnage.traffic.measured_rows import MeasuredService
-    from tonnage.workload.jobs import ServeJob
+    from tonnage.workload.jobs import Lengths, ServeJob
     from tonnage.workload.shapes import ModelShape
 
 
@@ -29,10 +30,9 @@ def keep_rows(
     rows = tuple(inference_rows(bench.result, _service(bench, job, options), bench.began))
     if not rows:
         return bench
-    _save(rows, options.rows, settings)
-    if options.gpu is None:  # this machine's processor is no accelerator of the catalog
-        return replace(bench, rows=rows)
-    predicted, why_not = _predicted(rows, settings)
+    on_profile = options.gpu is None  # this machine's processor is no accelerator of the catalog
+    predicted, why_not = _predicted_here(bench, job, settings) if on_profile else _predicted(rows, settings)
+    _save(rows, options.rows, settings)  # after the prediction: no bench corrects what it is held against
     return replace(bench, rows=rows, predicted=predicted, remarks=(*bench.remarks, *why_not))
 
 
@@ -48,7 +48,50 @@ def _service(bench: ServiceBench, job: ServeJob | None, options: BenchServeOptio
         gpus=options.gpus or (1 if local and options.gpu is None else None),
         tensor_parallel=job.tensor_parallel if job else None, engine=options.engine or (job and job.engine) or "",
         precision=options.precision or (job.weights if job else ""), weights="",
+        input_asked=_asked(job, options), client_cpu_s=bench.client_cpu_s_per_request if local else None,
     )  # fmt: skip
+
+
+def _asked(job: ServeJob | None, options: BenchServeOptions) -> Lengths | None:
+    """The lengths that were drawn from; None for texts of a file and a trace's lengths."""
+    from tonnage.api.bench import read_lengths
+
+    if options.data is not None or options.trace is not None:
+        return None
+    if options.input_tokens is not None:
+        return read_lengths("--input-tokens", options.input_tokens)
+    return None if job is None else job.requests.input_tokens
+
+
+def _predicted_here(
+    bench: ServiceBench, job: ServeJob | None, settings: Settings
+) -> tuple[tuple[PredictedFigure, ...], tuple[str, ...]]:
+    """What this machine's profile predicts for the load, and what it does not predict."""
+    from tonnage.api.local_service import predict_here
+    from tonnage.http.pool import read_endpoint
+    from tonnage.reports.local_service import bench_words
+    from tonnage.traffic.bench import PredictedFigure
+
+    local = read_endpoint(bench.url).host in ("localhost", "127.0.0.1", "::1")
+    if job is None or not local or job.requests.output_tokens is not None:
+        return (), ()
+    try:
+        made = predict_here(job, settings, client_s=bench.client_cpu_s_per_request).found
+    except InputError as error:
+        return (), (f"not predicted: {error}",)
+    result = bench.result
+    figures = [("requests_per_s", result.requests_per_s, made.answered_per_s(result.offered_per_s), 1.0)]
+    for share in ("p50", "p95") if result.latency is not None else ():
+        seen = made.latency_s(share, result.offered_per_s)
+        if seen is not None:
+            figures.append((f"latency_ms_{share}", 1e3 * getattr(result.latency, share), seen, 1e3))
+    late = () if len(figures) > 1 else ("latency is not predicted: at this rate the queue grows as long as it lasts",)
+    found = tuple(
+        PredictedFigure(metric=name, measured=measured, predicted=one.value * unit, low=one.low * unit,
+                        high=one.high * unit)
+        for name, measured, one, unit in figures
+    )  # fmt: skip
+    return found, (*late, f"predicted by {made.device}; benches that it stands on: {bench_words(made)}")
 
 
 def _predicted(

@@ -49,6 +49,11 @@ class LocalOptions(Options):
     usd_per_hour: float | None = option(
         "--usd-per-hour", "With --local: what an hour of this machine costs.", default=None, metavar="USD"
     )
+    services: bool = option(
+        "--services",
+        "With --local: time encoder services too (a minute or two); what the profile has stays.",
+        default=False,
+    )
     rows: str | None = option(
         "--rows", "With --local: rows measured here, CSV, into the profile; nothing is timed.",
         default=None, metavar="FILE",
@@ -65,6 +70,7 @@ def calibrate_local(
 ) -> Answer[DeviceProfile]:
     """This machine's processor or GPU measured (under a minute) into a device profile, saved at home or at `out`.
 
+    With `services` the profile that is there gains what encoder servers cost on this processor (a minute or two).
     With `rows` nothing is timed: rows measured here narrow the intervals of the profile that is there. Rows and price
     of a profile that stood in its place are kept. Raises InputError for options and files that cannot be used,
     MissingExtra where torch is not installed.
@@ -76,10 +82,12 @@ def calibrate_local(
     options, settings = options or LocalOptions(), settings or current_settings(as_of=as_of)
     kind = _kind(options.device)
     _check_price(options.usd_per_hour)
-    if options.rows is None:
-        profile, remarks = _measured(options, kind, out, settings, on_step)
-    else:
+    if options.rows is not None:
         profile, remarks = _with_rows(known_profile(out, settings), Path(options.rows), options.usd_per_hour)
+    elif options.services:
+        profile, remarks = _with_services(options, kind, out, settings, on_step)
+    else:
+        profile, remarks = _measured(options, kind, out, settings, on_step)
     place = _place(out, profile.name, settings)
     if out is None:
         make_private_folder(settings.home)
@@ -108,6 +116,26 @@ def known_profile(out: Path | str | None, settings: Settings) -> DeviceProfile:
     if out is not None and Path(out).is_file():
         return read_profile(Path(out))
     return find_profile("local", settings.home, host_identity())
+
+
+def _with_services(
+    options: LocalOptions, kind: DeviceKind, out: Path | str | None, settings: Settings, on_step: OnMeasure | None
+) -> tuple[DeviceProfile, tuple[str, ...]]:
+    """The profile that is there, else a new one, with curves of encoder services."""
+    from tonnage.api.local_encoders import with_services
+
+    remarks: tuple[str, ...] = ()
+    try:
+        profile = known_profile(out, settings)
+    except InputError:
+        profile, remarks = _measured(options, kind, out, settings, on_step)
+    if options.usd_per_hour is not None:
+        profile = replace(profile, usd_per_hour=options.usd_per_hour)
+    return with_services(profile, settings, quick=options.quick, on_step=on_step or _silent), remarks
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    del what, done, of
 
 
 def _with_rows(profile: DeviceProfile, file: Path, usd_per_hour: float | None) -> tuple[DeviceProfile, tuple[str, ...]]:
@@ -149,7 +177,9 @@ def _measured(
         raise InputError(f"{place} is a profile of {before.name}", hint="name another --out")
     usd = before.usd_per_hour if options.usd_per_hour is None else options.usd_per_hour
     said = f"{len(before.rows)} rows measured on this device are kept"
-    return replace(profile, rows=before.rows, usd_per_hour=usd), (said,) if before.rows else ()
+    services = tuple(curve for curve in before.curves if curve.of_service)
+    kept = replace(profile, rows=before.rows, usd_per_hour=usd, curves=(*profile.curves, *services))
+    return kept, (said,) if before.rows else ()
 
 
 def _place(out: Path | str | None, name: str, settings: Settings) -> Path:

@@ -60,6 +60,10 @@ class ServeOptions(Options):
         "--dtype", "An encoder's number format: fp32, fp16, int8; with torch bf16. [default: the plan's, else fp32]",
         default=None,
     )  # fmt: skip
+    calibrate: str | None = option(
+        "--calibrate", "With int8: texts, one a line (JSON in .jsonl), to fix its scales with, so that batches may be "
+        "formed; `run`: the run's own.", default=None, metavar="FILE",
+    )  # fmt: skip
     runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
     workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
     batch_tokens: int | None = option(
@@ -209,7 +213,7 @@ def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> Plan
 
 
 def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
-    from tonnage.api.served_models import model_folder
+    from tonnage.api.served_models import calibration_texts, model_folder
     from tonnage.serving.encoder.kinds import kind_of
     from tonnage.serving.encoder.service import EncoderService
     from tonnage.serving.engines.encoder import EncoderEngine
@@ -227,6 +231,9 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
         weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
+        calibration=None if asked.calibrate is None else calibration_texts(
+            asked.calibrate, target, settings, Path(_engine_place(name, asked, settings).folder)
+        ),
         trust=asked.trust, exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
         fallback=None if asked.fallback is None else str(model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from tonnage.sizing.local_work import LocalOperation
 from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/device-profile@1"
+SERVICE_CURVES: Final = "encoder "  # how the operations of an encoder server's curves begin
 DeviceKind = Literal["cpu", "cuda"]
 NORMAL_QUARTILES: Final = 2 * 0.6745  # quartile distance of a normal law over its standard deviation
 MOST_BUSY: Final = 0.9  # of the processors by others: a machine more taken than that tells little
@@ -75,6 +76,11 @@ class DeviceCurve:
     def __post_init__(self) -> None:
         if not self.points or any(a.size >= b.size for a, b in zip(self.points, self.points[1:], strict=False)):
             raise ValueError(f"the curve of {self.operation} needs points of growing size")
+
+    @property
+    def of_service(self) -> bool:
+        """Whether it is of a server's work; `threads` are then workers that compute beside one another."""
+        return self.operation.startswith(SERVICE_CURVES)
 
     def per_unit_s(self, size: float) -> float:
         """Seconds a unit in a call of `size`: straight between points in logarithms, level beyond the ends."""
@@ -160,8 +166,8 @@ class DeviceProfile:
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """Thread counts measured, smallest first."""
-        return tuple(sorted({curve.threads for curve in self.curves}))
+        """Thread counts that training was measured with, smallest first."""
+        return tuple(sorted({curve.threads for curve in self.curves if not curve.of_service}))
 
     @property
     def noise_log_sd(self) -> float:

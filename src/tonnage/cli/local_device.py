@@ -1,14 +1,17 @@
-"""`--device` of `tonnage size` and `tonnage plan`: a training job on a device that was measured here."""
+"""`--device` of `tonnage size` and `tonnage plan`: training or an encoder service on a device measured here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.cli.session import Session
+    from tonnage.planning.reasons.misses import Miss
+    from tonnage.workload.jobs import BatchJob, ServeJob, Workload
 
 
 def complete_device(incomplete: str) -> list[str]:
@@ -64,21 +67,44 @@ def show_on_device(
     from tonnage.planning.local import broken_limits, predict_local, training_job
     from tonnage.reports.local import local_report
     from tonnage.reports.reasons import miss_words
+    from tonnage.workload.jobs import BatchJob, ServeJob
 
     settings = session.settings
     known = with_own_rows(find_profile(device, settings.home, host_identity(), other_machine=other_machine), settings)
     profile = known.profile
-    if known.left_out:
-        session.say(f"measured rows left out: {len(known.left_out)}, the first: {known.left_out[0]}")
+    _tell_left_out(session, known.left_out)
     market = load_catalog(settings=settings)
     workload = override_constraints(load_workload(file, catalog=market, settings=settings), market, **(limits or {}))
-    own = None if settings.calibration is None else read_calibration(settings.calibration)
-    made = predict_local(training_job(workload), profile, own, memory_margin=memory_margin)
-    broken = broken_limits(made, workload.constraints)
-    session.show(local_report(workload.name, made, broken))
+    if isinstance(workload.job, (ServeJob, BatchJob)):
+        broken = _show_service(session, workload, workload.job, profile)
+    else:
+        own = None if settings.calibration is None else read_calibration(settings.calibration)
+        made = predict_local(training_job(workload), profile, own, memory_margin=memory_margin)
+        broken = broken_limits(made, workload.constraints)
+        session.show(local_report(workload.name, made, broken))
     if broken:
         first = broken[0]
         raise NothingFits(
             f"{profile.name} does not hold {workload.name}: {first.binding} {miss_words(first).clause}",
             hint="`tonnage plan` without --device ranks what can be bought",
         )
+
+
+def _show_service(
+    session: Session, workload: Workload, job: ServeJob | BatchJob, profile: DeviceProfile
+) -> tuple[Miss, ...]:
+    """Print what one server on the device does; the limits that it does not hold."""
+    from tonnage.api.local_service import predict_here
+    from tonnage.planning.local_service import broken_service_limits
+    from tonnage.reports.local_service import local_service_report
+
+    made = predict_here(job, session.settings, profile=profile)
+    _tell_left_out(session, made.left_out)
+    broken = broken_service_limits(made.found, workload.constraints)
+    session.show(local_service_report(workload.name, made.found, broken))
+    return broken
+
+
+def _tell_left_out(session: Session, reasons: Sequence[str]) -> None:
+    if reasons:
+        session.say(f"measured rows left out: {len(reasons)}, the first: {reasons[0]}")

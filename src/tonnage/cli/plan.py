@@ -54,7 +54,8 @@ def plan(
     --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints; --exclude,
     --accept-risk and --quota add to them.
     With --portfolio: the cheapest assignment of several workloads under shares, quotas, a budget and a reserved base.
-    With --device: a training job on a device that `tonnage calibrate --local` measured, in place of what is for sale.
+    With --device: training, or an encoder served or run over a batch, on a device that `tonnage calibrate --local`
+    measured, in place of what is for sale.
     Exit code 3: nothing fits; the nearest misses are shown.
     """
     session = open_session(

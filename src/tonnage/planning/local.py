@@ -124,7 +124,7 @@ def training_job(workload: Workload) -> TrainJob:
     """The workload's job. Raises InputError where it is not training."""
     if not isinstance(workload.job, TrainJob):
         raise InputError(
-            f"{workload.name} is of kind {workload.kind}; a local device is measured for training only",
+            f"{workload.name} is of kind {workload.kind}; a local device is measured for training and encoder services",
             hint="leave --device out: the catalog's machines are sized for every kind of work",
         )
     return workload.job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.calibration.local_inference import PASS, REQUEST
 from tonnage.calibration.local_profile import AllReduce, DeviceCurve, DeviceProfile, Identity, MeasuredPoint, Timing
 from tonnage.sizing.local_work import HEAD_WIDTHS
 
@@ -23,15 +24,19 @@ def fake_profile(
     threads: tuple[int, ...] = (1, 2),
     memory_gib: float = 16.0,
     usd_per_hour: float | None = None,
+    services: bool = False,
 ) -> DeviceProfile:
     """A processor whose products run at `flop_per_s` (twice that in bf16) with one thread, everything else at
-    `units_per_s`, and both in proportion with more threads."""
+    `units_per_s`, and both in proportion with more threads. With `services`, encoders pass at `flop_per_s` in each
+    worker, and a server takes 1 ms a request."""
     curves = []
     for count in threads:
         for precision, speed in (("fp32", 1.0), ("bf16", 2.0)):
             for operation, unit in _operations():
                 rate = (flop_per_s * speed if operation == "product" else units_per_s) * count
                 curves.append(_curve(operation, precision, count, unit, rate, spread))
+    if services:
+        curves += _service_curves(flop_per_s, max(threads), spread)
     identity = Identity(
         processor=processor, physical_cores=max(threads), logical_cores=max(threads), architecture="x86_64",
         memory_gib=memory_gib,
@@ -44,6 +49,18 @@ def fake_profile(
         curves=tuple(curves), framework_bytes=0.25 * 2**30, load_average=0.0, time_log_sd=0.2, memory_log_sd=0.2,
         prior_source="made up", all_reduce=line, usd_per_hour=usd_per_hour,
     )  # fmt: skip
+
+
+def _service_curves(flop_per_s: float, workers: int, spread: float) -> list[DeviceCurve]:
+    passes = [
+        DeviceCurve(
+            operation=f"{PASS} {width} x {tokens}", precision="fp32", threads=count, unit="flop",
+            points=tuple(_point(size, 1e9, flop_per_s, spread) for size in (8.0, 4096.0)),
+        )
+        for width in (64, 768) for tokens in (8, 384) for count in (1, workers)
+    ]  # fmt: skip
+    request = _point(8.0, 1.0, 1e3, spread), _point(128.0, 1.0, 1e3, spread)
+    return [*passes, DeviceCurve(operation=REQUEST, precision="fp32", threads=1, unit="calls", points=request)]
 
 
 def _operations() -> list[tuple[str, str]]:

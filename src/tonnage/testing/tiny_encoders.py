@@ -16,15 +16,19 @@ _LABELS: Final = {"classification": ("neg", "pos", "none"), "reranking": ("LABEL
                   "token-classification": ("O", "PER")}  # fmt: skip
 
 
-def write_tiny_encoder(folder: Path, task: str, *, seed: int = 0) -> Path:
-    """A model of two layers and 32 wide for `task`, with a tokenizer of a few words. Needs the extra `train`."""
+def write_tiny_encoder(
+    folder: Path, task: str, *, seed: int = 0, hidden: int = 32, layers: int = 2, heads: int = 2, positions: int = 64
+) -> Path:
+    """A model of two layers and 32 wide (or as asked) for `task`, with a tokenizer of a few words. Needs the extra
+    `train`."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     torch.manual_seed(seed)
     labels = _LABELS.get(task, ())
     config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=64, id2label=dict(enumerate(labels)) or None,
+        vocab_size=len(WORDS), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=64 if hidden == 32 else 4 * hidden, max_position_embeddings=positions,
+        id2label=dict(enumerate(labels)) or None,
         label2id={name: at for at, name in enumerate(labels)} or None,
     )  # fmt: skip
     getattr(transformers, HEADS[task])(config).eval().save_pretrained(folder)

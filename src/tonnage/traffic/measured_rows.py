@@ -11,6 +11,7 @@ from typing import Any, Final
 from tonnage.calibration.columns import INFERENCE_COLUMNS
 from tonnage.traffic.exchanges import LoadResult, Spread
 from tonnage.values import dataclass
+from tonnage.workload.jobs import Lengths
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
@@ -31,6 +32,8 @@ class MeasuredService:
     engine: str
     precision: str
     weights: str
+    input_asked: Lengths | None = None  # in tokens, what was drawn from; None: texts of a file, or of a trace
+    client_cpu_s: float | None = None  # a request, of a client on the service's own machine; None: elsewhere
 
 
 def inference_rows(result: LoadResult, service: MeasuredService, began: datetime) -> list[dict[str, str]]:
@@ -82,8 +85,17 @@ def _base(result: LoadResult, service: MeasuredService, began: datetime) -> dict
         "weights_quant": service.weights, "batch_size": None if service.generates else 1, "concurrency": users,
         "input_len": result.input_tokens, "output_len": result.output_tokens if service.generates else None,
         "note": f"request_rate_qps={result.offered_per_s:.6g}; {result.sent} requests; open loop; measured {at}; "
-        f"in flight {result.in_flight:.3g}; faults {result.sent - result.answered}",
+        f"in flight {result.in_flight:.3g}; faults {result.sent - result.answered}" + _known(service),
     }  # fmt: skip
+
+
+def _known(service: MeasuredService) -> str:
+    """What a local profile reads besides, of models that answer in one pass (`calibration.local_inference`)."""
+    if service.generates:
+        return ""
+    asked, client_s = service.input_asked, service.client_cpu_s
+    said = "" if asked is None else f"; input mean={asked.mean:g} longest={asked.maximum}"
+    return said if client_s is None else f"{said}; client takes s={client_s:.3g}"
 
 
 def _finished(base: dict[str, Any], metric: str, value: float) -> dict[str, str]:

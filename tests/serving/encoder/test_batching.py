@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.serving.encoder.batching import FIRST, RATIO, Batcher, Text, Waiting, bucket_of
+from tonnage.serving.encoder.batching import Batcher, Text, Waiting
 from tonnage.serving.encoder.faults import BadRequest, Draining, Failed, Late, Overloaded
+from tonnage.sizing.encoder_queue import FIRST, RATIO, bucket_of
 
 
 class Gate:

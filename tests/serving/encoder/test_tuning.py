@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.serving.encoder import tuning
 from tonnage.serving.encoder.batching import Text
-from tonnage.serving.encoder.texts import SIZES
 from tonnage.serving.encoder.tuning import tune
+from tonnage.sizing.encoder_queue import SIZES
 
 
 class Device:

@@ -16,25 +16,12 @@ from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
+from tonnage.sizing.encoder_queue import bucket_of
 from tonnage.values import dataclass
 
 Answer = TypeVar("Answer")
 Compute = Callable[[Sequence[Any]], Sequence[Answer]]  # items of one kind
-RATIO: Final = 1.25  # of the lengths in one bucket
-FIRST: Final = 16  # tokens; texts up to here share the first bucket
 SMOOTHING: Final = 0.1  # of the mean seconds an item takes
-
-
-def bucket_of(tokens: int) -> int:
-    """The number of the bucket for texts of so many tokens.
-
-    >>> [bucket_of(tokens) for tokens in (3, 16, 17, 20, 21, 512)]
-    [0, 0, 1, 1, 2, 16]
-    """
-    number, edge = 0, float(FIRST)
-    while tokens > edge:
-        number, edge = number + 1, edge * RATIO
-    return number
 
 
 class Item(Protocol):

@@ -49,6 +49,7 @@ class EncoderService:
     cache_items: int = 0  # answers kept in this process
     cache_url: str | None = None  # of a Redis that keeps answers for all replicas
     picture_pixels: int = 40_000_000  # of one picture, before and after it is scaled
+    calibration: str | None = None  # a file of texts: int8 with fixed scales, in batches; without one, text by text
     trust: bool = False  # a pickle may be read
     exports: str = "exported"  # the folder of exported models
     schema: Literal["tonnage/encoder-service@1"] = SCHEMA

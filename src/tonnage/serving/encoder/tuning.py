@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.serving.encoder.batching import Compute, Item
+from tonnage.sizing.encoder_queue import GAIN, SHARE
 from tonnage.values import dataclass
 
 SECONDS: Final = 0.15  # of one measurement
-GAIN: Final = 1.05  # what a larger batch must gain
-SHARE: Final = 0.5  # of the promise that a batch may take: the other half is for waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
