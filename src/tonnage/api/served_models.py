@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +21,11 @@ _OF_RUNS: Final = {  # the task of a run: what its model answers (None: its fold
     "question-answering": "question-answering", "boosted-trees": None, "mlp": None,
     "image-classification": None,
 }  # fmt: skip
+_COLUMNS: Final = {  # roles of the texts that a run's model reads
+    "sequence-classification": ("text", "text_pair"), "token-classification": ("tokens",),
+    "question-answering": ("question", "context"),
+}  # fmt: skip
+MOST_ROWS: Final = 512  # of a run, to calibrate with
 REGISTRY: Final = "models:/"
 
 
@@ -47,6 +54,36 @@ def model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
     if not model.is_dir():
         raise InputError(f"the run {target} has no finished model", hint=f"tonnage show {target}")
     return model, _OF_RUNS[task]
+
+
+def calibration_texts(said: str, target: str, settings: Settings, folder: Path) -> str:
+    """The file of texts that int8 is calibrated with; `run`: the first of the run's own rows, written to `folder`."""
+    if said != "run":
+        if not Path(said).is_file():
+            raise InputError(f"{said} is no file of texts", hint="--calibrate FILE, or --calibrate run")
+        return str(Path(said).resolve())
+    from tonnage.api.home_runs import find_run, run_names
+    from tonnage.recipes.data.reading import stream_rows
+
+    if target not in run_names(settings.home):
+        raise InputError(f"{target} is no run: it has no rows of its own", hint="--calibrate FILE")
+    spec = find_run(settings, target).spec()
+    if spec.task not in _COLUMNS:
+        raise InputError(f"rows of the task {spec.task} are no texts", hint="leave --calibrate out")
+    columns = [spec.column(role) or (role if role != "text_pair" else None) for role in _COLUMNS[spec.task]]
+    names = [one for one in columns if one is not None]
+    rows = (row for _, row in islice(stream_rows(spec.data.train), MOST_ROWS))
+    texts = [[_words(row[name]) for name in names] for row in rows if all(row.get(name) for name in names)]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "calibration.jsonl"
+    lines = [json.dumps(one[0] if len(one) == 1 else one, ensure_ascii=False) + "\n" for one in texts]
+    file.write_text("".join(lines), encoding="utf-8")
+    return str(file)
+
+
+def _words(value: Any) -> str:
+    """A text; that of a list of words."""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _downloaded(repository: str) -> Path:

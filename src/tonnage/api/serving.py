@@ -30,6 +30,7 @@ TASKS: Final = (
     "tabular-regression", "image-classification", "image-embedding",
 )  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
+PLACES: Final = ("here", "ray")
 RUNTIMES: Final = ("onnx", "torch")
 BATCHER_SLOTS: Final = 16  # requests at once of a replica whose own batcher decides
 _TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
@@ -59,6 +60,10 @@ class ServeOptions(Options):
     dtype: str | None = option(
         "--dtype", "An encoder's number format: fp32, fp16, int8; with torch bf16. [default: the plan's, else fp32]",
         default=None,
+    )  # fmt: skip
+    calibrate: str | None = option(
+        "--calibrate", "With int8: texts, one a line (JSON in .jsonl), to fix its scales with, so that batches may be "
+        "formed; `run`: the run's own.", default=None, metavar="FILE",
     )  # fmt: skip
     runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
     workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
@@ -104,6 +109,8 @@ class ServeOptions(Options):
         "--prefix-bytes", "Requests whose first bytes are alike go to the same replica, for its prefix cache.",
         default=None, least=1, metavar="N",
     )  # fmt: skip
+    on: str = option("--on", "Where replicas run: here, or on the machines of a Ray cluster (ray; encoders).",
+                     default="here", metavar="PLACE")  # fmt: skip
     files: str | None = option(
         "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "
         "kserve.yaml.", default=None, metavar="FOLDER",
@@ -126,6 +133,7 @@ def planned_replica(
     from tonnage.serving.report import replica_report
 
     asked, settings = options or ServeOptions(), settings or current_settings()
+    _one_of("--on", asked.on, PLACES)
     if not str(target).endswith((".yaml", ".yml")):
         return Answer(_encoder_alone(str(target), asked, settings), replica_report)
     job, name, found, catalog = _planned(target, asked, settings)
@@ -209,7 +217,7 @@ def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> Plan
 
 
 def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
-    from tonnage.api.served_models import model_folder
+    from tonnage.api.served_models import calibration_texts, model_folder
     from tonnage.serving.encoder.kinds import kind_of
     from tonnage.serving.encoder.service import EncoderService
     from tonnage.serving.engines.encoder import EncoderEngine
@@ -227,6 +235,9 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
         weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
+        calibration=None if asked.calibrate is None else calibration_texts(
+            asked.calibrate, target, settings, Path(_engine_place(name, asked, settings).folder)
+        ),
         trust=asked.trust, exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
         fallback=None if asked.fallback is None else str(model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip

@@ -30,6 +30,8 @@ EXTRAS: Final = {  # one module of each is enough
     "serve": ("onnxruntime",),
     "llama": ("xllamacpp",),
     "gateway": ("httptools", "orjson", "uvloop"),
+    "google": ("google.auth",),
+    "azure": ("azure.identity",),
     "lightgbm": ("lightgbm",),
     "redis": ("redis",),
     "cloud": ("sky",),
@@ -67,12 +69,18 @@ def _python() -> Check:
 
 
 def _extra(extra: str, modules: tuple[str, ...]) -> Check:
-    present = [module for module in modules if find_spec(module) is not None]
+    present = [module for module in modules if _installed(module)]
     if present:
         return Check(name=f"extra {extra}", status="ok", found=", ".join(present))
     return Check(
         name=f"extra {extra}", status="missing", found="not installed", advice=f"pip install 'tonnage[{extra}]'"
     )
+
+
+def _installed(module: str) -> bool:
+    """A module of a package that is not there is not there; `find_spec` raises for it."""
+    package, _, _ = module.partition(".")
+    return find_spec(package) is not None and find_spec(module) is not None
 
 
 def _catalog(settings: Settings) -> Check:

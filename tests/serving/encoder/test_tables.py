@@ -344,6 +344,7 @@ def test_files_that_are_no_model(tmp_path: Path, trees: Path) -> None:
         ("cut.ubj", "XGBoost cannot read", {}), ("notes.txt", "is no model of XGBoost", {}),
         ("run", "and no model", {}), ("two", "several models: a.ubj, b.ubj", {}),
         ("two/a.ubj", "its own numbers", {"weights": "int8"}), ("two/a.ubj", "is for tabular", {"task": "embedding"}),
+        ("two/a.ubj", "belong to an encoder of texts", {"calibration": "texts.txt"}),
     ):  # fmt: skip
         with pytest.raises(InputError, match=words):
             calls(tmp_path / model, **service)

@@ -71,8 +71,36 @@ def _key(header: bytes, prefix: bytes = b"") -> Callable[[SignIn], Signer]:
     return make
 
 
+def _aws(sign_in: SignIn) -> Signer:
+    from tonnage.gateway.signing.aws import aws_signer
+
+    return aws_signer(sign_in)
+
+
+def _google(sign_in: SignIn) -> Signer:
+    from tonnage.gateway.signing.tokens import google_signer
+
+    return google_signer(sign_in)
+
+
+def _azure(sign_in: SignIn) -> Signer:
+    from tonnage.gateway.signing.tokens import azure_signer
+
+    return azure_signer(sign_in)
+
+
+def _databricks(sign_in: SignIn) -> Signer:
+    from tonnage.gateway.signing.tokens import databricks_signer
+
+    return databricks_signer(sign_in, read_key)
+
+
 _MAKERS: Final[dict[str, Callable[[SignIn], Signer]]] = {
     "bearer": _key(b"authorization", b"Bearer "),
     "x-api-key": _key(b"x-api-key"),
     "api-key": _key(b"api-key"),
+    "aws": _aws,
+    "google": _google,
+    "azure": _azure,
+    "databricks": _databricks,
 }

@@ -274,12 +274,13 @@ class App:
 
     def _info(self) -> Body:
         encoder = self.versions.main
+        changed = {} if encoder.opened.change is None else {"change": dict(encoder.opened.change)}
         return {
             "model_id": self.service.name, "version": encoder.version, "task": encoder.folder.task,
             "device": encoder.device, "runtime": encoder.opened.runtime, "dtype": self.service.weights,
             "labels": list(encoder.folder.labels), "max_input_length": encoder.opened.most_tokens,
             "max_client_batch_size": encoder.opened.request_items, "workers": encoder.tuned.workers,
-            "max_batch_tokens": encoder.tuned.batch_tokens,
+            "max_batch_tokens": encoder.tuned.batch_tokens, **changed,
         }  # fmt: skip
 
     def _models(self) -> Body:

@@ -16,7 +16,7 @@ from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.service import Number
 
 OPSET: Final = 17
-LAYOUT: Final = "2"  # of the graph that is written here: another number is another file
+LAYOUT: Final = "3"  # of the graph that is written here: another number is another file
 INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 _CLASSES: Final = {
     "classification": "AutoModelForSequenceClassification", "reranking": "AutoModelForSequenceClassification",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tonnage.errors import InputError
 from tonnage.serving.encoder.folders import read_folder
 from tonnage.serving.encoder.opened import Kind, Opened
 from tonnage.serving.encoder.pictures.folders import is_of_pictures, read_pictures
@@ -25,6 +26,8 @@ def kind_of(path: Path, *, task: Task | None, trust: bool) -> Kind:
 def open_served(service: EncoderService) -> Opened:
     """Load the model that a service names."""
     kind = kind_of(Path(service.model), task=service.task, trust=service.trust)
+    if kind != "texts" and service.calibration is not None:
+        raise InputError("texts to calibrate with belong to an encoder of texts", hint="leave --calibrate out")
     if kind == "tables":
         from tonnage.serving.encoder.tables.models import open_table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from tonnage.serving.encoder.batching import Compute, Item
@@ -56,3 +56,4 @@ class Opened:
     request_items: int  # the most in one request
     settings: str = ""
     most_tokens: int | None = None
+    change: Mapping[str, Any] | None = None  # of answers by fewer bits, as measured

@@ -49,6 +49,7 @@ class EncoderService:
     cache_items: int = 0  # answers kept in this process
     cache_url: str | None = None  # of a Redis that keeps answers for all replicas
     picture_pixels: int = 40_000_000  # of one picture, before and after it is scaled
+    calibration: str | None = None  # a file of texts: int8 with fixed scales, in batches; without one, text by text
     trust: bool = False  # a pickle may be read
     exports: str = "exported"  # the folder of exported models
     schema: Literal["tonnage/encoder-service@1"] = SCHEMA
@@ -65,9 +66,15 @@ def dump_service(service: EncoderService) -> str:
 def load_service(path: Path) -> EncoderService:
     """A service read back; InputError names the key of what cannot be used."""
     try:
-        return _ADAPTER.validate_json(path.read_bytes(), strict=False)
+        return parse_service(path.read_text(encoding="utf-8"), name=str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_service(text: str, *, name: str = "the service") -> EncoderService:
+    """The service out of its JSON; InputError names the key of what cannot be used."""
+    try:
+        return _ADAPTER.validate_json(text, strict=False)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise InputError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -29,7 +29,7 @@ def computing(folder: ModelFolder, model: Model, *, padding: int) -> Callable[[S
 
 def _classified(folder: ModelFolder, _: Sequence[Text], logits: Array, __: Array) -> Sequence[Any]:
     """Label and probability, most probable first."""
-    scores = _softmax(logits)
+    scores = softmax(logits)
     labels = folder.labels or tuple(f"LABEL_{number}" for number in range(scores.shape[1]))
     order = np.argsort(-scores, axis=1)
     return [[{"label": labels[at], "score": float(row[at])} for at in best]
@@ -42,19 +42,25 @@ def _ranked(_: ModelFolder, __: Sequence[Text], logits: Array, ___: Array) -> Se
 
 
 def _embedded(folder: ModelFolder, _: Sequence[Text], hidden: Array, mask: Array) -> Sequence[Any]:
+    # a view would keep the whole batch in memory where answers are kept
+    return [row.copy() for row in pooled(folder, hidden, mask)]
+
+
+def pooled(folder: ModelFolder, hidden: Array, mask: Array) -> Array:
+    """(texts, tokens, width) to (texts, width), as the model's folder says."""
     shown = mask[:, :, None].astype(np.float32)
     if folder.pooling == "cls":
-        pooled = hidden[:, 0]
+        found: Array = hidden[:, 0]
     elif folder.pooling == "max":
-        pooled = np.where(shown > 0, hidden, -np.inf).max(axis=1)
+        found = np.where(shown > 0, hidden, -np.inf).max(axis=1)
     else:
-        pooled = (hidden * shown).sum(axis=1) / shown.sum(axis=1)
-    return [row.copy() for row in pooled]  # a view would keep the whole batch in memory where answers are kept
+        found = (hidden * shown).sum(axis=1) / shown.sum(axis=1)
+    return found
 
 
 def _marked(folder: ModelFolder, texts: Sequence[Text], logits: Array, _: Array) -> Sequence[Any]:
     """Each token that is no special one, with its label, probability and place in the text; those of «O» left out."""
-    return [_marks(folder, text.parts, _softmax(rows)) for text, rows in zip(texts, logits, strict=True)]
+    return [_marks(folder, text.parts, softmax(rows)) for text, rows in zip(texts, logits, strict=True)]
 
 
 def _marks(folder: ModelFolder, span: Span, scores: Array) -> list[Mapping[str, Any]]:
@@ -88,7 +94,8 @@ def _best_span(span: Span, rows: Array) -> Mapping[str, Any]:
     return {"answer": span.text[begin[0] : end[1]], "score": score, "start": begin[0], "end": end[1]}
 
 
-def _softmax(logits: Array) -> Array:
+def softmax(logits: Array) -> Array:
+    """Probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     made: Array = shifted / shifted.sum(axis=-1, keepdims=True)
     return made
