@@ -23,7 +23,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.gateway.explaining import Explained
     from tonnage.gateway.file.described import Caller, Gateway
-    from tonnage.gateway.money.rates import Rates
+    from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.money.shared_accounts import SharedAccounts
     from tonnage.gateway.report import Spent
     from tonnage.gateway.simulation import Simulated
@@ -133,7 +133,7 @@ def explain_request(
     `key`: the name of a key of the gateway file. Raises InputError for a request that the gateway would not read.
     """
     from tonnage.gateway.explaining import explain
-    from tonnage.gateway.proxy.asked import OUTPUT_KEYS, BadRequest, read_asked
+    from tonnage.gateway.proxy.asked import OUTPUT_KEYS, UnreadableRequest, read_asked
     from tonnage.gateway.report import explained_report
 
     found = load_gateway_file(path, settings=settings)
@@ -145,7 +145,7 @@ def explain_request(
         raise InputError(
             f"{request} cannot be read: {error.strerror}", hint="a JSON file as a client sends it"
         ) from error
-    except BadRequest as bad:
+    except UnreadableRequest as bad:
         raise InputError(f"{request}: {bad}", hint="a JSON file as a client sends it") from bad
     if asked.model not in found.routes:
         hint = did_you_mean(nearest(asked.model, found.routes), f"known: {', '.join(found.routes)}")
@@ -210,10 +210,10 @@ def _caller(found: Gateway, key: str | None) -> Caller:
     return callers[key]
 
 
-def _catalog_rates(name: str, *, settings: Settings) -> Rates:
+def _catalog_rates(name: str, *, settings: Settings) -> DeploymentRates:
     """The on-demand prices of `PLATFORM/MODEL` in the catalog; where regions differ, the dearest."""
     from tonnage.api.inputs import load_catalog
-    from tonnage.gateway.money.rates import Rates, tier_rates
+    from tonnage.gateway.money.rates import DeploymentRates, tier_rates
     from tonnage.planning.token_ways import dearest_by_kind
 
     platform, _, model = name.partition("/")
@@ -226,7 +226,7 @@ def _catalog_rates(name: str, *, settings: Settings) -> Rates:
         raise UnknownName(f"the catalog has no price of input and output for '{name}'", hint=hint)
     usd: dict[str, Any] = {kind: one.usd_per_million_tokens for kind, one in kinds.items()}
     source = kinds["input"].source
-    return Rates(
+    return DeploymentRates(
         tiers=(tier_rates(input_usd=usd["input"], output_usd=usd["output"], cached_input_usd=usd.get("cache read"),
                           cache_write_usd=usd.get("cache write")),),
         source=source.text, read_on=None if source.read_on is None else source.read_on.isoformat(),

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from tonnage.gateway.file.described import Caller
-from tonnage.gateway.proxy.asked import Asked
+from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.values import dataclass
 
 LARGEST_BYTES: Final = 4 << 20  # of an answer
@@ -19,7 +19,7 @@ _NOT_OF_THE_ANSWER: Final = ("user", "metadata", "safety_identifier", "store")  
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptAnswer:
     """A whole answer as it went to the client, a stream as its events; what it cost, and where it came from."""
 
     status: int
@@ -30,7 +30,7 @@ class Kept:
     until_s: float
 
 
-def cache_key(asked: Asked, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes:
+def cache_key(asked: GatewayRequest, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes:
     """The whole body in a canonical order, the path, the team, and every deployment that could have answered.
 
     `targets`: (deployment, its name of the model). A field that the gateway does not know is part of the body too.
@@ -40,15 +40,15 @@ def cache_key(asked: Asked, caller: Caller, targets: tuple[tuple[str, str], ...]
     return blake2b(text, digest_size=20).digest()
 
 
-class AnswerCache:
+class RouteCache:
     """The answers of one route in one worker, the one used longest ago leaving first."""
 
     def __init__(self, most_items: int, ttl_s: float, now: Callable[[], float]) -> None:
         self.most_items, self.ttl_s, self._now = most_items, ttl_s, now
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, KeptAnswer] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: bytes) -> Kept | None:
+    def get(self, key: bytes) -> KeptAnswer | None:
         found = self._kept.get(key)
         if found is None:
             return None
@@ -63,7 +63,7 @@ class AnswerCache:
             return
         if key in self._kept:
             self._drop(key)
-        self._kept[key] = Kept(
+        self._kept[key] = KeptAnswer(
             status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
             until_s=self._now() + self.ttl_s,
         )  # fmt: skip

@@ -7,9 +7,9 @@ from random import Random
 
 from tonnage.gateway.file.described import Caller, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.proxy.asked import Asked
+from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.routing.choosing import Considered, Facts, considered, order
-from tonnage.gateway.routing.health import Health
+from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
 
@@ -43,12 +43,14 @@ class Explained:
 
 
 def explain(
-    gateway: Gateway, asked: Asked, caller: Caller, taken: dict[str, int], *, first_bytes: dict[str, float]
+    gateway: Gateway, asked: GatewayRequest, caller: Caller, taken: dict[str, int], *, first_bytes: dict[str, float]
 ) -> Explained:
     """`taken`: what is settled, by the id of an allowance in its present window; `first_bytes`: measured
     seconds to the first byte, by deployment, where there are any."""
     route = gateway.routes[asked.model]
-    healths = {name: Health(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()}
+    healths = {
+        name: DeploymentHealth(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()
+    }
     facts = Facts(surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
     candidates = tuple(considered(route, facts, gateway, healths, 0.0))
     names = tuple(order(route, facts, gateway, healths, 0.0, Random(0)))
@@ -63,13 +65,15 @@ def explain(
     )  # fmt: skip
 
 
-def _held_pico(gateway: Gateway, asked: Asked, route: Route, name: str) -> int:
+def _held_pico(gateway: Gateway, asked: GatewayRequest, route: Route, name: str) -> int:
     one = gateway.deployments[name]
     outputs = asked.max_tokens or route.max_tokens or one.max_output_tokens or 0
     return one.rates.most_pico(asked.most_input_tokens(one.image_tokens), outputs * asked.answers)
 
 
-def _budgeted(allowances: Sequence[Allowance], asked: Asked, taken: dict[str, int], usd_pico: int) -> list[Budgeted]:
+def _budgeted(
+    allowances: Sequence[Allowance], asked: GatewayRequest, taken: dict[str, int], usd_pico: int
+) -> list[Budgeted]:
     found = []
     for one in allowances:
         needs = usd_pico if one.unit == "usd" else asked.input_tokens_estimate if one.unit == "tokens" else 1

@@ -30,7 +30,7 @@ _TIMES: Final = {
 Labels = tuple[tuple[str, str], ...]
 
 
-class Measures:
+class GatewayMeasures:
     """Of one worker. Amounts are integers or floats; a name must be one of those above.
 
     A cell that is kept by who counts costs a tenth of a microsecond: `cell[0] += 1`.
@@ -64,9 +64,9 @@ def add_time(histogram: list[float], seconds: float) -> None:
     histogram[-1] += seconds
 
 
-def added_up(documents: Iterable[Mapping[str, Any]]) -> Measures:
+def added_up(documents: Iterable[Mapping[str, Any]]) -> GatewayMeasures:
     """The measures of all workers as one."""
-    total = Measures()
+    total = GatewayMeasures()
     for document in documents:
         for name, labels, amount in document["counts"]:
             total.count(name, _labels(labels), amount)
@@ -76,7 +76,7 @@ def added_up(documents: Iterable[Mapping[str, Any]]) -> Measures:
     return total
 
 
-def prometheus_text(measures: Measures, gauges: Mapping[tuple[str, Labels], float]) -> str:
+def prometheus_text(measures: GatewayMeasures, gauges: Mapping[tuple[str, Labels], float]) -> str:
     """The page that Prometheus reads. `gauges`: what stands at a moment, each with its own name."""
     lines: list[str] = []
     for name, meaning in _COUNTERS.items():

@@ -27,7 +27,7 @@ from tonnage.gateway.file.entries import Policy
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
 from tonnage.gateway.routing.choosing import Facts, order
-from tonnage.gateway.routing.health import Health
+from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.reports.blocks import Column, Page, Pairs, Table
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import short
@@ -152,7 +152,7 @@ class _Replay:
     def __init__(self, gateway: Gateway, speeds: Mapping[str, Speed], random: Random) -> None:
         self.gateway, self.speeds, self.random = gateway, speeds, random
         self.callers: dict[str, Caller] = {one.name: one for one in gateway.callers.values()}
-        self.healths = {name: Health(found.first_byte_s) for name, found in speeds.items()}
+        self.healths = {name: DeploymentHealth(found.first_byte_s) for name, found in speeds.items()}
         self.ends: list[tuple[float, int, str, tuple[Allowance, ...]]] = []
         self.taken: Counter[tuple[str, int]] = Counter()
         self.requests: Counter[str] = Counter()

@@ -25,12 +25,12 @@ import orjson
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
 from tonnage.gateway.file.described import Gateway
-from tonnage.gateway.measures import Labels, Measures, added_up, prometheus_text
+from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
-from tonnage.gateway.proxy.server import DoorServer, Exchange
+from tonnage.gateway.proxy.server import ClientExchange, DoorServer
 from tonnage.gateway.signing import make_signer
 from tonnage.values import dataclass
 
@@ -56,7 +56,7 @@ class Worker:
 
     def __init__(self, task: WorkerTask) -> None:
         self.task, self.folder = task, Path(task.folder)
-        self.measures = Measures()
+        self.measures = GatewayMeasures()
         self.book = Book(SharedAccounts(task.gateway.store), self.folder / "journals", durable=task.gateway.durable)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
@@ -122,7 +122,7 @@ class Worker:
                 return self._figures(path)
         return None
 
-    async def _pages_alone(self, exchange: Exchange) -> None:
+    async def _pages_alone(self, exchange: ClientExchange) -> None:
         """The same pages on a port of their own, with the figures."""
         path = exchange.path
         found = self._figures(path) if path in ("/metrics", "/gateway") else self.page(path)

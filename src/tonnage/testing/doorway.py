@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tonnage.gateway.file.reading import load_gateway
-from tonnage.gateway.measures import Measures
+from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.gateway.proxy.door import Door
@@ -150,7 +150,7 @@ class Doorway:
 
     def __init__(self, folder: Path, upstreams: dict[str, Scripted], **file: Any) -> None:
         self.folder, self.upstreams, self.file = folder, upstreams, file
-        self.measures = Measures()
+        self.measures = GatewayMeasures()
 
     async def __aenter__(self) -> Self:
         price = {"input_usd_per_million": 1.0, "output_usd_per_million": 2.0, "source": "a test"}

@@ -7,7 +7,7 @@ from datetime import date
 from tonnage.gateway.dialects.usage import Dialect
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.rates import Rates
+from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import Endpoint
 from tonnage.values import dataclass
@@ -21,7 +21,7 @@ class Deployment:
     endpoint: Endpoint
     model: str
     dialect: Dialect
-    rates: Rates
+    rates: DeploymentRates
     own: bool
     sign_in: SignIn | None
     timeouts: TimeoutsEntry

@@ -21,14 +21,14 @@ from tonnage.gateway.file.entries import (
     RouteEntry,
 )
 from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
-from tonnage.gateway.money.rates import Rates, TierRates, own_rates, pico_usd, tier_rates
+from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/gateway.md"
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
-CatalogRates = Callable[[str], Rates]  # "bedrock/NAME" -> rates; InputError for a name that is sold nowhere
+CatalogRates = Callable[[str], DeploymentRates]  # "bedrock/NAME" -> rates; InputError for a name that is sold nowhere
 PlannedSpeeds = Callable[[Path], tuple[float, float]]  # a workload file -> input and output tokens/s of its plan
 
 
@@ -198,7 +198,7 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
     )
 
 
-def _rates(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: PlannedSpeeds) -> Rates:
+def _rates(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: PlannedSpeeds) -> DeploymentRates:
     if one.catalog_price is not None:
         return catalog(one.catalog_price)
     if one.own is not None:
@@ -217,7 +217,7 @@ def _rates(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: P
     tiers = [_tier(one.price)]
     if one.price.above is not None:
         tiers.append(_tier(one.price.above, above_tokens=one.price.above.tokens))
-    return Rates(
+    return DeploymentRates(
         tiers=tuple(tiers),
         source=one.price.source or "the gateway file",
         read_on=None if one.price.read_on is None else one.price.read_on.isoformat(),

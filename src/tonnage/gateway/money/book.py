@@ -23,10 +23,10 @@ from tonnage.gateway.money.journal import Journal, dead_journals, remains
 from tonnage.gateway.money.shared_accounts import (
     AccountKey,
     AccountsError,
-    Ask,
     AttemptRow,
     Granted,
-    Move,
+    LeaseAsk,
+    LeaseMove,
     SharedAccounts,
 )
 from tonnage.values import dataclass
@@ -266,7 +266,7 @@ class Book:
         self._current[id(allowance)] = (allowance, account, float("inf") if end is None else end.timestamp())
         return account
 
-    def _asks(self, short: Sequence[Account], amounts: Amounts) -> list[Ask]:
+    def _asks(self, short: Sequence[Account], amounts: Amounts) -> list[LeaseAsk]:
         """What the accounts lack now."""
         found = []
         for one in short:
@@ -306,7 +306,7 @@ class Book:
             outcome.latency_s,
         )  # fmt: skip
 
-    def _taken_for_flush(self, wanted: frozenset[AccountKey] = frozenset()) -> tuple[list[Move], list[AttemptRow]]:
+    def _taken_for_flush(self, wanted: frozenset[AccountKey] = frozenset()) -> tuple[list[LeaseMove], list[AttemptRow]]:
         """What goes into the accounts now; here it counts as gone from the leases at once."""
         now = datetime.fromtimestamp(self.now(), UTC)
         for key, account in tuple(self._accounts.items()):
@@ -320,11 +320,11 @@ class Book:
                 account.used = 0
             if over and not account.held:
                 del self._accounts[key]
-        moves = [Move(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
+        moves = [LeaseMove(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
         rows, self._moves, self._rows = self._rows, {}, []
         return moves, rows
 
-    def _put_back(self, moves: Sequence[Move], rows: list[AttemptRow]) -> None:
+    def _put_back(self, moves: Sequence[LeaseMove], rows: list[AttemptRow]) -> None:
         for move in moves:
             kept = self._moves.setdefault(move.account, [0, 0])
             kept[0] += move.used
@@ -384,8 +384,8 @@ class Book:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)
 
 
-def _ask(account: Account, need: int) -> Ask:
+def _ask(account: Account, need: int) -> LeaseAsk:
     """Soft allowances are counted and refuse nothing."""
     if account.allowance.hard:
-        return Ask(account=account.key, cap=account.allowance.cap, need=need)
-    return Ask(account=account.key, cap=NO_CAP, need=need, share=need * SOFT_LEASES)
+        return LeaseAsk(account=account.key, cap=account.allowance.cap, need=need)
+    return LeaseAsk(account=account.key, cap=NO_CAP, need=need, share=need * SOFT_LEASES)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import orjson
 
-from tonnage.gateway.money.shared_accounts import AccountKey, AttemptRow, Move
+from tonnage.gateway.money.shared_accounts import AccountKey, AttemptRow, LeaseMove
 from tonnage.values import dataclass
 
 SUFFIX: Final = ".journal"
@@ -115,7 +115,7 @@ class Journal:
 class Remains:
     """What a dead worker left behind, beyond what is in the accounts."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[LeaseMove, ...]
     rows: tuple[AttemptRow, ...]
     lost: int  # requests that were under way, charged by estimate
 
@@ -149,7 +149,7 @@ def remains(data: bytes, applied_bytes: int, worker: str) -> Remains:
     for number, hold in open_holds.items():
         _use(used, [accounts[one] for one in hold[2]], hold[5], 0)
         rows.append(_lost_row(worker, number, hold))
-    moves = tuple(Move(account=account, used=amount, returned=0) for account, amount in used.items())
+    moves = tuple(LeaseMove(account=account, used=amount, returned=0) for account, amount in used.items())
     return Remains(moves=moves, rows=tuple(rows), lost=len(open_holds))
 
 

@@ -48,7 +48,7 @@ class TierRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class DeploymentRates:
     """The tiers of a deployment, the one without a threshold first; `source` says where the prices come from."""
 
     tiers: tuple[TierRates, ...]
@@ -59,7 +59,7 @@ class Rates:
     def cost_pico(self, usage: Usage) -> int:
         """What the tokens of an answer cost.
 
-        >>> one = Rates(tiers=(tier_rates(input_usd="1", output_usd="2", cached_input_usd="0.1"),), source="")
+        >>> one = DeploymentRates(tiers=(tier_rates(input_usd="1", output_usd="2", cached_input_usd="0.1"),), source="")
         >>> one.cost_pico(Usage(input_tokens=1000, output_tokens=10, cached_input_tokens=900))
         210000000
         """
@@ -86,7 +86,7 @@ class Rates:
     def affordable_output_tokens(self, input_tokens: int, headroom_pico: int) -> int:
         """The most output tokens that a headroom pays for beside the input; 0 where it does not pay for one.
 
-        >>> one = Rates(tiers=(tier_rates(input_usd="1", output_usd="2"),), source="")
+        >>> one = DeploymentRates(tiers=(tier_rates(input_usd="1", output_usd="2"),), source="")
         >>> one.affordable_output_tokens(1000, pico_usd("0.003"))
         1000
         """
@@ -127,7 +127,9 @@ def _tier(fresh: int, written: int, cached: int, cache_write: int, above_tokens:
     )  # fmt: skip
 
 
-def own_rates(*, usd_per_hour: float, input_tokens_per_s: float, output_tokens_per_s: float, source: str) -> Rates:
+def own_rates(
+    *, usd_per_hour: float, input_tokens_per_s: float, output_tokens_per_s: float, source: str
+) -> DeploymentRates:
     """What a token costs on a machine of one's own: the time it takes of an hour that is paid for.
 
     usd per token = usd_per_hour / (3600 x tokens/s), for input and for output; rounded up to whole pico-dollars.
@@ -140,7 +142,7 @@ def own_rates(*, usd_per_hour: float, input_tokens_per_s: float, output_tokens_p
     reads = pico_usd(hour / (S_PER_HOUR * Decimal(str(input_tokens_per_s))))
     writes = pico_usd(hour / (S_PER_HOUR * Decimal(str(output_tokens_per_s))))
     tier = _tier(reads, writes, 0, reads)  # a cached prompt takes no time to read
-    return Rates(tiers=(tier,), source=source)
+    return DeploymentRates(tiers=(tier,), source=source)
 
 
 def _per_token(usd_per_million: Decimal | float | str) -> int:

@@ -48,7 +48,7 @@ class AccountsError(TonnageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class LeaseAsk:
     """What a worker lacks of an account; `share`: what it would take, None: a fair part of the rest."""
 
     account: AccountKey
@@ -58,7 +58,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class LeaseMove:
     """A change of a worker's lease: `used` becomes committed, `returned` becomes free for others."""
 
     account: AccountKey
@@ -121,7 +121,7 @@ class SharedAccounts:
         with self._write() as cursor:
             self._run(cursor, "INSERT INTO workers VALUES (?, ?, 0, ?)", (worker, host, now_s))
 
-    def lease(self, worker: str, asks: Sequence[Ask], now_s: float) -> Granted:
+    def lease(self, worker: str, asks: Sequence[LeaseAsk], now_s: float) -> Granted:
         """Lease what is asked, all of it or nothing; more than that where few others may want it."""
         with self._write() as cursor:
             workers = cursor.execute("SELECT count(*) FROM workers").fetchone()[0]
@@ -149,7 +149,7 @@ class SharedAccounts:
             return Granted(granted=granted, short={}, others=workers > 1)
 
     def apply(
-        self, worker: str, moves: Sequence[Move], rows: Sequence[AttemptRow], *, journal_bytes: int, now_s: float
+        self, worker: str, moves: Sequence[LeaseMove], rows: Sequence[AttemptRow], *, journal_bytes: int, now_s: float
     ) -> None:
         """Commit what was used and give back what was not, with the attempts, in one transaction.
 
@@ -174,7 +174,7 @@ class SharedAccounts:
             self._connection.commit()
         return None if found is None else int(found[0])
 
-    def leave(self, worker: str, moves: Sequence[Move], rows: Sequence[AttemptRow]) -> None:
+    def leave(self, worker: str, moves: Sequence[LeaseMove], rows: Sequence[AttemptRow]) -> None:
         """The end of a worker, its own or after its death: what it used is committed, all its leases are given back."""
         with self._write() as cursor:
             self._apply(cursor, worker, moves, rows)
@@ -263,7 +263,7 @@ class SharedAccounts:
         ).fetchone()
         return int(found[0])
 
-    def _apply(self, cursor: Any, worker: str, moves: Sequence[Move], rows: Sequence[AttemptRow]) -> None:
+    def _apply(self, cursor: Any, worker: str, moves: Sequence[LeaseMove], rows: Sequence[AttemptRow]) -> None:
         for move in sorted(moves, key=lambda one: one.account):
             self._taken(cursor, move.account)
             found = self._run(cursor, "SELECT amount FROM leases WHERE worker = ? AND allowance = ? AND begin = ?",

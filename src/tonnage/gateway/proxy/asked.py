@@ -32,7 +32,7 @@ _IMAGE_ADDRESS: Final = re.compile(
 )
 
 
-class BadRequest(Exception):
+class UnreadableRequest(Exception):
     """The request cannot be read: status, kind and words of the answer."""
 
     def __init__(
@@ -43,7 +43,7 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GatewayRequest:
     """A request. `body`: as the client sent it; `said`: the same, parsed. `answers`: how many it asks for (`n`)."""
 
     surface: Surface
@@ -75,24 +75,24 @@ class Asked:
         return self.body[:1024]
 
 
-def read_asked(surface: Surface, body: bytes) -> Asked:
-    """The request of a body. Raises BadRequest, in the words that the client is answered with."""
+def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
+    """The request of a body. Raises UnreadableRequest, in the words that the client is answered with."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
+        raise UnreadableRequest(f"the body is not JSON: {error}") from error
     if not isinstance(said, dict):
-        raise BadRequest("the body must be a JSON object")
+        raise UnreadableRequest("the body must be a JSON object")
     model = said.get("model")
     if not isinstance(model, str) or not model:
-        raise BadRequest("`model` must name a route of the gateway", param="model")
+        raise UnreadableRequest("`model` must name a route of the gateway", param="model")
     stream = said.get("stream", False)
     if stream is None:
         stream = False
     if not isinstance(stream, bool):
-        raise BadRequest("`stream` must be true or false", param="stream")
+        raise UnreadableRequest("`stream` must be true or false", param="stream")
     options = said.get("stream_options")
-    return Asked(
+    return GatewayRequest(
         surface=surface, model=model, body=body, said=said, stream=stream,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         max_tokens=_max_tokens(surface, said), answers=_answers(said),
@@ -100,7 +100,7 @@ def read_asked(surface: Surface, body: bytes) -> Asked:
     )  # fmt: skip
 
 
-def with_model(asked: Asked, model: str, *, add: Mapping[str, Any] | None = None) -> bytes:
+def with_model(asked: GatewayRequest, model: str, *, add: Mapping[str, Any] | None = None) -> bytes:
     """The body for an upstream: with its name of the model and `add`, every other byte as it was where that is safe."""
     body = asked.body
     if asked.model != model:
@@ -134,7 +134,7 @@ def _max_tokens(surface: Surface, said: Mapping[str, Any]) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BadRequest(f"`{name}` must be a whole number, 1 or more", param=name)
+            raise UnreadableRequest(f"`{name}` must be a whole number, 1 or more", param=name)
         return value
     return None
 
@@ -147,7 +147,7 @@ def _answers(said: Mapping[str, Any]) -> int:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
-            raise BadRequest(f"`{name}` must be a whole number, 1 to 1024", param=name)
+            raise UnreadableRequest(f"`{name}` must be a whole number, 1 to 1024", param=name)
         most = max(most, value)
     prompt = said.get("prompt")
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):

@@ -9,7 +9,7 @@ from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.rates import usd_text
-from tonnage.gateway.proxy.asked import OUTPUT_KEYS, Asked
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
 from tonnage.values import dataclass
 
 
@@ -27,7 +27,7 @@ class Bound:
 
 
 async def most_amounts(
-    asked: Asked,
+    asked: GatewayRequest,
     deployment: Deployment,
     route: Route,
     allowances: Sequence[Allowance],
@@ -53,8 +53,8 @@ async def most_amounts(
 
 
 async def _unstated(
-    asked: Asked, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: Book, inputs: int,
-    expected: int,
+    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: Book,
+    inputs: int, expected: int,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Output tokens of one answer where the client states none: the route's, the deployment's, what can be paid for."""
     if not OUTPUT_KEYS[asked.surface]:

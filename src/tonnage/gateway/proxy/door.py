@@ -13,17 +13,17 @@ from typing import Final
 import orjson
 
 from tonnage.errors import did_you_mean, nearest
-from tonnage.gateway.caching import AnswerCache, cache_key
+from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
-from tonnage.gateway.measures import Measures
+from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
-from tonnage.gateway.proxy.asked import SURFACES, Asked, BadRequest, read_asked
+from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
-from tonnage.gateway.proxy.server import Exchange
+from tonnage.gateway.proxy.server import ClientExchange
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
 Page = Callable[[str], tuple[int, bytes, bytes] | None]
@@ -33,14 +33,14 @@ _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"
 class Door:
     """`pages` answers paths of the gateway's own: (status, content type, body)."""
 
-    def __init__(self, running: Running, book: Book, measures: Measures, pages: Page) -> None:
+    def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self._numbers = count()
         self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
 
-    async def handle(self, exchange: Exchange) -> None:
+    async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
         began_s = monotonic()
         surface = SURFACES.get(exchange.path)
@@ -51,7 +51,7 @@ class Door:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
             route = self._route(asked, caller)
-        except BadRequest as bad:
+        except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
             return
@@ -99,12 +99,12 @@ class Door:
 
     # who asks for what
 
-    def _caller(self, exchange: Exchange) -> Caller:
-        """The owner of the request's key. Raises BadRequest (401)."""
+    def _caller(self, exchange: ClientExchange) -> Caller:
+        """The owner of the request's key. Raises UnreadableRequest (401)."""
         callers = self.running.gateway.callers
         query = exchange.query
         if query and any(mark in query.lower() for mark in _SECRETS_IN_ADDRESSES):
-            raise BadRequest("a key does not belong into an address, which is logged on the way",
+            raise UnreadableRequest("a key does not belong into an address, which is logged on the way",
                              status=401, kind="key_in_address")  # fmt: skip
         if not callers:
             return ANYBODY
@@ -115,16 +115,20 @@ class Door:
             elif name in (b"x-api-key", b"api-key"):
                 given = value.strip()
         if not given:
-            raise BadRequest("no key: send it as `Authorization: Bearer KEY`", status=401, kind="invalid_api_key")
+            raise UnreadableRequest(
+                "no key: send it as `Authorization: Bearer KEY`", status=401, kind="invalid_api_key"
+            )
         caller = callers.get("blake2b:" + blake2b(given, digest_size=32).hexdigest())
         if caller is None:
-            raise BadRequest("the key is not known here", status=401, kind="invalid_api_key")
+            raise UnreadableRequest("the key is not known here", status=401, kind="invalid_api_key")
         if caller.expires is not None and datetime.now(UTC).date() >= caller.expires:
-            raise BadRequest(f"the key {caller.name} expired on {caller.expires}", status=401, kind="expired_api_key")
+            raise UnreadableRequest(
+                f"the key {caller.name} expired on {caller.expires}", status=401, kind="expired_api_key"
+            )
         return caller
 
-    def _route(self, asked: Asked, caller: Caller) -> Route:
-        """Raises BadRequest (404, with the nearest names)."""
+    def _route(self, asked: GatewayRequest, caller: Caller) -> Route:
+        """Raises UnreadableRequest (404, with the nearest names)."""
         routes = self.running.gateway.routes
         route = routes.get(asked.model)
         if route is not None and (caller.routes is None or route.name in caller.routes):
@@ -132,11 +136,11 @@ class Door:
         known = [name for name in routes if caller.routes is None or name in caller.routes]
         meant = did_you_mean(nearest(asked.model, known), f"known: {', '.join(known)}")
         message = f"no model is named {asked.model[:100]!r} here; {meant}"
-        raise BadRequest(message, status=404, kind="model_not_found", param="model")
+        raise UnreadableRequest(message, status=404, kind="model_not_found", param="model")
 
     # answers without an upstream
 
-    def _kept(self, cache: AnswerCache, journey: Journey) -> bool:
+    def _kept(self, cache: RouteCache, journey: Journey) -> bool:
         """Answer from the cache where the same was answered before; else the journey keeps its answer."""
         route, asked, gateway = journey.route, journey.asked, self.running.gateway
         assert route.cache is not None
@@ -155,7 +159,7 @@ class Door:
         journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
         return True
 
-    def _other(self, exchange: Exchange) -> None:
+    def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
@@ -171,10 +175,10 @@ class Door:
         known = ", ".join((*SURFACES, "/v1/models"))
         send_reply(exchange, Reply(status=404, kind="not_found", message=f"no such path; there are {known}"), None)
 
-    def _models(self, exchange: Exchange) -> None:
+    def _models(self, exchange: ClientExchange) -> None:
         try:
             caller = self._caller(exchange)
-        except BadRequest as bad:
+        except UnreadableRequest as bad:
             send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
             return
         names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]

@@ -9,21 +9,21 @@ import asyncio
 from time import monotonic
 from typing import Final, Protocol
 
-from tonnage.gateway.caching import AnswerCache
+from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
-from tonnage.gateway.measures import Measures, add_time
+from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.book import Book, Hold, Outcome
-from tonnage.gateway.proxy.asked import Asked
+from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
-from tonnage.gateway.proxy.server import Exchange
+from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.choosing import Facts, considered, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
 
-class Tracker(Protocol):
+class AttemptTracker(Protocol):
     """Who looks after attempts beside their journeys."""
 
     def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
@@ -40,13 +40,13 @@ class Journey:
     """One request. `run` answers the client, whatever happens."""
 
     def __init__(
-        self, running: Running, book: Book, tracker: Tracker, asked: Asked, caller: Caller, route: Route, *,
-        exchange: Exchange, request: str, began_s: float,
+        self, running: Running, book: Book, tracker: AttemptTracker, asked: GatewayRequest, caller: Caller,
+        route: Route, *, exchange: ClientExchange, request: str, began_s: float,
     ) -> None:  # fmt: skip
         self.running, self.book, self.tracker = running, book, tracker
         self.asked, self.caller, self.route = asked, caller, route
         self.exchange, self.request, self.began_s = exchange, request, began_s
-        self.cache: AnswerCache | None = None  # where the answer is to be kept, and by which key
+        self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self._facts = Facts(
             surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
@@ -66,7 +66,7 @@ class Journey:
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
         send_reply(self.exchange, reply, self.asked.surface, head)
 
-    def told_added(self, measures: Measures) -> None:
+    def told_added(self, measures: GatewayMeasures) -> None:
         """The time that the gateway took before it sent the request on."""
         if not self._sent:
             add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tonnage.gateway.dialects.usage import Usage
-from tonnage.gateway.measures import Measures, add_time
+from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.rates import PICO_PER_USD
 
 
-class Meter:
+class RouteMeter:
     """One route at one deployment."""
 
     __slots__ = (
@@ -22,7 +22,7 @@ class Meter:
         "route",
     )
 
-    def __init__(self, measures: Measures, route: str, deployment: str) -> None:
+    def __init__(self, measures: GatewayMeasures, route: str, deployment: str) -> None:
         self._measures, self.route, self.deployment = measures, route, deployment
         labels = (("route", route), ("deployment", deployment))
         self._latency = measures.histogram("tonnage_gateway_latency_seconds", labels)

@@ -9,7 +9,7 @@ import orjson
 
 from tonnage.gateway.dialects import StreamTranslator, UpstreamNonsense, native, translator
 from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
-from tonnage.gateway.proxy.asked import OUTPUT_KEYS, Asked, with_model
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest, with_model
 from tonnage.gateway.proxy.tap import UsageTap
 from tonnage.values import dataclass
 
@@ -53,9 +53,9 @@ class Passage(Protocol):
 
     kind: bytes | None
 
-    def request(self, asked: Asked, model: str, told: int | None) -> Passed: ...
+    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed: ...
     def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]: ...
-    def tap(self, asked: Asked) -> Tap: ...
+    def tap(self, asked: GatewayRequest) -> Tap: ...
     def error(self, status: int, body: bytes) -> tuple[int, bytes]: ...
 
 
@@ -74,7 +74,7 @@ class NativePassage:
         self._surface: Surface = surface
         self._target = TARGETS[surface]
 
-    def request(self, asked: Asked, model: str, told: int | None) -> Passed:
+    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:
         add: dict[str, Any] = {}
         if told is not None:
             add[OUTPUT_KEYS[self._surface][0]] = told
@@ -90,7 +90,7 @@ class NativePassage:
             raise NotAnAnswer("what is no JSON") from error
         return body, read_usage(self._surface, said) if isinstance(said, dict) else None
 
-    def tap(self, asked: Asked) -> Tap:
+    def tap(self, asked: GatewayRequest) -> Tap:
         return UsageTap(self._surface, strip=not asked.wants_usage)
 
     def error(self, status: int, body: bytes) -> tuple[int, bytes]:
@@ -106,7 +106,7 @@ class TranslatedPassage:
         self._surface = surface
         self._translator = translator(surface, dialect)
 
-    def request(self, asked: Asked, model: str, told: int | None) -> Passed:
+    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:
         """Raises UntranslatableRequest, which names the field."""
         said = asked.said if told is None else {**asked.said, OUTPUT_KEYS[self._surface][0]: told}
         made = self._translator.request(said, model)
@@ -122,7 +122,7 @@ class TranslatedPassage:
         except (orjson.JSONDecodeError, UpstreamNonsense) as error:
             raise NotAnAnswer(str(error)) from error
 
-    def tap(self, asked: Asked) -> Tap:
+    def tap(self, asked: GatewayRequest) -> Tap:
         return _TranslatedTap(self._translator.stream(include_usage=asked.wants_usage, model=asked.model))
 
     def error(self, status: int, body: bytes) -> tuple[int, bytes]:

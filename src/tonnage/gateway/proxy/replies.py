@@ -12,7 +12,7 @@ from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Refused
 from tonnage.gateway.money.rates import usd_text
-from tonnage.gateway.proxy.server import Exchange
+from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.values import dataclass
 
 JSON: Final = b"content-type: application/json\r\n"
@@ -47,7 +47,7 @@ class Reply:
 
 
 def send_reply(
-    exchange: Exchange, reply: Reply, surface: Surface | None, head: bytes = b"", *, close: bool = False
+    exchange: ClientExchange, reply: Reply, surface: Surface | None, head: bytes = b"", *, close: bool = False
 ) -> None:
     if reply.retry_after_s is not None:
         head += b"retry-after: %d\r\n" % max(1, ceil(reply.retry_after_s))

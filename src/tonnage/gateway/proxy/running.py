@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 from time import monotonic
 
-from tonnage.gateway.caching import AnswerCache
+from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Deployment, Gateway
-from tonnage.gateway.measures import Measures
+from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Who
-from tonnage.gateway.proxy.meters import Meter
-from tonnage.gateway.routing.health import Health, RetryBudget
+from tonnage.gateway.proxy.meters import RouteMeter
+from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.upstream import Upstream, UpstreamTimeouts
@@ -25,28 +25,28 @@ class Running:
     """
 
     def __init__(
-        self, gateway: Gateway, measures: Measures, make_signer: Callable[[SignIn], Signer],
+        self, gateway: Gateway, measures: GatewayMeasures, make_signer: Callable[[SignIn], Signer],
         before: Running | None = None,
     ) -> None:  # fmt: skip
         self.gateway, self.measures = gateway, measures
         self.random = Random()
-        self.healths: dict[str, Health] = {}
+        self.healths: dict[str, DeploymentHealth] = {}
         self.upstreams: dict[str, Upstream] = {}
         self.signers: dict[str, Signer] = {}
         for name, one in gateway.deployments.items():
             known = before is not None and before.gateway.deployments.get(name) == one
-            self.healths[name] = before.healths[name] if before and known else Health(one.first_byte_s)
+            self.healths[name] = before.healths[name] if before and known else DeploymentHealth(one.first_byte_s)
             self.upstreams[name] = before.upstreams[name] if before and known else _upstream(one)
             if one.sign_in is not None:
                 self.signers[name] = before.signers[name] if before and known else make_signer(one.sign_in)
         self.caches = {
-            name: AnswerCache(route.cache.items, route.cache.ttl, monotonic)
+            name: RouteCache(route.cache.items, route.cache.ttl, monotonic)
             for name, route in gateway.routes.items()
             if route.cache is not None
         }
         self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
-        self._meters: dict[tuple[str, str], Meter] = {}
+        self._meters: dict[tuple[str, str], RouteMeter] = {}
         self._who: dict[tuple[str, str, str], Who] = {}
 
     def allowances(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
@@ -57,10 +57,10 @@ class Running:
             found = self._allowances[place] = self.gateway.allowances_of(caller, route)
         return found
 
-    def meter(self, route: str, deployment: str) -> Meter:
+    def meter(self, route: str, deployment: str) -> RouteMeter:
         found = self._meters.get((route, deployment))
         if found is None:
-            found = self._meters[route, deployment] = Meter(self.measures, route, deployment)
+            found = self._meters[route, deployment] = RouteMeter(self.measures, route, deployment)
         return found
 
     def who(self, caller: Caller, route: str, deployment: str) -> Who:

@@ -28,7 +28,7 @@ _LINES: Final = {one.value: b"HTTP/1.1 %d %s\r\n" % (one.value, one.phrase.encod
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Exchange:
+class ClientExchange:
     """A request, and the way its answer goes. `gone`: its client has closed the connection."""
 
     __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query")
@@ -82,7 +82,7 @@ class Exchange:
         self._connection.answered(self._keep and whole and self._chunked and not self._connection.door.draining)
 
 
-Handler = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[ClientExchange], Awaitable[None]]
 
 
 class DoorServer:
@@ -128,7 +128,7 @@ class _ClientConnection(asyncio.Protocol):
         self.door, self._loop = door, loop
         self.transport: asyncio.Transport | None = None
         self.full: asyncio.Future[None] | None = None  # the client reads slower than we write
-        self._ahead: deque[Exchange] = deque()
+        self._ahead: deque[ClientExchange] = deque()
         self._task: asyncio.Task[None] | None = None
         self._parser: Any = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -208,7 +208,7 @@ class _ClientConnection(asyncio.Protocol):
         self._waits, self._told_s = "idle", monotonic()
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         parser = self._parser
-        exchange = Exchange(
+        exchange = ClientExchange(
             self, parser.get_method(), self._url, self._headers, body, parser.should_keep_alive(),
             parser.get_http_version() == "1.0",
         )  # fmt: skip
@@ -253,7 +253,7 @@ class _ClientConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    async def _run(self, exchange: Exchange) -> None:
+    async def _run(self, exchange: ClientExchange) -> None:
         try:
             await self.door.handle(exchange)
         except Exception:  # the last one who can say so: a fault of ours, which must not leave the client waiting

@@ -10,7 +10,7 @@ from typing import Literal
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route
-from tonnage.gateway.routing.health import Health
+from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
 WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
@@ -40,7 +40,7 @@ def considered(
     route: Route,
     facts: Facts,
     gateway: Gateway,
-    healths: Mapping[str, Health],
+    healths: Mapping[str, DeploymentHealth],
     now_s: float,
     *,
     tried: Sequence[str] = (),
@@ -59,7 +59,7 @@ def considered(
 
 
 def order(
-    route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], now_s: float, random: Random,
+    route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, DeploymentHealth], now_s: float, random: Random,
     *, tried: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """The deployments to try, best first."""
@@ -92,12 +92,12 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
     return route.deployments, None
 
 
-def expected_pico(deployment: Deployment, health: Health, input_tokens: int) -> int:
+def expected_pico(deployment: Deployment, health: DeploymentHealth, input_tokens: int) -> int:
     """What a request is expected to cost: its input, and as many output tokens as the deployment's answers have had."""
     return deployment.rates.most_pico(input_tokens, int(health.output_tokens))
 
 
-def expected_first_byte_s(deployment: Deployment, health: Health) -> float | None:
+def expected_first_byte_s(deployment: Deployment, health: DeploymentHealth) -> float | None:
     """When the first byte is expected: the mean so far, longer by the share of its places that are taken."""
     if health.first_byte_s is None:
         return None
@@ -106,7 +106,7 @@ def expected_first_byte_s(deployment: Deployment, health: Health) -> float | Non
 
 
 def _why_not(
-    deployment: Deployment, health: Health, route: Route, surface: Surface, regions: frozenset[str] | None,
+    deployment: Deployment, health: DeploymentHealth, route: Route, surface: Surface, regions: frozenset[str] | None,
     now_s: float, tried: Sequence[str],
 ) -> WhyNot | None:  # fmt: skip
     if deployment.name in tried:
@@ -127,7 +127,7 @@ class _Choice:
     route: Route
     facts: Facts
     gateway: Gateway
-    healths: Mapping[str, Health]
+    healths: Mapping[str, DeploymentHealth]
     random: Random
 
     def cost(self, name: str) -> int:

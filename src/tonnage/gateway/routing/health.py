@@ -13,7 +13,7 @@ WINDOW_S: Final = 60.0
 FEWEST_RETRIES: Final = 10  # in a window, however few requests there were
 
 
-class Health:
+class DeploymentHealth:
     """Of one deployment, in one worker. Times are of a monotonic clock, in seconds."""
 
     def __init__(self, first_byte_s: float | None = None) -> None:
