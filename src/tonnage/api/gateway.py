@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from time import time
@@ -87,7 +88,9 @@ def open_gateway(
     settings, say = settings or current_settings(), say or (lambda _: None)
     found = load_gateway_file(path, settings=settings)
     reload = partial(load_gateway_file, path, settings=settings)
-    return GatewayProcesses(found, settings.home / "gateway", reload, say).run(on_begin)
+    # journals belong to one store: those of another gateway in this home are none of its business
+    folder = settings.home / "gateway" / blake2b(found.store.encode(), digest_size=4).hexdigest()
+    return GatewayProcesses(found, folder, reload, say).run(on_begin)
 
 
 def gateway_key() -> tuple[str, str]:

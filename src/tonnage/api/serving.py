@@ -30,6 +30,7 @@ TASKS: Final = (
     "tabular-regression", "image-classification", "image-embedding",
 )  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
+PLACES: Final = ("here", "ray")
 RUNTIMES: Final = ("onnx", "torch")
 BATCHER_SLOTS: Final = 16  # requests at once of a replica whose own batcher decides
 _TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
@@ -108,6 +109,8 @@ class ServeOptions(Options):
         "--prefix-bytes", "Requests whose first bytes are alike go to the same replica, for its prefix cache.",
         default=None, least=1, metavar="N",
     )  # fmt: skip
+    on: str = option("--on", "Where replicas run: here, or on the machines of a Ray cluster (ray; encoders).",
+                     default="here", metavar="PLACE")  # fmt: skip
     files: str | None = option(
         "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "
         "kserve.yaml.", default=None, metavar="FOLDER",
@@ -130,6 +133,7 @@ def planned_replica(
     from tonnage.serving.report import replica_report
 
     asked, settings = options or ServeOptions(), settings or current_settings()
+    _one_of("--on", asked.on, PLACES)
     if not str(target).endswith((".yaml", ".yml")):
         return Answer(_encoder_alone(str(target), asked, settings), replica_report)
     job, name, found, catalog = _planned(target, asked, settings)

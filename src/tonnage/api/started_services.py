@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.api.interrupting import terminations_interrupt
 from tonnage.api.serving import ServeOptions, planned_replica, slots_of
-from tonnage.errors import PlanRefused
+from tonnage.errors import InputError, PlanRefused
 
 if TYPE_CHECKING:
     from tonnage.runs.preflight import LocalMachine
@@ -41,6 +41,9 @@ def serve(
     from tonnage.serving.report import served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
+    if asked.on == "ray":
+        _serve_on_ray(planned, asked, tell)
+        return 0
     if asked.replicas is not None:
         serve_replicated(planned, asked, tell)
         return 0
@@ -67,6 +70,18 @@ def serve(
         finally:
             stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
     return running.process.wait()
+
+
+def _serve_on_ray(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
+    from tonnage.serving.encoder.on_ray import RayReplicas, serve_on_ray
+    from tonnage.serving.encoder.service import parse_service
+
+    if planned.command.engine != "encoder":
+        raise InputError(f"replicas of {planned.command.engine} are not started on Ray", hint="--on ray is of encoders")
+    least, most = asked.replicas or (1, 1)
+    gpus = 1 if planned.option is not None and planned.option.gpu else 0
+    replicas = RayReplicas(least=least, most=most, slots=slots_of(planned, asked), gpus=gpus)
+    serve_on_ray(parse_service(planned.command.files[0].text), replicas, tell)
 
 
 @contextmanager

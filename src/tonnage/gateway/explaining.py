@@ -49,7 +49,7 @@ def explain(
     seconds to the first byte, by deployment, where there are any."""
     route = gateway.routes[asked.model]
     healths = {name: Health(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()}
-    facts = Facts(input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
+    facts = Facts(surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
     candidates = tuple(considered(route, facts, gateway, healths, 0.0))
     names = tuple(order(route, facts, gateway, healths, 0.0, Random(0)))
     held = {one.name: _held_pico(gateway, asked, route, one.name) for one in candidates}

@@ -16,8 +16,8 @@ from tonnage.reports.wording import short
 from tonnage.values import dataclass
 
 _WHY_NOT: Final = {
-    "resting": "rests after failures", "quality": "below the route's quality", "region": "computes elsewhere",
-    "tried": "was tried",
+    "dialect": "cannot be asked so", "resting": "rests after failures", "quality": "below the route's quality",
+    "region": "computes elsewhere", "tried": "was tried",
 }  # fmt: skip
 
 

@@ -169,7 +169,7 @@ class _Replay:
             for place in places:
                 self.taken[place.id, 0] -= 1
         caller = self.callers.get(one.key, ANYBODY)
-        facts = Facts(input_tokens=one.input_tokens, caller=caller)
+        facts = Facts(surface="chat", input_tokens=one.input_tokens, caller=caller)
         route = self.gateway.routes[one.route]
         base = self.gateway.allowances_of(caller, route.name)
         for name in order(route, facts, self.gateway, self.healths, now_s, self.random):

@@ -76,7 +76,12 @@ def streamed(*pieces: bytes, cut: bool = False, pause_s: float = 0.0) -> Answer:
 
 def words(count: int, usage: Any = USAGE, *, end: bool = True) -> tuple[bytes, ...]:
     """The events of a chat stream."""
-    found = [event({"choices": [{"index": 0, "delta": {"content": f"w{one}"}}]}) for one in range(count)]
+    found = [
+        event({"choices": [{
+            "index": 0, "delta": {"content": f"w{one}"}, "finish_reason": "stop" if one == count - 1 else None,
+        }]})
+        for one in range(count)
+    ]  # fmt: skip
     found.append(event({"choices": [], "usage": usage}) if usage else b"")
     return (*(one for one in found if one), *((event(b"[DONE]"),) if end else ()))
 

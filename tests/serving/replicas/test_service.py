@@ -19,7 +19,8 @@ from tonnage.errors import TonnageError
 from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device
 from tonnage.serving.engines.engine import EngineCommand
-from tonnage.serving.replicas.service import ReplicatedService, Service, listening_socket, serve_replicas
+from tonnage.serving.listening import listening_socket
+from tonnage.serving.replicas.service import ReplicatedService, Service, serve_replicas
 
 for needed in ("uvicorn", "httptools"):
     pytest.importorskip(needed)
@@ -114,8 +115,9 @@ def test_a_killed_replica_loses_no_request(tmp_path: Path) -> None:
     async def work() -> None:
         async with served(settings(2, 2), tmp_path) as (service, client):
             under_way = asyncio.ensure_future(load(client, 120, 0.01, 0.1))
-            await asyncio.sleep(0.4)
-            victim = pids(service)[0]
+            replica = next(iter(service.replicas.replicas.values()))
+            await until(lambda: replica.seat.in_flight > 0)
+            victim = replica.running.process.pid
             os.kill(victim, signal.SIGKILL)
             answers = await under_way
             assert [one.status_code for one in answers] == [200] * 120

@@ -7,29 +7,27 @@ estimate that is marked as such. Zero tokens are a count; a missing count is non
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from tonnage.errors import TonnageError
-from tonnage.gateway.dialects.usage import Usage, read_usage
+from tonnage.gateway.caching import LARGEST_BYTES
+from tonnage.gateway.dialects import UntranslatableRequest
+from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
-from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, with_model
+from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS
 from tonnage.gateway.proxy.bounds import TooDear, most_amounts
+from tonnage.gateway.proxy.passage import NotAnAnswer, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
-from tonnage.gateway.proxy.tap import UsageTap
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.journey import Journey
 
-TARGETS: Final = {
-    "chat": b"/chat/completions", "completions": b"/completions", "responses": b"/responses",
-    "embeddings": b"/embeddings", "messages": b"/messages",
-}  # fmt: skip
 PASSED_ON: Final = frozenset((b"anthropic-version", b"anthropic-beta", b"openai-beta", b"traceparent", b"tracestate"))
 BUSY: Final = frozenset((429, 503, 529))
 MAYBE_BILLED: Final = frozenset((502, 504))  # of a proxy between: what is behind it may have computed
@@ -37,14 +35,7 @@ OURS: Final = frozenset((401, 403, 408))  # the gateway's own fault towards the 
 SILENT: Final = frozenset(("first-byte", "silence"))
 LARGEST_ANSWER_BYTES: Final = 64 << 20
 LONGEST_REST_S: Final = 300.0  # of a Retry-After
-_LIMIT_WORDS: Final = (
-    b"rate_limit",
-    b"rate limit",
-    b"hrottl",
-    b"insufficient_quota",
-    b"overloaded",
-    b"oo many requests",
-)
+_LIMITS: Final = ("rate_limit", "throttl", "insufficient_quota", "overloaded", "too_many_requests")
 _FIXED: Final = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
 Told = tuple[
     Reply | None, bool
@@ -61,6 +52,8 @@ class Attempt:
         self.meter = journey.running.meter(journey.route.name, deployment.name)
         self.sent = False
         self.began_s = monotonic()
+        self._passage = passage(self.asked.surface, deployment.dialect)
+        self._dropped = b""
         self._status = 0
         self._first_byte_s: float | None = None
         self._answer: Connection | None = None
@@ -113,6 +106,10 @@ class Attempt:
     async def _through(self, told: int | None) -> Told:
         try:
             target, headers, body = self._request(told)
+        except UntranslatableRequest as error:
+            self.health.leave()
+            self.book.settle(self._hold, None)
+            return Reply(status=400, kind="invalid_request_error", message=str(error), param=error.parameter), True
         except TonnageError as error:
             self._failed("sign-in", billed=False)
             return Reply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
@@ -132,14 +129,11 @@ class Attempt:
 
     def _request(self, told: int | None) -> tuple[bytes, Headers, bytes]:
         """Target, headers and body for the upstream."""
-        asked, deployment = self.asked, self.deployment
-        add: dict[str, Any] = {}
-        if told is not None:
-            add[OUTPUT_KEYS[asked.surface][0]] = told
-        if asked.stream and not asked.wants_usage and asked.surface in ("chat", "completions"):
-            add["stream_options"] = {**(asked.said.get("stream_options") or {}), "include_usage": True}
-        body = with_model(asked, deployment.model, add=add)
-        target = TARGETS[asked.surface]
+        deployment = self.deployment
+        passed = self._passage.request(self.asked, deployment.model, told)
+        if passed.dropped:
+            self._dropped = ",".join(passed.dropped).encode()
+        target, body = passed.target, passed.body
         headers = [*_FIXED, *(pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON)]
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
@@ -156,7 +150,7 @@ class Attempt:
         except UpstreamFault as fault:
             self._failed(fault.kind, billed=False)
             return self._no_answer(fault), True
-        if status in BUSY or (status == 400 and any(word in body for word in _LIMIT_WORDS)):
+        if status in BUSY or (status == 400 and _says_limit(answer, body)):
             wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
             self.health.leave()
             self.health.wait(monotonic() + wait_s)
@@ -169,22 +163,21 @@ class Attempt:
             return Reply(status=502, kind="upstream_failed", message=f"{name} {said}"), True
         self.health.leave()
         self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="refused")
+        status, body = self._passage.error(status, body)
         self.meter.answered(status)
         self.journey.exchange.answer(status, self._head(_kind(answer), None), body)
         return None, False
 
     async def _whole(self, answer: Connection, told: int | None) -> Told:
         try:
-            body = await _all(answer)
-            said = orjson.loads(body)
+            body, usage = self._passage.whole(await _all(answer), self.asked.model)
         except UpstreamFault as fault:
             self._failed(fault.kind, billed=True)
             return self._no_answer(fault), True
-        except orjson.JSONDecodeError:
-            self._failed("not-json", billed=True)
-            message = f"{self.deployment.name} answered what is no JSON"
+        except NotAnAnswer as error:
+            self._failed("not-an-answer", billed=True)
+            message = f"{self.deployment.name} answered {error}"
             return Reply(status=502, kind="upstream_failed", message=message), True
-        usage = read_usage(self.asked.surface, said) if isinstance(said, dict) else None
         usd_pico = self._done(usage, written_tokens=len(body) // BYTES_PER_TOKEN, outcome="ok")
         kind = _kind(answer)
         self._keep(kind, body, usd_pico)
@@ -196,8 +189,10 @@ class Attempt:
     async def _stream(self, answer: Connection, told: int | None) -> Told:
         """Pieces as they come. Before the first one another attempt can be made; after it a fault ends the stream."""
         exchange = self.journey.exchange
-        tap = UsageTap(self.asked.surface, strip=not self.asked.wants_usage)
+        tap = self._passage.tap(self.asked)
+        kind = self._passage.kind or _kind(answer)
         kept: list[bytes] | None = [] if self.journey.cache is not None else None
+        size = 0
         fault: UpstreamFault | None = None
         gone_s: float | None = None
         try:
@@ -205,10 +200,12 @@ class Attempt:
                 passed = tap.feed(piece)
                 if passed and gone_s is None:
                     if not exchange.begun:
-                        exchange.begin(200, b"cache-control: no-cache\r\n" + self._head(_kind(answer), told))
+                        exchange.begin(200, b"cache-control: no-cache\r\n" + self._head(kind, told))
                     await exchange.piece(passed)
                     if kept is not None:
                         kept.append(passed)
+                        size += len(passed)
+                        kept = None if size > LARGEST_BYTES else kept
                 if gone_s is None and exchange.gone:
                     gone_s = monotonic()
                     self.journey.running.count_gone()
@@ -224,13 +221,14 @@ class Attempt:
         outcome = "client-gone" if gone_s is not None else "ok" if whole else "cut"
         usd_pico = self._done(tap.usage, written_tokens=tap.events, outcome=outcome)
         self.meter.answered(200)
+        rest = tap.rest
         if whole and kept is not None and gone_s is None:
-            self._keep(_kind(answer), b"".join([*kept, tap.rest]), usd_pico)
+            self._keep(kind, b"".join([*kept, rest]), usd_pico)
         if whole:
-            exchange.end(tap.rest)
+            exchange.end(rest)
         else:
             broken = self._no_answer(fault or UpstreamFault("its answer has no end"))
-            exchange.end(tap.rest + broken.event(self.asked.surface), whole=False)
+            exchange.end(rest + broken.event(self.asked.surface), whole=False)
         return None, False
 
     def _no_answer(self, fault: UpstreamFault) -> Reply:
@@ -242,6 +240,8 @@ class Attempt:
     def _head(self, kind: bytes, told: int | None) -> bytes:
         request, name = self.journey.request.encode(), self.deployment.name.encode()
         head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\nx-tonnage-deployment: %b\r\n" % (kind, request, name)
+        if self._dropped:
+            head += b"x-tonnage-dropped: %b\r\n" % self._dropped
         return head if told is None else b"%bx-tonnage-max-tokens: %d\r\n" % (head, told)
 
     def _keep(self, kind: bytes, body: bytes, usd_pico: int) -> None:
@@ -337,3 +337,16 @@ def _retry_after_s(answer: Connection) -> float | None:
         if name == b"retry-after" and value.isdigit():
             return float(value)
     return None
+
+
+def _says_limit(answer: Connection, body: bytes) -> bool:
+    """Whether a bad request is a limit by its code or type. Its message may repeat what the client wrote: not read."""
+    said = [value.decode("latin-1") for name, value in answer.headers if name == b"x-amzn-errortype"]
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    error = found.get("error", found) if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        said += [value for name in ("code", "type", "__type") if isinstance(value := error.get(name), str)]
+    return any(word in one.lower() for one in said for word in _LIMITS)

@@ -18,7 +18,7 @@ from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import Exchange
-from tonnage.gateway.routing.choosing import Facts, order
+from tonnage.gateway.routing.choosing import Facts, considered, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
@@ -48,7 +48,9 @@ class Journey:
         self.exchange, self.request, self.began_s = exchange, request, began_s
         self.cache: AnswerCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
-        self._facts = Facts(input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
+        self._facts = Facts(
+            surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
+        )
         self._sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
@@ -104,6 +106,10 @@ class Journey:
     def _nobody(self, route: Route) -> Reply:
         """Every deployment rests, is below the quality, or elsewhere."""
         now_s, healths = monotonic(), self.running.healths
+        found = considered(route, self._facts, self.running.gateway, healths, now_s)
+        if all(one.why_not == "dialect" for one in found):
+            message = f"no deployment of {route.name} can be asked by {self.asked.surface}"
+            return Reply(status=400, kind="unsupported_surface", message=message)
         wait_s = min((healths[name].not_before_s - now_s for name in route.deployments), default=1.0)
         message = f"no deployment of {route.name} takes requests now"
         return Reply(status=503, kind="no_deployment", message=message, retry_after_s=max(wait_s, 1.0))

@@ -7,17 +7,20 @@ from hashlib import blake2b
 from random import Random
 from typing import Literal
 
+from tonnage.gateway.dialects.translation import TRANSLATED, native
+from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route
 from tonnage.gateway.routing.health import Health
 from tonnage.values import dataclass
 
-WhyNot = Literal["resting", "quality", "region", "tried"]
+WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins."""
 
+    surface: Surface
     input_tokens: int
     caller: Caller
     prefix: bytes = b""
@@ -50,7 +53,7 @@ def considered(
         found.append(Considered(
             name=name, usd_pico=expected_pico(deployment, health, facts.input_tokens),
             first_byte_s=expected_first_byte_s(deployment, health),
-            why_not=_why_not(deployment, health, route, regions, now_s, tried),
+            why_not=_why_not(deployment, health, route, facts.surface, regions, now_s, tried),
         ))  # fmt: skip
     return found
 
@@ -63,7 +66,7 @@ def order(
     names, regions = deployments_of(route, facts)
     deployments, usable = gateway.deployments, []
     for name in names:
-        if _why_not(deployments[name], healths[name], route, regions, now_s, tried) is None:
+        if _why_not(deployments[name], healths[name], route, facts.surface, regions, now_s, tried) is None:
             usable.append(name)
     if len(usable) < 2:
         return usable
@@ -103,11 +106,13 @@ def expected_first_byte_s(deployment: Deployment, health: Health) -> float | Non
 
 
 def _why_not(
-    deployment: Deployment, health: Health, route: Route, regions: frozenset[str] | None, now_s: float,
-    tried: Sequence[str],
+    deployment: Deployment, health: Health, route: Route, surface: Surface, regions: frozenset[str] | None,
+    now_s: float, tried: Sequence[str],
 ) -> WhyNot | None:  # fmt: skip
     if deployment.name in tried:
         return "tried"
+    if not (native(surface, deployment.dialect) or (surface, deployment.dialect) in TRANSLATED):
+        return "dialect"
     if route.quality is not None and (deployment.quality or 0.0) < route.quality:
         return "quality"
     if regions is not None and deployment.region not in regions:

@@ -66,9 +66,15 @@ def dump_service(service: EncoderService) -> str:
 def load_service(path: Path) -> EncoderService:
     """A service read back; InputError names the key of what cannot be used."""
     try:
-        return _ADAPTER.validate_json(path.read_bytes(), strict=False)
+        return parse_service(path.read_text(encoding="utf-8"), name=str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_service(text: str, *, name: str = "the service") -> EncoderService:
+    """The service out of its JSON; InputError names the key of what cannot be used."""
+    try:
+        return _ADAPTER.validate_json(text, strict=False)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise InputError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -20,6 +19,7 @@ from tonnage.scaling.law import ControlLaw, control_law
 from tonnage.scaling.schedules import Schedule
 from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device, DevicePool
+from tonnage.serving.listening import listening_socket
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
@@ -179,20 +179,6 @@ class Service:
         ]
         lines += [f"# TYPE tonnage_{name} gauge\ntonnage_{name} {value:g}" for name, value in gauges.items()]
         return "\n".join([*lines, ""])
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket bound to the address; TonnageError where it is taken. Port 0: any."""
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise TonnageError(
-            f"{host}:{port} cannot be listened on: {error.strerror}", hint="name another --port"
-        ) from error
-    return found
 
 
 async def serve_replicas(

@@ -1,0 +1,156 @@
+"""How a request passes to an upstream and its answer back: as it is, or translated to what the upstream speaks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import orjson
+
+from tonnage.gateway.dialects import StreamTranslator, UpstreamNonsense, native, translator
+from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS, Asked, with_model
+from tonnage.gateway.proxy.tap import UsageTap
+from tonnage.values import dataclass
+
+JSON_KIND: Final = b"application/json"
+STREAM_KIND: Final = b"text/event-stream"
+TARGETS: Final = {
+    "chat": b"/chat/completions", "completions": b"/completions", "responses": b"/responses",
+    "embeddings": b"/embeddings", "messages": b"/messages",
+}  # fmt: skip
+
+
+class NotAnAnswer(Exception):
+    """A whole answer that its dialect does not allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A request as it goes to the upstream; `dropped`: hints that the upstream has no word for."""
+
+    target: bytes
+    body: bytes
+    dropped: tuple[str, ...] = ()
+
+
+class Tap(Protocol):
+    """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end."""
+
+    def feed(self, data: bytes) -> bytes: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def rest(self) -> bytes: ...
+
+
+class Passage(Protocol):
+    """Between a surface and a dialect. `kind`: the content type of streams, None: the upstream's own."""
+
+    kind: bytes | None
+
+    def request(self, asked: Asked, model: str, told: int | None) -> Passed: ...
+    def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]: ...
+    def tap(self, asked: Asked) -> Tap: ...
+    def error(self, status: int, body: bytes) -> tuple[int, bytes]: ...
+
+
+@lru_cache(maxsize=64)
+def passage(surface: Surface, dialect: Dialect) -> Passage:
+    """Raises UnsupportedTranslation."""
+    return NativePassage(surface) if native(surface, dialect) else TranslatedPassage(surface, dialect)
+
+
+class NativePassage:
+    """Both speak the same: every byte passes but the model's name."""
+
+    kind: bytes | None = None
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface: Surface = surface
+        self._target = TARGETS[surface]
+
+    def request(self, asked: Asked, model: str, told: int | None) -> Passed:
+        add: dict[str, Any] = {}
+        if told is not None:
+            add[OUTPUT_KEYS[self._surface][0]] = told
+        if asked.stream and not asked.wants_usage and self._surface in ("chat", "completions"):
+            add["stream_options"] = {**(asked.said.get("stream_options") or {}), "include_usage": True}
+        return Passed(target=self._target, body=with_model(asked, model, add=add))
+
+    def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]:  # noqa: ARG002
+        """Raises NotAnAnswer."""
+        try:
+            said = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise NotAnAnswer("what is no JSON") from error
+        return body, read_usage(self._surface, said) if isinstance(said, dict) else None
+
+    def tap(self, asked: Asked) -> Tap:
+        return UsageTap(self._surface, strip=not asked.wants_usage)
+
+    def error(self, status: int, body: bytes) -> tuple[int, bytes]:
+        return status, body
+
+
+class TranslatedPassage:
+    """The upstream speaks otherwise."""
+
+    kind: bytes | None = STREAM_KIND
+
+    def __init__(self, surface: Surface, dialect: Dialect) -> None:
+        self._surface = surface
+        self._translator = translator(surface, dialect)
+
+    def request(self, asked: Asked, model: str, told: int | None) -> Passed:
+        """Raises UntranslatableRequest, which names the field."""
+        said = asked.said if told is None else {**asked.said, OUTPUT_KEYS[self._surface][0]: told}
+        made = self._translator.request(said, model)
+        return Passed(target=made.path.encode(), body=orjson.dumps(made.body), dropped=made.dropped)
+
+    def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]:
+        """Raises NotAnAnswer."""
+        try:
+            said = orjson.loads(body)
+            if not isinstance(said, dict):
+                raise NotAnAnswer("what is no object")
+            return orjson.dumps(self._translator.answer(said, model=model)), self._translator.usage(said)
+        except (orjson.JSONDecodeError, UpstreamNonsense) as error:
+            raise NotAnAnswer(str(error)) from error
+
+    def tap(self, asked: Asked) -> Tap:
+        return _TranslatedTap(self._translator.stream(include_usage=asked.wants_usage, model=asked.model))
+
+    def error(self, status: int, body: bytes) -> tuple[int, bytes]:
+        status, said = self._translator.error(status, body)
+        return status, orjson.dumps(said)
+
+
+class _TranslatedTap:
+    """A translated stream as a tap; what it says when its upstream has ended is asked for once."""
+
+    def __init__(self, stream: StreamTranslator) -> None:
+        self._stream = stream
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._stream.usage
+
+    @property
+    def finished(self) -> bool:
+        return self._stream.finished and self._stream.failed is None
+
+    @property
+    def events(self) -> int:
+        return self._stream.events
+
+    @property
+    def rest(self) -> bytes:
+        return self._stream.end()
+
+    def feed(self, data: bytes) -> bytes:
+        return self._stream.feed(data)
