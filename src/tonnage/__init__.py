@@ -21,9 +21,9 @@ __all__ = [
     "PlanResult", "PredictOptions", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
     "SizeResult", "ValidateOptions", "__version__", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local",
     "check_gateway", "compare", "diff", "errors", "evaluate", "explain_request", "export_local_rows", "fetch",
-    "gateway_key", "gateway_spend", "load_catalog", "load_workload", "open_gateway", "plan", "planned_replica",
-    "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
-    "simulate_gateway", "simulate_scaling", "size", "spot", "stop", "validate", "verify_fetched",
+    "gateway_key", "gateway_spend", "import_litellm", "load_catalog", "load_workload", "open_gateway", "plan",
+    "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
+    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "spot", "stop", "validate", "verify_fetched",
     "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})

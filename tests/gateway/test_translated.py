@@ -37,6 +37,7 @@ def test_chat_over_an_anthropic_upstream(tmp_path: Path) -> None:
             assert found["usage"]["prompt_tokens"] == 25
             assert up.heads[0].startswith("POST /v1/messages ")
             assert (up.seen[0]["model"], up.seen[0]["max_tokens"]) == ("upstream-model", 10)
+            assert "anthropic-version: 2023-06-01" in up.heads[0].lower()
             passed = await door.ask(chat(stream=True))
             assert passed.header("content-type") == "text/event-stream"
             told = [json.loads(line[6:]) for line in passed.body.decode().split("\n\n") if line.startswith("data: {")]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         explain_request,
         gateway_key,
         gateway_spend,
+        import_litellm,
         open_gateway,
         simulate_gateway,
     )
@@ -54,11 +55,10 @@ __all__ = [
     "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
     "ServeOptions", "SizeResult", "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate",
     "calibrate_local", "calibrated_model_of", "check_gateway", "compare", "diff", "evaluate", "explain_request",
-    "export_local_rows", "fetch", "gateway_key", "gateway_spend", "load_catalog", "load_workload", "newest_snapshot",
-    "open_gateway", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline",
-    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
-    "validate", "verify_fetched",
-    "write_service_files",
+    "export_local_rows", "fetch", "gateway_key", "gateway_spend", "import_litellm", "load_catalog", "load_workload",
+    "newest_snapshot", "open_gateway", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run",
+    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order",
+    "spot", "stop", "validate", "verify_fetched", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -75,6 +75,7 @@ __getattr__ = lazy_names(
             "explain_request",
             "gateway_key",
             "gateway_spend",
+            "import_litellm",
             "open_gateway",
             "simulate_gateway",
         ),

@@ -101,6 +101,20 @@ def gateway_key() -> tuple[str, str]:
     return key, key_hash(key)
 
 
+def import_litellm(path: Path | str) -> tuple[str, tuple[str, ...]]:
+    """The text of a gateway file for LiteLLM's `config.yaml`, and notes of what it cannot say. Raises InputError."""
+    import yaml
+
+    from tonnage.gateway.litellm_file import read_litellm
+
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}", hint="the file that `litellm --config` takes") from error
+    found, notes = read_litellm(text)
+    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True), notes
+
+
 def gateway_spend(
     path: Path | str, options: GatewaySpendOptions | None = None, *, settings: Settings | None = None
 ) -> Answer[tuple[Spent, ...]]:

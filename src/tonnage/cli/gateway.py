@@ -137,3 +137,21 @@ def key() -> None:
     made, hashed = api.gateway_key()
     typer.echo(made)
     typer.echo(f"key: {hashed}", err=True)
+
+
+@commands.command("import", short_help="Turn LiteLLM's config.yaml into a gateway file")
+def import_file(
+    file: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The file that `litellm --config` takes.", show_default=False)
+    ],
+) -> None:
+    """Print the gateway file that says the same; what has no counterpart is told on stderr.
+
+    Keys that stand in the file itself are not taken over: name them as env:NAME.
+    """
+    from tonnage import api
+
+    text, notes = api.import_litellm(file)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(text, nl=False)

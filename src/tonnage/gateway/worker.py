@@ -71,6 +71,7 @@ class Worker:
         lost = await self.book.open()
         if lost:
             say(f"{lost} requests were under way when a worker was killed; they are charged by estimate")
+        await asyncio.to_thread(self._sign_in)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         listen = self.task.gateway.listen
@@ -92,6 +93,17 @@ class Worker:
             await self.book.close()
             self.running.close()
             self._measured.unlink(missing_ok=True)
+
+    def _sign_in(self) -> None:
+        """Ask for every token once, so that no request waits for one. A deployment that cannot be signed in to is told,
+        and tried again when it is asked."""
+        for name, signer in self.running.signers.items():
+            to = self.running.gateway.deployments[name].endpoint
+            url = f"{'https' if to.secure else 'http'}://{to.authority}{to.path}"
+            try:
+                signer.headers("POST", url, b"", time())
+            except TonnageError as error:
+                say(f"{name} cannot be signed in to: {error}")
 
     def stop(self) -> None:
         """Take no more requests, answer those under way."""

@@ -87,7 +87,7 @@ class Attempt:
         self.health.begin()
         journey.tracker.watch(self)
         try:
-            return await self._through(bound.told)
+            return await self._through(bound.output_tokens if self._passage.translated else bound.told)
         except BaseException:  # a fault of ours, or the worker's end: the hold must not stay
             self._failed("gateway-fault", billed=self.sent)
             raise
@@ -134,7 +134,8 @@ class Attempt:
         if passed.dropped:
             self._dropped = ",".join(passed.dropped).encode()
         target, body = passed.target, passed.body
-        headers = [*_FIXED, *(pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON)]
+        headers = [*_FIXED, *self._passage.headers]
+        headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
             to = deployment.endpoint

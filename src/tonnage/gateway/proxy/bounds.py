@@ -20,10 +20,12 @@ class TooDear(TonnageError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """`told`: output tokens that the upstream is told, because neither client nor route stated any and the headroom
-    does not pay for the deployment's own limit; None: nothing is added to the request."""
+    does not pay for the deployment's own limit; None: nothing is added to the request. `output_tokens`: of one answer,
+    as the amounts count them; None: the client stated them, or there are none."""
 
     amounts: Amounts
     told: int | None
+    output_tokens: int | None
 
 
 async def most_amounts(
@@ -44,12 +46,14 @@ async def most_amounts(
     outputs, told = asked.max_tokens, None
     if outputs is None:
         outputs, told = await _unstated(asked, deployment, route, allowances, book, inputs, expected_output)
+    unstated = outputs if asked.max_tokens is None and OUTPUT_KEYS[asked.surface] else None
     outputs *= asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
     if route.most_usd_pico is not None and usd_pico > route.most_usd_pico:
         allowed = usd_text(route.most_usd_pico)
         raise TooDear(f"this request may cost {usd_text(usd_pico)} USD, the route {route.name} allows {allowed}")
-    return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs), told=told)
+    amounts = Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs)
+    return Bound(amounts=amounts, told=told, output_tokens=unstated)
 
 
 async def _unstated(

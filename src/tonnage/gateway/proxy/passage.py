@@ -7,13 +7,14 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from tonnage.gateway.dialects import StreamTranslator, UpstreamNonsense, native, translator
+from tonnage.gateway.dialects import StreamTranslator, UntranslatableRequest, UpstreamNonsense, native, translator
 from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest, with_model
 from tonnage.gateway.proxy.tap import UsageTap
+from tonnage.http.upstream import Headers
 from tonnage.values import dataclass
 
-JSON_KIND: Final = b"application/json"
+_HEADERS: Final[dict[Dialect, Headers]] = {"anthropic": ((b"anthropic-version", b"2023-06-01"),)}
 STREAM_KIND: Final = b"text/event-stream"
 TARGETS: Final = {
     "chat": b"/chat/completions", "completions": b"/completions", "responses": b"/responses",
@@ -49,9 +50,12 @@ class Tap(Protocol):
 
 
 class Passage(Protocol):
-    """Between a surface and a dialect. `kind`: the content type of streams, None: the upstream's own."""
+    """Between a surface and a dialect. `kind`: the content type of streams, None: the upstream's own; `headers`: what
+    the dialect wants; `translated`: output tokens that nobody stated are told, lest a translation choose some."""
 
     kind: bytes | None
+    headers: Headers
+    translated: bool
 
     def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed: ...
     def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]: ...
@@ -69,6 +73,8 @@ class NativePassage:
     """Both speak the same: every byte passes but the model's name."""
 
     kind: bytes | None = None
+    headers: Headers = ()
+    translated = False
 
     def __init__(self, surface: Surface) -> None:
         self._surface: Surface = surface
@@ -101,9 +107,11 @@ class TranslatedPassage:
     """The upstream speaks otherwise."""
 
     kind: bytes | None = STREAM_KIND
+    translated = True
 
     def __init__(self, surface: Surface, dialect: Dialect) -> None:
         self._surface = surface
+        self.headers: Headers = _HEADERS.get(dialect, ())
         self._translator = translator(surface, dialect)
 
     def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:
@@ -119,7 +127,7 @@ class TranslatedPassage:
             if not isinstance(said, dict):
                 raise NotAnAnswer("what is no object")
             return orjson.dumps(self._translator.answer(said, model=model)), self._translator.usage(said)
-        except (orjson.JSONDecodeError, UpstreamNonsense) as error:
+        except (orjson.JSONDecodeError, UpstreamNonsense, UntranslatableRequest) as error:
             raise NotAnAnswer(str(error)) from error
 
     def tap(self, asked: GatewayRequest) -> Tap:
