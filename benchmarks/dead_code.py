@@ -20,7 +20,8 @@ ALLOWED = {
         "__getattr__", "__dir__", "_repr_html_", "_load_pyfunc", "log_message", "do_HEAD", "on_step_end", "_drop_empty",
         "on_files", "on_page_markdown",
         "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
-        "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete",
+        "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
+        "pause_writing", "readable", "seekable", "readinto", "get_next", "admit",
     ],
     "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*"],
     "commands added to typer without a decorator": [

@@ -225,3 +225,21 @@ def test_accounts_that_fail_are_said_and_caught_up(tmp_path: Path) -> None:
         assert state.committed == 14
 
     play(tmp_path, scenario)
+
+
+def test_a_silent_worker_of_another_host_is_given_up(tmp_path: Path) -> None:
+    """After an hour without a sign its leases are free again; one that tells of itself keeps its own."""
+
+    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+        silent, living = await open_book(), await open_book()
+        await take(silent, 10)
+        hold = await take(living, 10)
+        later = silent.now() + 4000.0
+        living.now = lambda: later
+        living._tell_alive()
+        assert living.accounts.applied(silent.worker) is None
+        assert living.accounts.applied(living.worker) is not None
+        living.settle(hold, outcome(5))
+        await kill(silent)
+
+    play(tmp_path, scenario)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tonnage.testing.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
+from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
 
 
 @pytest.mark.parametrize(

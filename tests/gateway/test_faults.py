@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tonnage.gateway.money.rates import pico_usd
-from tonnage.testing.doorway import (
+from tests.gateway.doorway import (
     USAGE,
     Doorway,
     Scripted,
@@ -26,6 +24,8 @@ from tonnage.testing.doorway import (
     whole,
     words,
 )
+
+from tonnage.gateway.money.rates import pico_usd
 
 COST = 7 * 10**6 + 4 * 2 * 10**6  # pico-dollars of USAGE at 1 and 2 USD a million
 

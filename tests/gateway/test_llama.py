@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
+from tests.gateway.doorway import Doorway, Scripted, chat, play
+
 from tonnage.gateway.money.shared_accounts import SharedAccounts
-from tonnage.testing.doorway import Doorway, Scripted, chat, play
 from tonnage.testing.tiny_gguf import write_tiny_gguf
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tonnage.testing.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
+from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
 
 
 def test_chat_over_an_anthropic_upstream(tmp_path: Path) -> None:

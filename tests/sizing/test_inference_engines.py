@@ -11,7 +11,7 @@ from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
 from tonnage.sizing.devices import Devices, Machine
-from tonnage.sizing.engine_rates import engine_kernels, kernel_floor_s, tiles_to_half
+from tonnage.sizing.engine_rates import clock_share, engine_kernels, tiles_to_half
 from tonnage.sizing.engines import PRIORS, engine_class
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads
@@ -196,11 +196,9 @@ def test_a_framework_pays_the_ring_for_small_all_reduces() -> None:
 
 def test_a_faster_clock_shortens_the_smallest_kernel() -> None:
     """A kernel's floor is so many cycles: H100's is 1.41 / 1.98 of A100's; where no clock is known, A100's."""
-    engine = ENGINES["fused"]
     a100, h100, unknown = (on(name, "fp16") for name in ("A100-80GB-SXM", "H100-SXM", "MI250X"))
-    assert np.ravel(kernel_floor_s(a100, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6)
-    assert np.ravel(kernel_floor_s(h100, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6 * 1.41 / 1.98)
-    assert np.ravel(kernel_floor_s(unknown, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6)
+    shares = [np.ravel(clock_share(device))[0] for device in (a100, h100, unknown)]
+    assert shares == pytest.approx([1.0, 1.41 / 1.98, 1.0])
 
 
 def test_few_multiprocessors_are_filled_by_few_tiles() -> None:

@@ -38,14 +38,6 @@ def width_share(devices: Devices) -> Num:
     return np.where(np.isnan(share), 1.0, share)
 
 
-def kernel_floor_s(devices: Devices, engine: Engine) -> Num:
-    """Device time of one kernel however small: so many cycles on any device; as on A100 where no clock is known.
-
-    The smallest kernels of the same captured graph take 4 us on A100 and 2 to 3 on H100.
-    """
-    return engine.kernel_floor_us * 1e-6 * clock_share(devices)
-
-
 def tiles_to_half(devices: Devices, engine: Engine) -> Num:
     """Output tiles at which a product reaches half its rate: in proportion to the multiprocessors they fill."""
     return engine.tiles_to_half * width_share(devices)

@@ -353,6 +353,7 @@ class Book:
                 await self.flush()
                 if self.now() - swept >= SWEEP_S:
                     swept = self.now()
+                    await self._in_thread(self._tell_alive)
                     await self._in_thread(self._bring_in_dead)
 
     async def _give_back_wanted(self) -> None:
@@ -364,6 +365,11 @@ class Book:
                 move = self._moves.setdefault(key, [0, 0])
                 move[1] += account.free
                 account.leased -= account.free
+
+    def _tell_alive(self) -> None:
+        """In the accounts' thread: this worker lives; those of other hosts that were silent for long are given up."""
+        self.accounts.tell_alive(self.worker, self.now())
+        self.accounts.forget_silent(self.now())
 
     def _bring_in_dead(self) -> int:
         """In the accounts' thread: the journals of workers that are gone, each once; how many requests they lost."""

@@ -187,6 +187,10 @@ class SharedAccounts:
             self._run(cursor, "DELETE FROM leases WHERE worker = ?", (worker,))
             self._run(cursor, "DELETE FROM workers WHERE worker = ?", (worker,))
 
+    def tell_alive(self, worker: str, now_s: float) -> None:
+        with self._write() as cursor:
+            self._run(cursor, "UPDATE workers SET seen = ? WHERE worker = ?", (now_s, worker))
+
     def forget_silent(self, now_s: float) -> tuple[str, ...]:
         """Workers that were not heard of for an hour, whose leases are given back: their hosts are gone."""
         with closing(self._connection.cursor()) as cursor:
