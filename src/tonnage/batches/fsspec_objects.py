@@ -84,6 +84,7 @@ class FsspecObjects:
                     raise ObjectChanged
             except BaseException:
                 file.discard()
+                file.closed = True  # else it is uploaded when it is collected: several libraries discard nothing
                 raise
             file.close()
 

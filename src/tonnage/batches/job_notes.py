@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,16 @@ class JobNote:
     model: str
     path: str
     lines: Sequence[int]
+    keys: str  # of its rows, joined: the input that is read later must have the same rows at these lines
     job: str | None = None
+
+
+def joined_keys(keys: Iterable[str]) -> str:
+    """The keys of rows as one, whatever their order: 32 hex digits."""
+    joined = 0
+    for key in keys:
+        joined ^= int(key, 16)
+    return f"{joined:032x}"
 
 
 class _Files(Protocol):
@@ -63,7 +72,7 @@ class JobNotes:
 
     def save(self, note: JobNote) -> None:
         """Safe on return, over an earlier note of that token."""
-        names = ("token", "place", "model", "path", "lines", "job")
+        names = ("token", "place", "model", "path", "lines", "keys", "job")
         said = {name: getattr(note, name) for name in names} | {"lines": list(note.lines)}
         self._files.write(f"{note.token}.json", json.dumps(said).encode())
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryFile
 from typing import IO, Final, Literal, Protocol
 
 from tonnage.batches.job_chunks import Chunk, full_chunks
-from tonnage.batches.job_notes import JobNote, JobNotes
+from tonnage.batches.job_notes import JobNote, JobNotes, joined_keys
 from tonnage.batches.outputs import BatchOutput
 from tonnage.batches.reading import BatchInput, undone_rows
 from tonnage.batches.records import Finished, answer_line, fault_line, tokens_of
@@ -210,6 +210,7 @@ class JobBatch:
     def _hand_over_again(self, note: JobNote) -> JobNote:
         """A job that may not have been handed over before a kill, with its records as they were."""
         wanted = set(note.lines)
+        self._insist_same_rows(note)
         with TemporaryFile() as file:
             for row in self._source.rows():
                 if row.line in wanted and isinstance(row, BatchRow):
@@ -251,8 +252,17 @@ class JobBatch:
             self._sort(row, JobResult(record=name, code=_NO_ANSWER, message="the job is done"), answers, faults)
         self._write(answers, faults)
 
+    def _insist_same_rows(self, note: JobNote) -> None:
+        """InputError where the input has other rows at the job's lines: its answers would go to the wrong ones."""
+        wanted = set(note.lines)
+        found = (row.key for row in self._source.rows() if row.line in wanted and isinstance(row, BatchRow))
+        if joined_keys(found) != note.keys:
+            raise InputError(f"the input has changed since job {note.job or note.token} was handed over",
+                             hint="run with the input as it was, or name another output")  # fmt: skip
+
     def _rows_of(self, note: JobNote) -> dict[str, BatchRow]:
         wanted = set(note.lines)
+        self._insist_same_rows(note)
         return {
             record_name(row.line): row
             for row in undone_rows(self._source.rows(), self._finished)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, Final, TypeVar
 
 import httpx
@@ -20,6 +20,7 @@ from tonnage.http.retries import RetryPolicy, TemporaryError, is_temporary, retr
 from tonnage.traffic.batch import BatchRow, RowFault
 
 T = TypeVar("T")
+NOT_EXECUTED: Final = ("batch_expired", "batch_cancelled")
 LONGEST_MESSAGE: Final = 500
 _AGAIN: Final = "the same command goes on with its jobs"
 TAKEN: Final = ("/v1/chat/completions", "/v1/embeddings", "/v1/completions", "/v1/responses")
@@ -108,7 +109,10 @@ class OpenAIJobs:
             if answer.status_code != 200:
                 raise TonnageError(f"{self.shown} answers {answer.status_code} to the results", hint=_AGAIN)
             try:
-                yield from (_result(json.loads(line)) for line in answer.iter_lines() if line.strip())
+                for line in _lines_of(answer.iter_bytes()):
+                    result = _result(json.loads(line))
+                    if result.code not in NOT_EXECUTED:  # the same command asks these rows again
+                        yield result
             except httpx.HTTPError as error:
                 raise TonnageError(f"{self.shown}: the results broke off: {error}", hint=_AGAIN) from error
 
@@ -129,6 +133,16 @@ class OpenAIJobs:
             kind = InputError if answer.status_code in (400, 401, 403, 404) else TonnageError
             raise kind(f"{self.shown} answers {answer.status_code} to {method} {path}: {said_there}", hint=_AGAIN)
         return answer.json()
+
+
+def _lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines that end with a line feed alone: a text may hold the other separators that Unicode knows."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if rest.strip():
+        yield rest
 
 
 def _result(found: Mapping[str, Any]) -> JobResult:

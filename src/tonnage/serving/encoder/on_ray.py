@@ -75,7 +75,10 @@ def serve_on_ray(service: EncoderService, replicas: RayReplicas, say: Callable[[
         serve.run(application.bind(), name=service.name, route_prefix="/")
         say(f"http://{service.host}:{service.port} takes requests, on every machine of the cluster that has a replica")
         ended.wait()
-        serve.shutdown()
+        if own:
+            serve.shutdown()
+        else:  # a cluster of others too: their applications stay
+            serve.delete(service.name)
     finally:
         ray.shutdown()
 

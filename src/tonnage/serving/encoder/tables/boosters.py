@@ -46,8 +46,11 @@ def xgboost_model(booster: Any, coder: TableCoder | None, *, classes: Sequence[A
     if objective == "multi:softmax":
         booster.set_param({"objective": "multi:softprob"})
 
+    best = booster.attr("best_iteration")  # of training that was stopped early: later trees are not used
+    trees = (0, 0) if best is None else (0, int(best) + 1)
+
     def predict(codes: NDArray[Any]) -> NDArray[Any]:
-        found: NDArray[Any] = booster.inplace_predict(codes, validate_features=False)
+        found: NDArray[Any] = booster.inplace_predict(codes, iteration_range=trees, validate_features=False)
         return found
 
     count = int(booster.num_features())
