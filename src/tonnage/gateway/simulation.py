@@ -178,9 +178,9 @@ class _Replay:
                 continue
             usage = Usage(input_tokens=one.input_tokens, output_tokens=one.output_tokens)
             usd_pico = deployment.rates.cost_pico(usage)
-            refusing = self._take((*base, *deployment.allowances), usd_pico, one, now_s)
+            refusing = self._take((*base, *self.gateway.allowances_at(name)), usd_pico, one, now_s)
             if refusing is None:
-                self._carry(name, one, usd_pico, now_s, (*base, *deployment.allowances))
+                self._carry(name, one, usd_pico, now_s, (*base, *self.gateway.allowances_at(name)))
                 return
             if refusing.scope != "deployment":
                 self.refused[refusing.id] += 1

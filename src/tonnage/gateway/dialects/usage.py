@@ -34,14 +34,14 @@ def read_usage(surface: Surface, body: Mapping[str, Any]) -> Usage | None:
     if surface == "messages":
         return _anthropic(said)
     if surface == "responses":
-        return _openai(said, "input_tokens", "output_tokens")
-    return _openai(said, "prompt_tokens", "completion_tokens")
+        return _openai(said, "input_tokens", "output_tokens", writes_tokens=True)
+    return _openai(said, "prompt_tokens", "completion_tokens", writes_tokens=surface != "embeddings")
 
 
-def _openai(said: dict[str, Any], read: str, written: str) -> Usage | None:
-    """OpenAI counts cached input in the input, reasoning in the output."""
+def _openai(said: dict[str, Any], read: str, written: str, *, writes_tokens: bool) -> Usage | None:
+    """OpenAI counts cached input in the input, reasoning in the output. `writes_tokens`: not so of embeddings."""
     reads, writes = _count(said, read), _count(said, written)
-    if reads is None:
+    if reads is None or (writes is None and writes_tokens):
         return None
     inputs, outputs = said.get(f"{read}_details"), said.get(f"{written}_details")
     if not inputs and not outputs:

@@ -92,6 +92,15 @@ class Gateway:
     after_disconnect_s: float
     log_days: int
 
+    def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
+        """What a request at a deployment is taken from beside that: its provider's limits, and the file's for it."""
+        tightest: dict[str, Allowance] = {}
+        for one in (*self.deployments[deployment].allowances, *self.allowances):
+            if (one.scope, one.name) == ("deployment", deployment):
+                known = tightest.get(one.id)
+                tightest[one.id] = one if known is None or one.cap < known.cap else known
+        return tuple(tightest.values())
+
     def allowances_of(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
         """What a request of a caller on a route is taken from, deployments apart."""
         names = {"total": "", "key": caller.name, "team": caller.team, "project": caller.project, "route": route}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -52,7 +52,7 @@ def load_gateway(
         },
         routes={name: _route(one) for name, one in entries.routes.items()},
         callers={key_hash(_secret(one, environment)): _caller(one) for one in entries.keys.values()},
-        allowances=tuple(_allowances(entries)),
+        allowances=_own_before_all(_allowances(entries)),
         store=_store(entries.store, home, environment),
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
@@ -98,6 +98,7 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
         yield from _deployment_problems(name, one)
     for name, route in entries.routes.items():
         yield from _route_problems(name, route, entries)
+    yield from _repeated(entries)
     for index, budget in enumerate(entries.budgets):
         yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
     for index, limit in enumerate(entries.limits):
@@ -262,26 +263,56 @@ def _caller(one: KeyEntry) -> Caller:
     )  # fmt: skip
 
 
-def _allowances(entries: GatewayEntries) -> Iterator[Allowance]:
+def _own_before_all(found: Iterable[tuple[bool, Allowance]]) -> tuple[Allowance, ...]:
+    """One allowance an account: what is stated for a name goes before what `*` gives each."""
+    by_id: dict[str, Allowance] = {}
+    for _, one in sorted(found, key=lambda pair: pair[0], reverse=True):  # those of `*` first
+        by_id[one.id] = one
+    return tuple(by_id.values())
+
+
+def _repeated(entries: GatewayEntries) -> Iterator[Problem]:
+    """Two entries of one scope for the same thing: which one holds would be a guess."""
+    seen: set[tuple[object, ...]] = set()
+    for index, budget in enumerate(entries.budgets):
+        place = (budget.of, budget.per, budget.at)
+        if place in seen:
+            yield Problem(
+                ("budgets", index), f"{budget.of} has this budget already", "one for each scope, time and kind"
+            )
+        seen.add(place)
+    for index, limit in enumerate(entries.limits):
+        for unit, *_ in _rates_of(limit.requests_per_minute, limit.tokens_per_minute, limit.at_once):
+            if (limit.of, unit) in seen:
+                yield Problem(("limits", index), f"{limit.of} has a limit of {unit} already", "one for each scope")
+            seen.add((limit.of, unit))
+
+
+def _allowances(entries: GatewayEntries) -> Iterator[tuple[bool, Allowance]]:
     names = _scope_names(entries)
     for budget in entries.budgets:
+        scope_of_all = budget.of.endswith("*")
         for scope, name in _scopes(budget.of, names):
-            yield Allowance(
-                scope=scope,
-                name=name,
-                unit="usd",
-                window=budget.per,
-                cap=pico_usd(budget.usd),
-                hard=budget.at == "hard",
+            yield (
+                scope_of_all,
+                Allowance(
+                    scope=scope,
+                    name=name,
+                    unit="usd",
+                    window=budget.per,
+                    cap=pico_usd(budget.usd),
+                    hard=budget.at == "hard",
+                ),
             )
     for limit in entries.limits:
         yield from _limit_allowances(limit, names)
 
 
-def _limit_allowances(limit: LimitEntry, names: Mapping[str, tuple[str, ...]]) -> Iterator[Allowance]:
+def _limit_allowances(limit: LimitEntry, names: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[bool, Allowance]]:
+    scope_of_all = limit.of.endswith("*")
     for scope, name in _scopes(limit.of, names):
         for unit, window, cap in _rates_of(limit.requests_per_minute, limit.tokens_per_minute, limit.at_once):
-            yield Allowance(scope=scope, name=name, unit=unit, window=window, cap=cap)
+            yield scope_of_all, Allowance(scope=scope, name=name, unit=unit, window=window, cap=cap)
 
 
 def _rates_of(requests: int | None, tokens: int | None, at_once: int | None) -> Iterator[tuple[Unit, Window, int]]:

@@ -45,7 +45,7 @@ class Allowance:
     @property
     def id(self) -> str:
         """What its account is called in the store."""
-        return f"{self.unit}/{self.window}/{self.scope}:{self.name}"
+        return f"{self.unit}/{self.window}/{self.scope}:{self.name}" + ("" if self.hard else "#soft")
 
     @property
     def returns(self) -> bool:

@@ -122,6 +122,7 @@ class Book:
         self.open_holds = 0
         self.failing: AccountsError | None = None
         self._flushes: asyncio.Task[None] | None = None
+        self._closing = False
         self._syncing: asyncio.Task[None] | None = None
         self._synced = 0
 
@@ -138,10 +139,9 @@ class Book:
 
     async def close(self) -> None:
         """Bring everything into the accounts and give all leases back."""
+        self._closing = True  # a flush under way ends by itself: one that is cut off may be in the accounts, or not
         if self._flushes is not None:
-            self._flushes.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._flushes
+            await self._flushes
         moves, rows = self._taken_for_flush()
         await self._in_thread(self.accounts.leave, self.worker, moves, rows)
         self.journal.remove()
@@ -202,13 +202,14 @@ class Book:
 
     def left(self, allowances: Iterable[Allowance]) -> int | None:
         """Pico-dollars that are free for this worker now in the tightest budget; None: no budget."""
-        found = [one.free for one in self._accounts_of(tuple(allowances)) if one.allowance.unit == "usd"]
+        hard = tuple(one for one in allowances if one.hard and one.unit == "usd")
+        found = [one.free for one in self._accounts_of(hard)]
         return min(found) if found else None
 
     async def lease_all(self, allowances: Sequence[Allowance]) -> None:
         """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
         for account in self._accounts_of(allowances):
-            if account.allowance.unit != "usd":
+            if account.allowance.unit != "usd" or not account.allowance.hard:
                 continue
             ask = _ask(account, 0)
             granted: Granted = await self._in_thread(self.accounts.lease, self.worker, (ask,), self.now())
@@ -225,9 +226,10 @@ class Book:
             await self._in_thread(
                 partial(self.accounts.apply, self.worker, moves, rows, journal_bytes=journal_bytes, now_s=begun)
             )
-        except AccountsError as error:
-            self.failing = error
+        except Exception as error:
             self._put_back(moves, rows)
+            if isinstance(error, AccountsError):
+                self.failing = error
             raise
         self.failing = None
         self.journal.renew_if_long(journal_bytes)
@@ -346,7 +348,7 @@ class Book:
 
     async def _flush_for_ever(self) -> None:
         swept = self.now()
-        while True:
+        while not self._closing:
             await asyncio.sleep(FLUSH_S)
             with suppress(AccountsError):  # told by `failing`, tried again
                 await self._give_back_wanted()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -162,16 +162,14 @@ class SharedAccounts:
 
     def wanted_since(self, moment_s: float) -> frozenset[AccountKey]:
         """The accounts of which a worker was refused something since then."""
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = self._run(cursor, "SELECT allowance, begin FROM accounts WHERE wanted >= ?", (moment_s,)).fetchall()
-            self._connection.commit()
         return frozenset((str(name), int(begin)) for name, begin in rows)
 
     def applied(self, worker: str) -> int | None:
         """Bytes of a worker's journal that are in the accounts; None: no such worker, or one that has left."""
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             found = self._run(cursor, "SELECT applied FROM workers WHERE worker = ?", (worker,)).fetchone()
-            self._connection.commit()
         return None if found is None else int(found[0])
 
     def leave(self, worker: str, moves: Sequence[LeaseMove], rows: Sequence[AttemptRow]) -> None:
@@ -193,11 +191,10 @@ class SharedAccounts:
 
     def forget_silent(self, now_s: float) -> tuple[str, ...]:
         """Workers that were not heard of for an hour, whose leases are given back: their hosts are gone."""
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = self._run(
                 cursor, "SELECT worker FROM workers WHERE seen < ?", (now_s - FORGOTTEN_AFTER_S,)
             ).fetchall()
-            self._connection.commit()
         for (worker,) in rows:
             self.leave(worker, (), ())
         return tuple(str(worker) for (worker,) in rows)
@@ -205,20 +202,18 @@ class SharedAccounts:
     # what pages and reports read
 
     def states(self) -> list[AccountState]:
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = cursor.execute("SELECT allowance, begin, committed, leased FROM accounts ORDER BY 1, 2").fetchall()
-            self._connection.commit()
         return [
             AccountState(account=(name, begin), committed=int(done), leased=int(out)) for name, begin, done, out in rows
         ]
 
     def attempts(self, since_s: float = 0.0) -> list[dict[str, Any]]:
         """The attempts since then, oldest first, by column."""
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = self._run(
                 cursor, f"SELECT {', '.join(ATTEMPT_COLUMNS)} FROM attempts WHERE at >= ? ORDER BY at, id", (since_s,)
             ).fetchall()
-            self._connection.commit()
         return [dict(zip(ATTEMPT_COLUMNS, row, strict=True)) for row in rows]
 
     def spent(self, group: str, since_s: float) -> list[tuple[str, int, int, int, int, int]]:
@@ -226,7 +221,7 @@ class SharedAccounts:
         attempts, dearest first."""
         if group not in GROUPS:
             raise InputError(f"nothing is spent by '{group}'", hint=f"one of {', '.join(GROUPS)}")
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = self._run(
                 cursor,
                 f"SELECT {group}, count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),"
@@ -234,19 +229,17 @@ class SharedAccounts:
                 " ORDER BY sum(usd_pico) DESC",
                 (since_s,),
             ).fetchall()
-            self._connection.commit()
         return [(str(row[0]), int(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5])) for row in rows]
 
     def first_bytes(self, since_s: float) -> dict[str, float]:
         """Mean seconds to the first byte of answers since then, by deployment."""
-        with closing(self._connection.cursor()) as cursor:
+        with self._read() as cursor:
             rows = self._run(
                 cursor,
                 "SELECT deployment, avg(first_byte_s) FROM attempts WHERE at >= ? AND outcome = 'ok'"
                 " AND first_byte_s IS NOT NULL GROUP BY deployment",
                 (since_s,),
             ).fetchall()
-            self._connection.commit()
         return {str(name): float(seconds) for name, seconds in rows}
 
     def forget_attempts(self, before_s: float) -> None:
@@ -293,14 +286,26 @@ class SharedAccounts:
         return text.replace("?", "%s") if self._postgres else text
 
     @contextmanager
+    def _read(self) -> Iterator[Any]:
+        """What stands now. AccountsError where the database fails; the next call connects anew."""
+        with self._transaction("BEGIN") as cursor:
+            yield cursor
+
+    @contextmanager
     def _write(self) -> Iterator[Any]:
-        """A transaction that other writers wait for. A connection that is lost is opened anew, once."""
+        """A transaction that other writers wait for. AccountsError as `_read`."""
+        with self._transaction("BEGIN IMMEDIATE") as cursor:
+            yield cursor
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Any]:
         if self._connection is None:
             self._connection = self._connect_postgres() if self._postgres else self._connect_sqlite()
-        cursor = self._connection.cursor()
+        cursor = None
         try:
+            cursor = self._connection.cursor()
             if not self._postgres:
-                cursor.execute("BEGIN IMMEDIATE")
+                cursor.execute(begin)
             yield cursor
             self._connection.commit()
         except BaseException as error:
@@ -314,8 +319,9 @@ class SharedAccounts:
                                     hint="check the disk or the server and its permissions") from error  # fmt: skip
             raise
         finally:
-            with suppress(Exception):
-                cursor.close()
+            if cursor is not None:
+                with suppress(Exception):
+                    cursor.close()
 
     @property
     def _where(self) -> str:
@@ -351,4 +357,4 @@ class SharedAccounts:
         try:
             return psycopg.connect(self.url, connect_timeout=10)
         except psycopg.Error as error:
-            raise InputError(f"no connection to {self._where}: {error}", hint="check `store:`") from error
+            raise AccountsError(f"no connection to {self._where}: {error}", hint="check `store:`") from error

@@ -25,6 +25,8 @@ OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
     "embeddings": (),
     "messages": ("max_tokens",),
 }
+MOST_TOKENS: Final = 10**8
+MOST_NESTED: Final = 100
 TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
 BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
 _IMAGE_ADDRESS: Final = re.compile(
@@ -92,6 +94,10 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
     if not isinstance(stream, bool):
         raise UnreadableRequest("`stream` must be true or false", param="stream")
     options = said.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise UnreadableRequest("`stream_options` must be an object", param="stream_options")
+    if _deep(body):
+        raise UnreadableRequest(f"the body is nested deeper than {MOST_NESTED}")
     return GatewayRequest(
         surface=surface, model=model, body=body, said=said, stream=stream,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
@@ -135,6 +141,8 @@ def _max_tokens(surface: Surface, said: Mapping[str, Any]) -> int | None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UnreadableRequest(f"`{name}` must be a whole number, 1 or more", param=name)
+        if value > MOST_TOKENS:
+            raise UnreadableRequest(f"`{name}` is above {MOST_TOKENS:,}", param=name)
         return value
     return None
 
@@ -153,3 +161,22 @@ def _answers(said: Mapping[str, Any]) -> int:
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         most *= len(prompt)
     return most
+
+
+def _deep(body: bytes) -> bool:
+    """Whether brackets can nest deeper than is passed on: few bodies have so many, and only those are looked at."""
+    if body.count(b"[") + body.count(b"{") <= MOST_NESTED:
+        return False
+    depth, inside, escaped = 0, False, False
+    for byte in body:
+        if inside:
+            inside, escaped = escaped or byte != 0x22, byte == 0x5C and not escaped
+        elif byte == 0x22:
+            inside = True
+        elif byte in b"[{":
+            depth += 1
+            if depth > MOST_NESTED:
+                return True
+        elif byte in b"]}":
+            depth -= 1
+    return False

@@ -62,7 +62,10 @@ class Attempt:
     async def run(self) -> Told:
         """Raises nothing that a client or an upstream can bring about."""
         journey, deployment = self.journey, self.deployment
-        allowances = (*journey.running.allowances(journey.caller, journey.route.name), *deployment.allowances)
+        allowances = (
+            *journey.running.allowances(journey.caller, journey.route.name),
+            *journey.running.allowances_at(deployment.name),
+        )
         who = journey.running.who(journey.caller, journey.route.name, deployment.name)
         try:
             bound = await most_amounts(
@@ -89,7 +92,7 @@ class Attempt:
         try:
             return await self._through(bound.output_tokens if self._passage.translated else bound.told)
         except BaseException:  # a fault of ours, or the worker's end: the hold must not stay
-            self._failed("gateway-fault", billed=self.sent)
+            self._lost()
             raise
         finally:
             journey.tracker.forget(self)
@@ -181,7 +184,8 @@ class Attempt:
             return Reply(status=502, kind="upstream_failed", message=message), True
         usd_pico = self._done(usage, written_tokens=len(body) // BYTES_PER_TOKEN, outcome="ok")
         kind = _kind(answer)
-        self._keep(kind, body, usd_pico)
+        if usage is not None:  # an answer that counts nothing may be an error in disguise
+            self._keep(kind, body, usd_pico)
         self.meter.answered(200)
         head = b"%bx-tonnage-cost-usd: %b\r\n" % (self._head(kind, told), usd_text(usd_pico).encode())
         self.journey.exchange.answer(200, head, body)
@@ -223,7 +227,7 @@ class Attempt:
         usd_pico = self._done(tap.usage, written_tokens=tap.events, outcome=outcome)
         self.meter.answered(200)
         rest = tap.rest
-        if whole and kept is not None and gone_s is None:
+        if whole and kept is not None and gone_s is None and tap.usage is not None:
             self._keep(kind, b"".join([*kept, rest]), usd_pico)
         if whole:
             exchange.end(rest)
@@ -272,6 +276,19 @@ class Attempt:
         amounts = Amounts(usd_pico=usd_pico, tokens=counted.input_tokens + counted.output_tokens)
         self._settle(amounts, counted, outcome=outcome, estimated=usage is None)
         return usd_pico
+
+    def _lost(self) -> None:
+        """A fault of the gateway's own, which says nothing of the deployment."""
+        if self._hold.settled:
+            return
+        self.health.leave()
+        if self.sent:
+            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            self.journey.tracker.keep_uncertain(
+                self._hold, self._outcome(amounts, None, "gateway-fault", estimated=True)
+            )
+        else:
+            self.book.settle(self._hold, None)
 
     def _failed(self, kind: str, *, billed: bool) -> None:
         """An attempt without an answer. Where it may have been billed, its hold stays until that is settled."""

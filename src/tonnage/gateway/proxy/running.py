@@ -46,6 +46,7 @@ class Running:
         }
         self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
+        self._at: dict[str, tuple[Allowance, ...]] = {}
         self._meters: dict[tuple[str, str], RouteMeter] = {}
         self._who: dict[tuple[str, str, str], Who] = {}
 
@@ -55,6 +56,13 @@ class Running:
         found = self._allowances.get(place)
         if found is None:
             found = self._allowances[place] = self.gateway.allowances_of(caller, route)
+        return found
+
+    def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
+        """What requests at a deployment are taken from beside their caller's."""
+        found = self._at.get(deployment)
+        if found is None:
+            found = self._at[deployment] = self.gateway.allowances_at(deployment)
         return found
 
     def meter(self, route: str, deployment: str) -> RouteMeter:
