@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tonnage.batches.job_chunks import _most_written
-from tonnage.batches.job_notes import joined_keys
+from tonnage.batches.job_notes import JobNote, JobNotes, joined_keys
 from tonnage.batches.openai_jobs import _lines_of
 
 
@@ -29,3 +30,15 @@ def test_every_answer_counts() -> None:
     assert _most_written({"max_tokens": 100, "n": 8}) == 800
     assert _most_written({"max_completion_tokens": 5, "best_of": 3}) == 15
     assert _most_written({"n": 8}) is None
+
+
+def test_a_note_keeps_what_its_job_may_cost(tmp_path: Path) -> None:
+    """A later start counts it against its limit; what rows do not state stays unknown."""
+    notes = JobNotes(tmp_path / "out.jsonl")
+    for token, written in (("a", 800), ("b", None)):
+        notes.save(JobNote(token=token, place="p", model="m", path="/v1/chat/completions", lines=[1, 2],
+                           keys=joined_keys(["0a"]), size_bytes=400, most_written=written, job="j"))  # fmt: skip
+    assert {(one.token, one.size_bytes, one.most_written) for one in notes.load()} == {
+        ("a", 400, 800),
+        ("b", 400, None),
+    }

@@ -105,7 +105,7 @@ def test_a_soft_budget_cuts_no_answer(tmp_path: Path) -> None:
 def test_bad_bodies_take_no_deployment_down(tmp_path: Path, bad: dict[str, Any]) -> None:
     """Refused with 400 as often as they come; a good request is answered afterwards."""
     if bad.pop("x", None):
-        bad["metadata"] = json.loads("[" * 200 + "]" * 200)
+        bad["metadata"] = json.loads("[" * 400 + "]" * 400)
 
     async def scenario() -> None:
         async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:

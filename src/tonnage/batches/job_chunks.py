@@ -57,7 +57,14 @@ class Chunk:
 
     def note(self, place: str) -> JobNote:
         return JobNote(
-            token=self.token, place=place, model=self.model, path=self.path, lines=self.lines, keys=self.keys
+            token=self.token,
+            place=place,
+            model=self.model,
+            path=self.path,
+            lines=self.lines,
+            keys=self.keys,
+            size_bytes=self.size_bytes,
+            most_written=self.most_written,
         )
 
 

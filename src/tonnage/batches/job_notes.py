@@ -23,6 +23,8 @@ class JobNote:
     path: str
     lines: Sequence[int]
     keys: str  # of its rows, joined: the input that is read later must have the same rows at these lines
+    size_bytes: int
+    most_written: int | None  # tokens that its rows may write; None: not said
     job: str | None = None
 
 
@@ -72,7 +74,7 @@ class JobNotes:
 
     def save(self, note: JobNote) -> None:
         """Safe on return, over an earlier note of that token."""
-        names = ("token", "place", "model", "path", "lines", "keys", "job")
+        names = ("token", "place", "model", "path", "lines", "keys", "size_bytes", "most_written", "job")
         said = {name: getattr(note, name) for name in names} | {"lines": list(note.lines)}
         self._files.write(f"{note.token}.json", json.dumps(said).encode())
 

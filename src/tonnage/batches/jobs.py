@@ -117,6 +117,11 @@ class JobBatch:
     def _run(self) -> None:
         notes = self._notes.load()
         self._refuse_others(notes)
+        for note in notes if self._limits.most_usd is not None else ():
+            if note.most_written is None:
+                self._stop("cost", "rows without max_tokens: what a job that is out may cost is not known")
+                continue
+            self._open_usd[note.token] = self._most_usd(note.size_bytes, note.most_written)
         open_jobs = [note if note.job else self._hand_over_again(note) for note in notes]
         outside = {line for note in open_jobs for line in note.lines}
         chunks = full_chunks(self._records(outside), self._place, self._too_small)
@@ -194,12 +199,16 @@ class JobBatch:
         if chunk.most_written is None:
             self._stop("cost", "rows without max_tokens: what their job may cost is not known")
             return False
-        cost = self._limits.usd(chunk.size_bytes // BYTES_A_TOKEN, chunk.most_written) or 0.0
+        cost = self._most_usd(chunk.size_bytes, chunk.most_written)
         if (self._limits.usd(*self._tokens) or 0.0) + sum(self._open_usd.values()) + cost > limit:
             self._stop("cost", f"the next job may cost {cost:.6g} USD, which would pass {limit:.6g} USD")
             return False
         self._open_usd[chunk.token] = cost
         return True
+
+    def _most_usd(self, size_bytes: int, written: int) -> float:
+        """What a job may cost; 0 without prices, which a limit is refused without."""
+        return self._limits.usd(size_bytes // BYTES_A_TOKEN, written) or 0.0
 
     def _hand_over(self, note: JobNote, records: IO[bytes]) -> JobNote:
         records.seek(0)

@@ -30,13 +30,18 @@ class KeptAnswer:
     until_s: float
 
 
-def cache_key(asked: GatewayRequest, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes:
+def cache_key(asked: GatewayRequest, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes | None:
     """The whole body in a canonical order, the path, the team, and every deployment that could have answered.
 
     `targets`: (deployment, its name of the model). A field that the gateway does not know is part of the body too.
+    None: a body that JSON cannot write anew.
     """
     said = {name: value for name, value in asked.said.items() if name not in _NOT_OF_THE_ANSWER}
-    text = orjson.dumps([asked.surface, caller.team, caller.project, targets, said], option=orjson.OPT_SORT_KEYS)
+    named = [asked.surface, caller.team, caller.project, targets, said]
+    try:
+        text = orjson.dumps(named, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None
     return blake2b(text, digest_size=20).digest()
 
 

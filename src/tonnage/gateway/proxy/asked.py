@@ -26,7 +26,6 @@ OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
     "messages": ("max_tokens",),
 }
 MOST_TOKENS: Final = 10**8
-MOST_NESTED: Final = 100
 TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
 BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
 _IMAGE_ADDRESS: Final = re.compile(
@@ -96,8 +95,6 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
     options = said.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise UnreadableRequest("`stream_options` must be an object", param="stream_options")
-    if _deep(body):
-        raise UnreadableRequest(f"the body is nested deeper than {MOST_NESTED}")
     return GatewayRequest(
         surface=surface, model=model, body=body, said=said, stream=stream,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
@@ -107,19 +104,29 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
 
 
 def with_model(asked: GatewayRequest, model: str, *, add: Mapping[str, Any] | None = None) -> bytes:
-    """The body for an upstream: with its name of the model and `add`, every other byte as it was where that is safe."""
+    """The body for an upstream: with its name of the model and `add`, every other byte as it was where that is safe.
+
+    Raises UnreadableRequest for one that is nested deeper than JSON can be written anew.
+    """
     body = asked.body
     if asked.model != model:
         found = _model_place(asked.model).findall(body)
         if len(found) != 1:  # the same words stand in a tool's schema, say: written anew as a whole
-            return orjson.dumps({**asked.said, **(add or {}), "model": model})
+            return _written({**asked.said, **(add or {}), "model": model})
         body = body.replace(found[0], b'"model":' + orjson.dumps(model), 1)
     if not add:
         return body
     if any(name in asked.said for name in add):
-        return orjson.dumps({**asked.said, **add, "model": model})
+        return _written({**asked.said, **add, "model": model})
     start = body.index(b"{") + 1
     return body[:start] + orjson.dumps(dict(add))[1:-1] + b"," + body[start:]
+
+
+def _written(said: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(said)
+    except orjson.JSONEncodeError as error:
+        raise UnreadableRequest(f"the body cannot be passed on: {error}") from error
 
 
 _PLACES: dict[str, re.Pattern[bytes]] = {}
@@ -161,22 +168,3 @@ def _answers(said: Mapping[str, Any]) -> int:
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         most *= len(prompt)
     return most
-
-
-def _deep(body: bytes) -> bool:
-    """Whether brackets can nest deeper than is passed on: few bodies have so many, and only those are looked at."""
-    if body.count(b"[") + body.count(b"{") <= MOST_NESTED:
-        return False
-    depth, inside, escaped = 0, False, False
-    for byte in body:
-        if inside:
-            inside, escaped = escaped or byte != 0x22, byte == 0x5C and not escaped
-        elif byte == 0x22:
-            inside = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > MOST_NESTED:
-                return True
-        elif byte in b"]}":
-            depth -= 1
-    return False

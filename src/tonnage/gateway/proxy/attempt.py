@@ -19,7 +19,7 @@ from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
-from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS
+from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
@@ -113,6 +113,10 @@ class Attempt:
             self.health.leave()
             self.book.settle(self._hold, None)
             return Reply(status=400, kind="invalid_request_error", message=str(error), param=error.parameter), True
+        except UnreadableRequest as bad:
+            self.health.leave()
+            self.book.settle(self._hold, None)
+            return Reply(status=bad.status, kind=bad.kind, message=str(bad)), False
         except TonnageError as error:
             self._failed("sign-in", billed=False)
             return Reply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True

@@ -148,6 +148,8 @@ class Door:
             return False
         targets = tuple((name, gateway.deployments[name].model) for name in route.deployments)
         key = cache_key(asked, journey.caller, targets)
+        if key is None:
+            return False
         kept = cache.get(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)

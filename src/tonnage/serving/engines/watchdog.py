@@ -91,9 +91,12 @@ def watch(orders: int, parent: int) -> None:
     """Keep the list of engines until the parent is dead, then end what stands on it."""
     engines: dict[int, tuple[str, int | None]] = {}
     rest = b""
-    while os.getppid() == parent:
-        if not select.select([orders], [], [], LOOK_S)[0]:
-            continue
+    while True:
+        alive = os.getppid() == parent
+        if not select.select([orders], [], [], LOOK_S if alive else 0)[0]:
+            if alive:
+                continue
+            break  # what it said before it died has been read
         said = os.read(orders, 65536)
         if not said:
             break
@@ -116,10 +119,10 @@ def end_engines(engines: Mapping[int, str], parent: int) -> None:
         with suppress(OSError), open(log_file, "a", encoding="utf-8") as log:
             log.write(f"tonnage: process {parent}, which had started this engine, died: the engine is ended\n")
     until, asked = time.monotonic() + GRACE_S, False
-    while living := set(processes_of(set(engines))):
+    while (living := set(processes_of(set(engines)))) and time.monotonic() < until + GRACE_S:
         if not asked or time.monotonic() > until:
             for pid in living:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL if asked else signal.SIGTERM)
             asked = True
         time.sleep(POLL_S)
