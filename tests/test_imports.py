@@ -16,7 +16,7 @@ ORDER = (
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps", "batches",
+    "pipelines", "sweeps", "batches", "places",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -13,6 +13,8 @@ from tonnage.errors import InputError, MissingExtra, PlanRefused
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.places.contract import Executor, Submission
+    from tonnage.places.file import AnyPlace
     from tonnage.runners.runner import Runner
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
@@ -31,15 +33,20 @@ class Launch:
     job: Job
     prediction: dict[str, Any]
     doubts: tuple[PreflightFinding, ...]
+    executor: Executor | None = None  # of the place it goes to; None: this machine
+    submission: Submission | None = None  # what is sent there
+    cost: dict[str, Any] | None = None  # of a place
 
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
     """Read, check and render. InputError and PlanRefused say what stands against the run."""
-    return prepare_spec(settings, overridden(read_spec(file), given))
+    return prepare_spec(settings, overridden(read_spec(file), given), on=given.get("on"))
 
 
-def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
-    """The same, of a specification."""
+def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -> Launch:
+    """The same, of a specification; `on`: at this place. The place is asked nothing yet."""
+    if on is not None and on != "local":
+        return _prepare_at(settings, asked, on)
     from tonnage.api.run_prediction import predict_run
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
@@ -60,6 +67,49 @@ def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
     )
 
 
+def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
+    """A run at a place: measured by what is written down of the place, and rendered with its script."""
+    from tonnage.api.placing import cost_at, executor_at, machine_at, next_number
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.guards import check_guard
+    from tonnage.runs.secrets import hide_secrets
+
+    executor = executor_at(settings, on)
+    place = executor.place
+    machine = machine_at(place)
+    spec, secrets = hide_secrets(priced_at(asked, place))
+    os.environ.update(secrets)  # the place's scheduler takes them over to the job
+    check_guard(spec.guard)
+    folder = RunFolder(runs_folder(settings.home) / spec.name)
+    _refuse_taken_name(settings, folder)
+    prediction = predict_at(spec, machine, settings, executor)
+    doubts = _check(spec, machine, folder, prediction)
+    runner = runner_for(spec, machine, prediction.get("threads"), python=place.python)
+    job = runner.render(spec, folder)
+    return Launch(
+        spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
+        submission=executor.render(spec, job, folder, number=next_number(folder)), cost=cost_at(place, prediction),
+    )  # fmt: skip
+
+
+def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executor: Executor) -> dict[str, Any]:
+    """What is predicted of a run at a place: by this machine's measurements, where the place's machines are like it."""
+    from tonnage.api.placing import NO_PREDICTION
+    from tonnage.api.run_prediction import SCHEMA, predict_run
+
+    if executor.place.like_this_machine:
+        return predict_run(spec, machine, settings)
+    why = NO_PREDICTION.format(place=executor.name)
+    return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
+
+
+def priced_at(spec: RunSpec, place: AnyPlace) -> RunSpec:
+    """The run with the place's price, where it has none of its own: limits in money are held against it."""
+    if spec.guard.usd_per_hour is not None or place.usd_per_hour is None:
+        return spec
+    return replace(spec, guard=replace(spec.guard, usd_per_hour=place.usd_per_hour))
+
+
 def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
     """PlanRefused for a run that its own limit surely ends before its work is done, unless that is asked for."""
     for one in findings:
@@ -68,7 +118,7 @@ def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
 
 
 def start(launch: Launch) -> None:
-    """Write the run down and submit it."""
+    """Write the run down and submit it. PlanRefused where its place could not carry it: nothing is written then."""
     import json
 
     from tonnage.errors import TonnageError
@@ -78,6 +128,11 @@ def start(launch: Launch) -> None:
     from tonnage.runs.secrets import masked
 
     name = launch.spec.name
+    place: dict[str, Any] = {} if launch.executor is None else {"place": launch.executor.name}
+    if launch.executor is not None:
+        from tonnage.api.placing import refuse_at
+
+        refuse_at(launch.executor.name, launch.executor.check(launch.folder))
     try:
         launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
     except FileExistsError as error:  # another of this name was faster
@@ -85,8 +140,11 @@ def start(launch: Launch) -> None:
     except OSError as error:
         raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
     write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
-    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec))
-    launch.runner.submit(launch.job, launch.folder)
+    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec), **place)
+    if launch.executor is None or launch.submission is None:
+        launch.runner.submit(launch.job, launch.folder)
+    else:
+        launch.executor.submit(launch.submission, launch.folder)
 
 
 def read_spec(file: str) -> RunSpec:
@@ -139,9 +197,11 @@ def how(spec: RunSpec) -> dict[str, Any]:
     return {"runner": spec.launch.runner, "processes": spec.launch.processes, "device": spec.launch.device}
 
 
-def runner_for(spec: RunSpec, machine: LocalMachine, threads: int | None = None) -> Runner:
+def runner_for(
+    spec: RunSpec, machine: LocalMachine, threads: int | None = None, *, python: str | None = None
+) -> Runner:
     """The runner a specification names; `threads` of each process where the specification says none (None: the cores
-    shared out). MissingExtra where what it starts is not installed."""
+    shared out); `python`: another installation's. MissingExtra where what it starts is not installed here."""
     from importlib.util import find_spec
 
     from tonnage.runners import make_runner
@@ -154,8 +214,9 @@ def runner_for(spec: RunSpec, machine: LocalMachine, threads: int | None = None)
         gpus=len(machine.gpus),
         threads=None if threads is None else min(threads, each),
         worker=os.environ.get("TONNAGE_WORKER") or WORKER,
+        **({} if python is None else {"python": python}),
     )
-    if runner.extra is not None and find_spec(runner.extra[0]) is None:
+    if python is None and runner.extra is not None and find_spec(runner.extra[0]) is None:
         raise MissingExtra(f"the runner '{spec.launch.runner}'", runner.extra[1])
     return runner
 

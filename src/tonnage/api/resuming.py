@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.errors import InputError, PlanRefused
+from tonnage.errors import InputError, PlanRefused, TonnageError
 
 LEAST_GIB: Final = 1 / 1024  # for the files of a start; a checkpoint's need is its worker's to know
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.api.launching import how, overridden, runner_for
+    from tonnage.api.launching import how, overridden, predict_at, runner_for
+    from tonnage.api.placing import executor_of, machine_at, refuse_at, settle, submit_at
     from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
     from tonnage.runners.machine import look_at_machine
@@ -30,6 +31,10 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     from tonnage.runs.spec import dump_spec
     from tonnage.runs.states import RunReason, RunStatus
 
+    if fault := settle(settings, folder):
+        raise TonnageError(fault, hint="a run is resumed where its place answers")
+    executor = executor_of(settings, folder)
+    place: dict[str, Any] = {} if executor is None else {"place": executor.name}
     name, state = folder.path.name, observed_state(folder)
     if has_supervisor(folder) or not state.state.ended:
         raise InputError(f"'{name}' is {state.state.value}", hint=f"`tonnage logs -f {name}` follows it")
@@ -42,10 +47,17 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     _check_limits(folder, spec)
     _check_disk(folder)
     _check_data(folder, spec)
-    machine = look_at_machine()
+    machine = look_at_machine() if executor is None else machine_at(executor.place)
     _check_machine(spec, machine)
-    prediction = predict_run(spec, machine, settings) if how(spec) != how(old) else None  # else it stays as it was
-    runner = runner_for(spec, machine, _threads(folder) if prediction is None else prediction.get("threads"))
+    prediction = None  # it stays as it was
+    if how(spec) != how(old):
+        prediction = (
+            predict_run(spec, machine, settings) if executor is None else predict_at(spec, machine, settings, executor)
+        )
+    threads = _threads(folder) if prediction is None else prediction.get("threads")
+    runner = runner_for(spec, machine, threads, python=None if executor is None else executor.place.python)
+    if executor is not None:
+        refuse_at(executor.name, executor.check(folder))
     if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
         message = "its supervisor was gone without a last word"
         folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
@@ -53,8 +65,12 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
     if prediction is not None:
         write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
-    folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user")
-    runner.submit(runner.render(spec, folder), folder)
+    folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
+    job = runner.render(spec, folder)
+    if executor is None:
+        runner.submit(job, folder)
+    else:
+        submit_at(executor, spec, job, folder)
 
 
 def _threads(folder: RunFolder) -> int | None:

@@ -76,6 +76,10 @@ class RunOptions(ResumeOptions):
     """The name of a run, how it is carried out and its limits; what is not given is the file's own."""
 
     name: str | None = option("--name", "[default: the file's own]", default=None, metavar="NAME")
+    on: str | None = option(
+        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME. [default: this machine]",
+        default=None, metavar="PLACE",
+    )  # fmt: skip
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535
     )
@@ -117,10 +121,14 @@ def show(run: str, *, settings: Settings | None = None) -> Answer[RunSummary]:
     Raises UnknownName where there is no such run.
     """
     from tonnage.api.home_runs import find_run
+    from tonnage.api.placing import settle
     from tonnage.reports.run_report import run_report
     from tonnage.runs.summary import summarise
 
-    return Answer(summarise(find_run(settings or current_settings(), run)), run_report)
+    chosen = settings or current_settings()
+    folder = find_run(chosen, run)
+    fault = settle(chosen, folder)
+    return Answer(summarise(folder), run_report, remarks=(fault,) if fault else ())
 
 
 def stop(
@@ -138,10 +146,14 @@ def stop(
     """
     from tonnage.api.home_runs import find_run
     from tonnage.api.launching import runner_of
+    from tonnage.api.placing import executor_of, settle
+    from tonnage.runs.liveness import observed_state
 
-    folder = find_run(settings or current_settings(), run)
-    runner = runner_of(folder)
-    state = runner.status(folder)
+    chosen = settings or current_settings()
+    folder = find_run(chosen, run)
+    settle(chosen, folder)  # a place that does not answer refuses the request itself, below
+    runner = executor_of(chosen, folder) or runner_of(folder)
+    state = observed_state(folder)
     if state.state.ended and not _is_alive(folder):
         raise InputError(f"'{run}' has ended: {state.state.value}", hint="`tonnage ps` lists runs under way")
     ask = runner.cancel if at_once else runner.stop

@@ -38,6 +38,7 @@ VERBS: Final = (
     Verb("resume", "carry_out", "resume", "Continue a run"),
     Verb("show", "show", "show", "Show one run: predicted and measured figures"),
     Verb("evaluate", "evaluate", "evaluate", "Measure how good the finished model of a run is"),
+    Verb("places", "places", "commands", "Where runs can be carried out: list, check, orphans"),
     Verb("predict", "predict", "predict", "Apply the finished model of a run to each row"),
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,7 +48,7 @@ def run(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a workload on this machine: train, survive interruptions, measure.
+    """Run a workload on this machine, or at a place: train, survive interruptions, measure.
 
     What is predicted and what is doubtful comes first; fewer GPUs or less memory than needed ends it before the first
     step. The log goes to stderr, the outcome to stdout. Ctrl-C leaves the run running: `tonnage logs -f` comes back.
@@ -58,10 +59,18 @@ def run(
 
     launch = prepare(session.settings, file, asked.given())
     if dry_run:
-        from tonnage.reports.jobs import job_report
+        from tonnage.reports.jobs import job_report, sent_report
+        from tonnage.runs.job import dump_job
 
         prediction, doubts = launch.prediction, launch.doubts
-        session.show(job_report(launch.job, launch.spec, str(launch.folder.path), prediction=prediction, doubts=doubts))
+        folder, sent = str(launch.folder.path), launch.submission
+        session.show(
+            job_report(launch.job, launch.spec, folder, prediction=prediction, doubts=doubts)
+            if sent is None
+            else sent_report(
+                sent.commands, sent.script, dump_job(launch.job), folder, head=_head(launch), doubts=doubts
+            )
+        )
         return
     _announce(session, launch)
     if launch.doubts and not yes:
@@ -95,12 +104,26 @@ def resume(
     _go_on(session, folder, detach=detach, log_offset=offset)
 
 
+def _head(launch: Launch) -> dict[str, Any]:
+    """Where a run would go, and what is known of it before."""
+    assert launch.submission is not None
+    sent = launch.submission
+    return {
+        "place": sent.place,
+        "kind": sent.kind,
+        "tag": sent.tag,
+        "cost": launch.cost,
+        "prediction": launch.prediction,
+    }
+
+
 def _announce(session: Session, launch: Launch) -> None:
     from tonnage.api.run_prediction import prediction_line
     from tonnage.reports.wording import plural
 
     where = f"{launch.spec.launch.runner}, {plural(launch.spec.launch.processes, 'process')}"
-    session.say(f"run {launch.spec.name} ({launch.spec.task}; {where}) in {launch.folder.path}")
+    there = "" if launch.executor is None else f" at {launch.executor.name}"
+    session.say(f"run {launch.spec.name} ({launch.spec.task}; {where}){there} in {launch.folder.path}")
     session.say(prediction_line(launch.prediction))
     for doubt in launch.doubts:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
@@ -115,6 +138,7 @@ def confirm() -> None:
 
 
 def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:
+    from tonnage.api.placing import settle
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.running import Told
@@ -126,7 +150,9 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
         return
     quiet: Any = session.quiet
     try:
-        state = follow(folder, print_line=_nothing if quiet else to_stderr, quiet=quiet, log_offset=log_offset)
+        printed = _nothing if quiet else to_stderr
+        asks = partial(settle, session.settings, folder)
+        state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
     except KeyboardInterrupt:
         session.say(f"\n{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
         raise typer.Exit(0) from None

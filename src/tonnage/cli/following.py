@@ -17,12 +17,23 @@ if TYPE_CHECKING:
     from tonnage.runs.states import RunState
 
 LOOK_EVERY_S: Final = 0.2
+ASK_PLACE_EVERY_S: Final = 2.0
 LOST_TO_PREEMPTION: Final = 5
 INTERRUPTED: Final = 130
 
 
-def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool, log_offset: int = 0) -> RunState:
-    """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is."""
+def follow(
+    folder: RunFolder,
+    *,
+    print_line: Callable[[str], None],
+    quiet: bool,
+    log_offset: int = 0,
+    settle: Callable[[], str] | None = None,
+) -> RunState:
+    """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is.
+
+    `settle` asks the place of a run that nobody looks after whether it still waits; what it gives back is a line.
+    """
     from tonnage.runs.liveness import has_supervisor, observed_state
     from tonnage.runs.progress import read_progress
     from tonnage.runs.states import with_mark
@@ -31,9 +42,14 @@ def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool,
     log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
     list(journal.events())
     state = observed_state(folder)
+    ask_at = time.monotonic()
     with Meter(quiet=quiet) as meter:
         while True:
             alive = has_supervisor(folder)
+            if settle is not None and not alive and time.monotonic() >= ask_at:
+                ask_at = time.monotonic() + ASK_PLACE_EVERY_S
+                if fault := settle():
+                    meter.show(fault)
             events = list(journal.events())
             if events or not alive:
                 state = observed_state(folder)
@@ -59,7 +75,9 @@ def in_words(event: Event) -> str:
     texts = {
         EventKind.NOTICE: f"interruption notice from {fields.get('source')}: {_seconds(fields.get('deadline_s'))}",
         EventKind.RESTARTING: (
-            f"{message}; starting again in {fields.get('delay_s')} s, "
+            f"{message}; its place starts it again"
+            if "delay_s" not in fields
+            else f"{message}; starting again in {fields['delay_s']} s, "
             f"{fields.get('lost_steps', 0)} steps are done again"
         ),
         EventKind.RESUMED: message or f"resumed at step {fields.get('step')}",

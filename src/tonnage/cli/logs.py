@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,12 +50,14 @@ def logs(
                 for block in iter(lambda: file.read(1 << 16), b""):
                     write_stdout(block.decode("utf-8", errors="replace"))
         return
+    from tonnage.api.placing import settle
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
     from tonnage.cli.running import Told
 
+    asks = partial(settle, session.settings, folder)
     try:
-        state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset)
+        state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset, settle=asks)
     except KeyboardInterrupt:
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None

@@ -21,7 +21,12 @@ def ps(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.api.home_runs import all_runs
+    from tonnage.api.placing import settle
     from tonnage.api.run_listing import run_listing
 
+    runs = list(all_runs(session.settings))
+    for run in runs:
+        if run.place_file.exists() and (fault := settle(session.settings, run)):
+            session.say(fault)
     remark = "" if every else "--all lists ended runs too"
-    session.show(run_listing(list(all_runs(session.settings)), title="Runs", remark=remark, every=every))
+    session.show(run_listing(runs, title="Runs", remark=remark, every=every))

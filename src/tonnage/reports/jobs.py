@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +57,53 @@ def _blocks(
         yield Paragraph(text=text, tone="warning")
     yield Heading(text="The work as a script (-o json has it under `script`)")
     yield Code(lines=tuple(script.splitlines()))
+
+
+def sent_report(
+    commands: Sequence[Sequence[str]], script: str, job: str, folder: str, *, head: Mapping[str, Any],
+    doubts: Sequence[PreflightFinding],
+) -> Report:  # fmt: skip
+    """What a run would send to its place: the commands, the script they send, the job it starts, and its cost.
+
+    `head`: place, kind, tag, cost and prediction.
+    """
+    lines = [shlex.join(one) for one in commands]
+    rows = [("place", f"{head['place']} ({head['kind']})"), ("folder", folder), *_cost(head["cost"] or {})]
+    predicted = [Pairs(rows=tuple(map(_figure, head["prediction"]["figures"].items())))]
+    none = [Paragraph(text=f"Nothing: {head['prediction'].get('why_none')}.", tone="faint")]
+    return Report(
+        page=lambda: Page(
+            title="Would send",
+            blocks=(
+                Pairs(rows=tuple(rows)),
+                Heading(text="Predicted"),
+                *(predicted if head["prediction"].get("figures") else none),
+                *(Paragraph(text=f"Doubtful: {one.message}", tone="warning") for one in doubts),
+                Heading(text="Commands"),
+                Code(lines=tuple(lines)),
+                Heading(text="The script they send"),
+                Code(lines=tuple(masked(script).splitlines())),
+            ),
+        ),
+        document=lambda: {
+            "schema": "tonnage/submission@1", "folder": folder, **head, "commands": [list(one) for one in commands],
+            "script": masked(script), "job": json.loads(masked(job)),
+            "doubts": [{"message": one.message, "hint": one.hint} for one in doubts],
+        },
+        columns=("name", "value"),
+        rows=lambda: [["command", line] for line in lines],
+    )  # fmt: skip
+
+
+def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A price that is not written down is said to be unknown."""
+    hour, most, predicted = cost.get("usd_per_hour"), cost.get("most_usd_a_job"), cost.get("predicted_usd")
+    if hour is None:
+        yield "cost", "not known: usd_per_hour of the place is not written down"
+        return
+    if predicted is not None:
+        yield _figure(("cost_usd", predicted))
+    yield "at most", f"${most:,.2f} a job: {cost['time_limit_h']:g} h at ${hour:,.2f} an hour"
 
 
 def _figure(one: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:

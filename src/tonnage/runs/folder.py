@@ -75,6 +75,10 @@ class RunFolder:
         return self.path / "stop"
 
     @property
+    def place_file(self) -> Path:  # where the run was submitted, if not on this machine: place, token, job
+        return self.path / "place.json"
+
+    @property
     def pid_file(self) -> Path:  # of the supervisor
         return self.path / "supervisor.pid"
 

@@ -21,7 +21,7 @@ CUT: Final = "\x18"  # CAN, the control character «cancel»: ends a line whose 
 class EventKind(StrEnum):
     """What can happen. The fields each kind carries stand beside it; `message` may come with all."""
 
-    SUBMITTED = "submitted"  # name, runner, processes, device
+    SUBMITTED = "submitted"  # name, runner, processes, device, place
     STARTED = "started"  # attempt, pid, command
     TRAINING = "training"  # step: the first step (or preflight) is over, steps follow
     PREFLIGHT = "preflight"  # micro_batch, tokens, peak_bytes

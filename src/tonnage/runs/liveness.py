@@ -150,8 +150,11 @@ def observed_state(folder: RunFolder, *, now: datetime | None = None) -> RunStat
 
 
 def without_witness(state: RunState, *, alive: bool, now: datetime) -> RunState:
-    """The state that a journal tells, or `lost`. `alive`: whether the supervisor lived just before it was read."""
-    if state.state.ended or alive or _works_alone(state):
+    """The state that a journal tells, or `lost`. `alive`: whether the supervisor lived just before it was read.
+
+    A run elsewhere waits in a queue, or is started again there: only its place knows whether it is lost.
+    """
+    if state.state.ended or alive or _works_alone(state) or state.place is not None:
         return state
     submitted = state.submitted_at
     if state.state is RunStatus.PENDING and submitted and (now - submitted).total_seconds() < START_GRACE_S:

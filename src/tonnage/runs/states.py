@@ -86,6 +86,7 @@ class RunState:
     lost_steps: int = 0  # steps done again after restarts
     events: int = 0
     alone: tuple[str, int] | None = None  # host and process of a script that does the work without a supervisor
+    place: str | None = None  # whose scheduler starts it, perhaps more than once; None: this machine
     faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
 
 
@@ -136,7 +137,7 @@ def _changes(said: Mapping[str, Any], event: Event) -> dict[str, Any]:
     match event.kind:
         case EventKind.SUBMITTED:
             alone = (str(fields["host"]), int(fields["alone_pid"])) if "alone_pid" in fields else None
-            found |= {"submitted_at": said["submitted_at"] or event.at, "alone": alone}
+            found |= {"submitted_at": said["submitted_at"] or event.at, "alone": alone, "place": fields.get("place")}
         case EventKind.STARTED:
             found |= {"attempt": said["attempt"] + 1, "started_at": said["started_at"] or event.at}
         case EventKind.TRAINING if fields.get("total_steps"):

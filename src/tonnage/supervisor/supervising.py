@@ -102,7 +102,10 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         umask: int = -1,  # of the workers, whose caches others may share; -1: as ours
+        notice_s: float = SHUTDOWN_NOTICE_S,  # what SIGTERM leaves
+        requeued: bool = False,  # a scheduler starts the run again where its machine is taken away
     ) -> None:
+        self._notice_s, self._requeued = notice_s, requeued
         self._folder, self._pace, self._clock = folder, pace, clock
         self._spec = folder.spec()
         self._job = load_job(folder.job_file.read_text(encoding="utf-8"), where=str(folder.job_file))
@@ -355,8 +358,12 @@ class Supervisor:
         if self._asked is not None:
             clear_requests(self._folder)
         self._reserve.release()  # the workers have ended: nobody else takes this room
+        again = self._requeued and finish.reason is RunReason.PREEMPTED
         self._record(
-            ENDED_KINDS[finish.state], reason=reason, step=self._progress.step_in_start, message=finish.message or None
+            EventKind.RESTARTING if again else ENDED_KINDS[finish.state],
+            reason=reason,
+            step=self._progress.step_in_start,
+            message=finish.message or None,
         )
         until = self._clock() + self._pace.journal_wait_s
         while not self._recorder.flush() and self._clock() < until:
@@ -366,7 +373,7 @@ class Supervisor:
         self._recorder.record(kind, _now(), **fields)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self._notices.add(Notice(source=signal.Signals(number).name, deadline_s=SHUTDOWN_NOTICE_S))
+        self._notices.add(Notice(source=signal.Signals(number).name, deadline_s=self._notice_s))
 
 
 def _now() -> datetime:

@@ -1,0 +1,137 @@
+"""Places as a verb: `tonnage.places`, `tonnage.check_place`, `tonnage.orphans`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.api.answers import Answer
+from tonnage.errors import PlanRefused
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.places.contract import Orphan, PlaceFinding
+    from tonnage.places.file import AnyPlace
+    from tonnage.reports.rendering import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPlace:
+    """A place as places.toml has it."""
+
+    name: str
+    place: AnyPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPlace:
+    """What a place said when it was asked. It can be used where nothing is `refused`."""
+
+    name: str
+    findings: tuple[PlaceFinding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOrphan:
+    """A job that no run waits for, and where it is."""
+
+    place: str
+    orphan: Orphan
+
+
+def places(*, settings: Settings | None = None) -> Answer[tuple[NamedPlace, ...]]:
+    """Every place of the project's and the home's places.toml. InputError names file and key of what is wrong."""
+    from tonnage.api.placing import known_places
+
+    chosen = settings or current_settings()
+    found = tuple(NamedPlace(name=name, place=place) for name, place in sorted(known_places(chosen).items()))
+    return Answer(found, _listed)
+
+
+def check_place(name: str, *, settings: Settings | None = None) -> Answer[CheckedPlace]:
+    """Ask a place whether it could carry a run now; nothing is started. A refusal is the answer's fault.
+
+    Raises UnknownName where there is no such place, TonnageError where it does not answer.
+    """
+    from tonnage.api.home_runs import runs_folder
+    from tonnage.api.placing import executor_at
+    from tonnage.runs.folder import RunFolder
+
+    chosen = settings or current_settings()
+    executor = executor_at(chosen, name)
+    found = executor.check(RunFolder(runs_folder(chosen.home) / "check"))
+    refused = [one for one in found if one.kind == "refused"]
+    fault = None
+    if refused:
+        message = "; ".join(one.message for one in refused)
+        fault = PlanRefused(f"{executor.name}: {message}", hint=refused[0].hint or None)
+    return Answer(CheckedPlace(name=executor.name, findings=found), _checked, fault=fault)
+
+
+def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tuple[FoundOrphan, ...]]:
+    """Jobs of this home, at every place, that no run waits for; `end`: end them.
+
+    TonnageError where a place does not answer: what it holds is then not known.
+    """
+    from tonnage.api.home_runs import runs_folder
+    from tonnage.api.placing import executor_at, known_places
+
+    chosen = settings or current_settings()
+    found = tuple(
+        FoundOrphan(place=name, orphan=one)
+        for name in sorted(known_places(chosen))
+        for one in executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
+    )
+    remark = "ended" if end else "`tonnage places orphans --end` ends them"
+    return Answer(found, _orphans, remarks=(remark,) if found else ())
+
+
+def _listed(found: tuple[NamedPlace, ...]) -> Report:
+    from tonnage.reports.listing import Field, Listing, listing_report
+
+    fields: list[Field[NamedPlace]] = [
+        Field(key="name", title="place", read=lambda one: one.name),
+        Field(key="kind", title="kind", read=lambda one: one.place.kind),
+        Field(key="partition", title="partition", read=lambda one: one.place.partition or ""),
+        Field(key="gpus", title="GPUs", read=lambda one: one.place.gpus, right=True),
+        Field(key="gpu", title="of", read=lambda one: one.place.gpu or ""),
+        Field(key="cores", title="cores", read=lambda one: one.place.cores, right=True),
+        Field(key="memory_gib", title="GiB", read=lambda one: one.place.memory_gib, right=True),
+        Field(key="usd_per_hour", title="USD/h", read=lambda one: one.place.usd_per_hour, right=True),
+    ]
+    remarks = [] if found else ["no places.toml names a place: docs/places.md shows one"]
+    return listing_report(
+        Listing(schema="tonnage/places@1", title="Places", name="places", head={}, fields=fields, items=found,
+                remarks=remarks)
+    )  # fmt: skip
+
+
+def _checked(found: CheckedPlace) -> Report:
+    from tonnage.reports.listing import Field, Listing, listing_report
+
+    fields: list[Field[PlaceFinding]] = [
+        Field(key="kind", title="", read=lambda one: one.kind),
+        Field(key="message", title="what", read=lambda one: one.message),
+        Field(key="hint", title="what mends it", read=lambda one: one.hint),
+    ]
+    remarks = [] if found.findings else ["nothing stands against a run there"]
+    return listing_report(
+        Listing(schema="tonnage/place-check@1", title=f"Check of {found.name}", name="findings", head={}, fields=fields,
+                items=found.findings, remarks=remarks)
+    )  # fmt: skip
+
+
+def _orphans(found: tuple[FoundOrphan, ...]) -> Report:
+    from tonnage.reports.listing import Field, Listing, listing_report
+
+    fields: list[Field[FoundOrphan]] = [
+        Field(key="place", title="place", read=lambda one: one.place),
+        Field(key="job_id", title="job", read=lambda one: one.orphan.job_id),
+        Field(key="run", title="run", read=lambda one: one.orphan.run),
+        Field(key="word", title="state there", read=lambda one: one.orphan.word),
+        Field(key="why", title="why", read=lambda one: one.orphan.why),
+    ]
+    return listing_report(
+        Listing(schema="tonnage/orphans@1", title="Orphans", name="orphans", head={}, fields=fields, items=found,
+                remarks=[] if found else ["every job has a run that waits for it"])
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""Runs at places: which executor carries one, what its place says of it, and the end it tells the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import InputError, PlanRefused, TonnageError
+
+if TYPE_CHECKING:
+    from tonnage.places.contract import Executor, PlaceFinding
+    from tonnage.places.file import AnyPlace
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.job import Job
+    from tonnage.runs.preflight import LocalMachine
+    from tonnage.runs.spec import RunSpec
+    from tonnage.settings import Settings
+
+NO_PREDICTION: Final = (
+    "the machines of {place} have not been measured; `like_this_machine = true` says that this one is"
+)
+
+
+def known_places(settings: Settings) -> dict[str, AnyPlace]:
+    """Every configured place, by name."""
+    from tonnage.places.file import places_files, read_places
+
+    return read_places(places_files(settings.home, Path.cwd()))
+
+
+def executor_at(settings: Settings, on: str) -> Executor:
+    """The executor of a place. UnknownName where it is not in places.toml."""
+    from tonnage.places.file import find_place
+    from tonnage.places.slurm.executor import Slurm
+
+    name, place = find_place(on, known_places(settings), home=settings.home)
+    return Slurm(name=name, place=place)
+
+
+def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
+    """The executor of the place that a run was submitted to; None of a run of this machine."""
+    from tonnage.places.record import read_record
+
+    record = read_record(folder)
+    if record is not None:
+        return executor_at(settings, record.place)
+    place = folder.state().place  # its client died before it had written the record
+    return None if place is None else executor_at(settings, place)
+
+
+def machine_at(place: AnyPlace) -> LocalMachine:
+    """One node of a place, as it is written down. InputError where its GPUs' memory is not."""
+    from tonnage.runs.preflight import Gpu, LocalMachine
+
+    if place.gpus and place.gpu_memory_gib is None:
+        raise InputError("the place has GPUs of unknown memory", hint="gpu_memory_gib in places.toml")
+    gpus = tuple(Gpu(name=place.gpu or "gpu", memory_gib=place.gpu_memory_gib or 0.0) for _ in range(place.gpus))
+    return LocalMachine(cores=place.cores, memory_gib=place.memory_gib, gpus=gpus)
+
+
+def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
+    hour = place.usd_per_hour
+    hours = place.time_limit_minutes / 60
+    return {
+        "usd_per_hour": hour,
+        "predicted_usd": prediction.get("figures", {}).get("cost_usd"),
+        "time_limit_h": hours,
+        "most_usd_a_job": None if hour is None else hour * hours,
+    }
+
+
+def refuse_at(place: str, findings: tuple[PlaceFinding, ...]) -> None:
+    """PlanRefused for what stands against the run at its place."""
+    refused = [one for one in findings if one.kind == "refused"]
+    if refused:
+        raise PlanRefused(f"{place}: " + "; ".join(one.message for one in refused), hint=refused[0].hint or None)
+
+
+def submit_at(executor: Executor, spec: RunSpec, job: Job, folder: RunFolder) -> str:
+    """Send a run that is written down; the job's id. Its record counts the submissions."""
+    return executor.submit(executor.render(spec, job, folder, number=next_number(folder)), folder)
+
+
+def next_number(folder: RunFolder) -> int:
+    """Of the next submission of a run: 1 where there was none."""
+    from tonnage.places.record import read_record
+
+    record = read_record(folder)
+    return 1 if record is None else record.number + 1
+
+
+def settle(settings: Settings, folder: RunFolder) -> str:
+    """Ask the place of a run that nobody looks after, and write down an end that only the place knows.
+
+    Empty, or why the place could not be asked: the run is then left as it is.
+    """
+    from tonnage.runs.liveness import has_supervisor
+
+    state = folder.state()
+    if state.place is None or state.state.ended or has_supervisor(folder):
+        return ""
+    try:
+        executor = executor_of(settings, folder)
+        assert executor is not None
+        _write_end(folder, executor)
+    except TonnageError as error:
+        return f"{folder.path.name}: {error}"
+    return ""
+
+
+def _write_end(folder: RunFolder, executor: Executor) -> None:
+    from tonnage.places.states import PlaceStatus
+    from tonnage.runs.journal import EventKind
+    from tonnage.runs.states import RunReason
+
+    found = executor.status(folder)
+    ends = {
+        PlaceStatus.LOST: (EventKind.LOST, RunReason.SUPERVISOR_LOST),
+        PlaceStatus.FAILED: (EventKind.FAILED, RunReason.START_FAILED),
+        PlaceStatus.CANCELLED: (EventKind.CANCELLED, RunReason.USER_CANCELLED),
+    }
+    if found.status not in ends or folder.state().state.ended:
+        return
+    kind, reason = ends[found.status]
+    words = found.message or "no such job"
+    log = folder.path / "place.log"
+    where = f"; {log}" if kind is EventKind.FAILED and log.exists() else ""
+    folder.record(kind, who="cli", reason=reason.value, message=f"{executor.name} says: {words}{where}")

@@ -1,0 +1,49 @@
+"""`tonnage places`: where runs can be carried out, whether they could be now, what was left behind there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.session import open_session
+
+commands = typer.Typer(
+    no_args_is_help=True, help="Where runs can be carried out: places.toml at home or in the project."
+)
+
+
+@commands.command("list", short_help="Every place that is configured")
+def list_places(output: options.Output = None, quiet: options.Quiet = False) -> None:
+    """List the places of the nearest places.toml and of that at home; nothing is asked of them."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.places(settings=session.settings))
+
+
+@commands.command("check", short_help="Ask a place whether it could carry a run")
+def check(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="NAME or KIND:NAME.")],
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Ask a place for access, partition, devices, limits; start nothing. Exit code 4: a run would be refused there."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.check_place(place, settings=session.settings))
+
+
+@commands.command("orphans", short_help="Find jobs that no run waits for")
+def orphans(
+    end: Annotated[bool, typer.Option("--end", help="End them.")] = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find jobs of this home, at every place, that no run waits for: of removed, ended or resubmitted runs."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.orphans(end=end, settings=session.settings))

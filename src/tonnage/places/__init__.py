@@ -1,0 +1,1 @@
+"""Places where runs are carried out: their configuration, one contract, an adapter for each kind."""

@@ -1,0 +1,61 @@
+"""`place.json` of a run's folder: where it was submitted, under which token, as which job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, Final
+
+from tonnage.errors import InputError
+from tonnage.files import write_whole
+from tonnage.places.contract import Submission
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.liveness import hold_lock
+from tonnage.values import dataclass
+
+LOCK_WAIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRecord:
+    """What the client knows of its newest submission."""
+
+    place: str
+    kind: str
+    token: str
+    tag: str
+    number: int
+    job_id: str | None = None  # None: sent or about to be; the place knows
+
+
+def record_of(submission: Submission, job_id: str | None = None) -> PlaceRecord:
+    """The record of a submission."""
+    return PlaceRecord(
+        place=submission.place, kind=submission.kind, token=submission.token, tag=submission.tag,
+        number=submission.number, job_id=job_id,
+    )  # fmt: skip
+
+
+def write_record(folder: RunFolder, record: PlaceRecord) -> None:
+    """Replace the record. Jobs look for their token in this file: an older submission's does nothing."""
+    write_whole(folder.place_file, json.dumps(asdict(record), indent=2) + "\n")
+
+
+def read_record(folder: RunFolder) -> PlaceRecord | None:
+    """The record, or None of a run of this machine. InputError where the file cannot be used."""
+    try:
+        values: dict[str, Any] = json.loads(folder.place_file.read_text(encoding="utf-8"))
+        return PlaceRecord(**values)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{folder.place_file} cannot be used: {error}", hint="start the run anew") from error
+
+
+@contextmanager
+def submitting(folder: RunFolder) -> Iterator[None]:
+    """One client at a time submits a run."""
+    with hold_lock(folder.path / "place.lock", wait_s=LOCK_WAIT_S):
+        yield

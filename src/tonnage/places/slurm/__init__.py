@@ -1,0 +1,1 @@
+"""Runs as jobs of Slurm: the batch script, the questions before it, the commands that send and follow it."""
