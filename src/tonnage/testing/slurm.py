@@ -9,6 +9,7 @@ import getpass
 import os
 import platform
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -204,6 +205,8 @@ def free_ports(count: int) -> list[int]:
 
 
 if __name__ == "__main__":  # a cluster to try by hand: python -m tonnage.testing.slurm FOLDER
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemons end with it, whoever ends it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with slurm_cluster(Path(sys.argv[1]).resolve()) as trial:
         sys.stdout.write(f"export SLURM_CONF={trial.environ['SLURM_CONF']}\n")
         sys.stdout.flush()

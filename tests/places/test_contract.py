@@ -1,0 +1,157 @@
+"""The pure half of places: tokens and tags, the state machine, what Slurm answers, the script, places.toml."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.errors import InputError, UnknownName
+from tonnage.places.contract import home_mark, read_tag, tag_of, token_of
+from tonnage.places.file import SlurmPlace, find_place, read_places
+from tonnage.places.slurm.answers import PHASES, parse_job, parse_partitions, parse_queue
+from tonnage.places.slurm.questions import against
+from tonnage.places.slurm.script import batch_script
+from tonnage.places.states import JobView, Phase, PlaceStatus, joined
+from tonnage.runs.states import RunReason, RunState, RunStatus
+
+SINFO = """batch*|up|1:00:00|2|8|64000|gpu:h100:8
+cpu|up|infinite|4|64|256000+|(null)
+old|down|2-00:00:00|1|8|64000|gpu:8
+"""
+
+
+def place(**given: Any) -> SlurmPlace:
+    return SlurmPlace(**({"kind": "slurm", "memory_gib": 4, "time_limit_minutes": 10} | given))
+
+
+def test_a_submission_has_one_token() -> None:
+    """The same run and number give the same token; another number, run or home another; the tag is read back."""
+    run = Path("/home/me/runs/a")
+    assert token_of(run, 1) == token_of(run, 1)
+    assert len({token_of(run, 1), token_of(run, 2), token_of(run.with_name("b"), 1)}) == 3
+    assert read_tag(tag_of(run, 1)) == (home_mark(run.parent), token_of(run, 1), "a")
+
+
+@pytest.mark.parametrize(
+    ("phase", "run", "expected"),
+    [
+        (Phase.QUEUED, RunState(), "queued"),
+        (Phase.QUEUED, RunState(state=RunStatus.RUNNING, attempt=1), "preempted"),  # its node was lost
+        (Phase.PROVISIONING, RunState(), "provisioning"),
+        (Phase.RUNNING, RunState(), "starting"),
+        (Phase.RUNNING, RunState(state=RunStatus.RUNNING, attempt=1), "running"),
+        (Phase.RUNNING, RunState(state=RunStatus.STOPPING, attempt=1), "stopping"),
+        (Phase.RUNNING, RunState(state=RunStatus.RESTARTING, attempt=1, reason=RunReason.WORKER_KILLED), "running"),
+        (Phase.RUNNING, RunState(state=RunStatus.RESTARTING, attempt=1, reason=RunReason.PREEMPTED), "preempted"),
+        (Phase.ENDING, RunState(state=RunStatus.RUNNING, attempt=1), "stopping"),
+        (Phase.ENDED, RunState(), "failed"),  # no supervisor was ever there
+        (Phase.ENDED, RunState(state=RunStatus.RUNNING, attempt=1), "lost"),
+        (Phase.ENDED, RunState(state=RunStatus.STOPPED, attempt=1), "stopped"),  # the place says FAILED
+        (Phase.CANCELLED, RunState(), "cancelled"),
+        (Phase.GONE, RunState(), "lost"),
+        (Phase.GONE, RunState(state=RunStatus.SUCCEEDED, attempt=1), "succeeded"),  # forgotten by its place
+    ],
+)
+def test_the_state_of_a_run_at_a_place(phase: Phase, run: RunState, expected: str) -> None:
+    """What the place shows and what the journal tells make one state."""
+    assert joined(JobView(phase=phase), run).status.value == expected
+
+
+def test_a_state_for_every_pair() -> None:
+    """Whatever place and journal say, there is a state; the journal's end is never overruled."""
+    for phase in Phase:
+        for state in RunStatus:
+            found = joined(JobView(phase=phase), RunState(state=state, attempt=1)).status
+            assert not state.ended or found is PlaceStatus(state.value)
+
+
+def test_the_queue_as_slurm_prints_it() -> None:
+    """States, reasons and tags are read; every documented state has its phase; one of a later version is no end."""
+    text = "7|PENDING|Resources||tonnage:a:b:c\n8|RUNNING|None|gpu1|mine | yours\n9|NOVEL|None|gpu1|(null)\n"
+    waiting, running, novel = parse_queue(text)
+    assert (waiting.view.phase, waiting.view.reason, waiting.comment) == (Phase.QUEUED, "Resources", "tonnage:a:b:c")
+    assert (running.view.nodes, running.view.reason, running.comment) == ("gpu1", "", "mine | yours")
+    assert novel.view.phase is Phase.RUNNING
+    assert {"PREEMPTED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY"} <= {
+        word for word, phase in PHASES.items() if phase is Phase.ENDED
+    }
+
+
+def test_a_job_as_scontrol_prints_it() -> None:
+    """Exit code and signal as a shell writes them."""
+    line = "JobId=3 JobName=x JobState={} Reason=None Dependency=(null) Requeue=1 ExitCode={} NodeList=gpu1"
+    failed, killed = parse_job(line.format("FAILED", "76:0")), parse_job(line.format("FAILED", "0:9"))
+    assert failed is not None and killed is not None
+    assert (failed.exit_code, failed.word, failed.nodes) == (76, "FAILED", "gpu1")
+    assert killed.exit_code == 137
+    assert parse_job("slurm_load_jobs error") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, []),
+        ({"gpus": 8, "gpu": "h100"}, []),
+        ({"gpus": 8}, []),
+        ({"partition": "cpu", "time_limit_minutes": 100_000}, []),  # no limit
+        ({"gpus": 9}, ["has 8 GPUs", "wait for ever"]),
+        ({"gpus": 1, "gpu": "h10"}, ["GPUs of the type 'h10'"]),
+        ({"gpus": 1, "partition": "cpu"}, ["has 0 GPUs", "wait for ever"]),
+        ({"partition": "bach"}, ["no partition is named 'bach'"]),
+        ({"partition": "old"}, ["is down"]),
+        ({"time_limit_minutes": 61}, ["over the limit of batch: 60"]),
+        ({"cores": 9}, ["has 8 cores", "wait for ever"]),
+        ({"memory_gib": 63}, ["62.5 GiB", "wait for ever"]),
+    ],
+)
+def test_what_stands_against_a_run(given: dict[str, Any], said: list[str]) -> None:
+    """What Slurm would let wait for ever is refused, each with the key that mends it."""
+    found = list(against(place(**given), "cluster", parse_partitions(SINFO)))
+    assert [expected in one.message for one, expected in zip(found, said, strict=True)] == [True] * len(said)
+    assert all(one.hint for one in found)
+
+
+def test_more_nodes_than_there_are() -> None:
+    """Slurm lets such a job wait for ever."""
+    [found] = against(place(), "cluster", parse_partitions(SINFO), nodes=3)
+    assert found.message.startswith("2 nodes of batch have all that is asked for, 3 are needed")
+
+
+def test_the_script_is_one_a_shell_takes(tmp_path: Path) -> None:
+    """The same bytes twice, fit for `sh -n`, whatever the folder is called; all that was asked for is in it."""
+    folder = tmp_path / "a home's runs" / "one"
+    asked = place(gpus=8, gpu="h100", account="ml", setup=["module load cuda"], grace_s=30)
+    script = batch_script(asked, folder, name="one", tag="tonnage:a:b:one", token="b")
+    assert script == batch_script(asked, folder, name="one", tag="tonnage:a:b:one", token="b")
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    for option in ("--gres=gpu:h100:8", "--account=ml", "--requeue", "--signal=B:USR1@30", "--time=10"):
+        assert f"#SBATCH {option}\n" in script
+    assert "\nmodule load cuda\n" in script
+
+
+def test_an_older_submission_does_nothing(tmp_path: Path) -> None:
+    """The script ends before it starts anything where place.json has another token, or is gone."""
+    script = batch_script(place(python="/bin/false"), tmp_path, name="one", tag="t", token="old")
+    for content in (None, '{"token": "new"}'):
+        if content is not None:
+            (tmp_path / "place.json").write_text(content)
+        done = subprocess.run(["sh"], input=script, text=True, capture_output=True, check=False)
+        assert (done.returncode, "not the newest submission" in done.stdout) == (0, True)
+
+
+def test_places_of_a_file(tmp_path: Path) -> None:
+    """A place by NAME or KIND:NAME; what is wrong is named by its key."""
+    file = tmp_path / "places.toml"
+    file.write_text('[places.big]\nkind = "slurm"\nmemory_gib = 4\ntime_limit_minutes = 10\n')
+    known = read_places((file,))
+    assert find_place("slurm:big", known, home=tmp_path) == find_place("big", known, home=tmp_path)
+    with pytest.raises(UnknownName, match="no place is named 'bag'"):
+        find_place("bag", known, home=tmp_path)
+    with pytest.raises(InputError, match="of the kind slurm"):
+        find_place("ssh:big", known, home=tmp_path)
+    file.write_text('[places.big]\nkind = "slurm"\nmemory_gib = 4\ntime_limit_minutes = 10\npartitoin = "gpu"\n')
+    with pytest.raises(InputError, match=r"places\.big\.partitoin"):
+        read_places((file,))
