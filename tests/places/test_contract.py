@@ -84,7 +84,8 @@ def test_a_job_as_scontrol_prints_it() -> None:
     """Exit code and signal as a shell writes them."""
     line = "JobId=3 JobName=x JobState={} Reason=None Dependency=(null) Requeue=1 ExitCode={} NodeList=gpu1"
     failed, killed = parse_job(line.format("FAILED", "76:0")), parse_job(line.format("FAILED", "0:9"))
-    assert failed is not None and killed is not None
+    assert failed is not None
+    assert killed is not None
     assert (failed.exit_code, failed.word, failed.nodes) == (76, "FAILED", "gpu1")
     assert killed.exit_code == 137
     assert parse_job("slurm_load_jobs error") is None

@@ -120,7 +120,7 @@ def test_stop_saves_and_resume_goes_on(desk: Desk) -> None:
 
 
 def test_preempted_requeued_and_the_same_curve(desk: Desk) -> None:
-    """A job of a higher partition takes both nodes: the run saves, is requeued, resumes, and its losses are the same."""
+    """A job of a higher partition takes both nodes: the run saves, is requeued and resumes; its losses are the same."""
     pretence = {"steps": 120, "step_s": 0.08, "checkpoint_every": 50}
     plain = desk.run("undisturbed", **(pretence | {"step_s": 0.005}))
     folder = desk.run("preempted", **pretence)
@@ -128,8 +128,8 @@ def test_preempted_requeued_and_the_same_curve(desk: Desk) -> None:
     urgent = desk.cluster.command(
         "sbatch", "--parsable", "-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 4"
     )
-    desk.wait(lambda: folder.state().reason is not None)
-    assert (folder.state().state.value, folder.state().reason) == ("restarting", "Preempted")
+    desk.reach(folder, "restarting")
+    assert folder.state().reason == "Preempted"
     assert "preempted" not in desk.tonnage("places", "orphans")
     desk.reach(folder, "succeeded")
     desk.reach(plain, "succeeded")
@@ -138,18 +138,6 @@ def test_preempted_requeued_and_the_same_curve(desk: Desk) -> None:
     assert folder.state().lost_steps == 0
     assert len(desk.jobs(folder)) == 1
     assert "COMPLETED" in desk.cluster.command("scontrol", "show", "job", "-o", urgent)
-
-
-def test_a_lost_node(desk: Desk) -> None:
-    """All processes of the node die without a word: Slurm requeues the job, and the run goes on from its checkpoint."""
-    folder = desk.run("orphaned", steps=150, step_s=0.05, checkpoint_every=5)
-    desk.wait(lambda: (folder.state().checkpoint_step or 0) > 5)
-    [job] = desk.jobs(folder)
-    node = desk.cluster.command("squeue", "-h", "-j", job, "-o", "%N")
-    desk.cluster.kill_node(node)
-    desk.reach(folder, "succeeded")
-    assert (folder.state().attempt, folder.state().lost_steps <= 5) == (2, True)
-    assert len(losses(folder)) == 150
 
 
 KILLED = """
@@ -193,12 +181,10 @@ def test_a_killed_client(point: str, desk: Desk) -> None:
 
 def test_orphans_are_found_and_ended(desk: Desk) -> None:
     """The job of a run whose folder was removed is an orphan; `--end` ends it, and no other home's."""
-    import shutil
-
     folder = desk.run("removed", steps=2000, step_s=0.05)
     desk.wait(lambda: folder.state().step > 0)
     [job] = desk.jobs(folder)
-    shutil.rmtree(folder.path)
+    folder.path.rename(desk.home / "elsewhere")
     [found] = json.loads(desk.tonnage("places", "orphans", "--end", "-o", "json"))["orphans"]
     assert (found["job_id"], found["why"]) == (job, "its run was removed")
     desk.wait(lambda: "JobState=CANCELLED" in desk.cluster.command("scontrol", "show", "job", "-o", job))
@@ -238,3 +224,15 @@ def test_check_refuses(change: str, said: str, desk: Desk) -> None:
     with pytest.raises(AssertionError, match=said):
         desk.run("refused", steps=1)
     assert not desk.folder("refused").path.exists()
+
+
+def test_a_lost_node(desk: Desk) -> None:
+    """All processes of the node die without a word: Slurm requeues the job, and the run goes on from its checkpoint."""
+    folder = desk.run("orphaned", steps=150, step_s=0.05, checkpoint_every=5)
+    desk.wait(lambda: (folder.state().checkpoint_step or 0) > 5)
+    [job] = desk.jobs(folder)
+    node = desk.cluster.command("squeue", "-h", "-j", job, "-o", "%N")
+    desk.cluster.kill_node(node)
+    desk.reach(folder, "succeeded")
+    assert (folder.state().attempt, folder.state().lost_steps <= 5) == (2, True)
+    assert len(losses(folder)) == 150

@@ -23,10 +23,12 @@ def ps(
     from tonnage.api.home_runs import all_runs
     from tonnage.api.placing import settle
     from tonnage.api.run_listing import run_listing
+    from tonnage.runs.liveness import heartbeat_file
 
     runs = list(all_runs(session.settings))
     for run in runs:
-        if run.place_file.exists() and (fault := settle(session.settings, run)):
+        elsewhere = run.place_file.exists() or not heartbeat_file(run).exists()  # a client died before the record
+        if elsewhere and (fault := settle(session.settings, run)):
             session.say(fault)
     remark = "" if every else "--all lists ended runs too"
     session.show(run_listing(runs, title="Runs", remark=remark, every=every))

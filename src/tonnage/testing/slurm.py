@@ -27,7 +27,7 @@ PATHS: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 NODES: Final = ("gpu1", "gpu2")
 GPUS: Final = 8
 START_TIMEOUT_S: Final = 30.0
-REQUEUE_DELAY_S: Final = 3  # Slurm's own: how long a credential lives, 120 s unless told
+REQUEUE_DELAY_S: Final = 5  # Slurm's own: how long a credential lives; 120 s unless told, or told less than 5
 
 
 def missing_binaries() -> tuple[str, ...]:
