@@ -87,11 +87,17 @@ class Attempt:
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+        if journey.exchange.gone:  # while it waited for its hold
+            self.book.settle(self._hold, None)
+            journey.running.count_gone()
+            return None, False
         self.health.begin()
         journey.tracker.watch(self)
         try:
             return await self._through(bound.output_tokens if self._passage.translated else bound.told)
-        except BaseException:  # a fault of ours, or the worker's end: the hold must not stay
+        except BaseException:  # a fault of ours, or the worker's end: neither hold nor connection must stay
+            if self._answer is not None:
+                self._answer.abort()
             self._lost()
             raise
         finally:
@@ -126,7 +132,7 @@ class Attempt:
             answer = await self.journey.running.upstreams[self.deployment.name].ask("POST", target, headers, body)
         except UpstreamFault as fault:
             self.sent = fault.sent
-            self._failed(fault.kind, billed=fault.sent and fault.kind in SILENT)
+            self._failed(fault.kind, billed=fault.sent)  # what was written may have been computed
             return self._no_answer(fault), True
         self.sent, self._answer, self._status = True, answer, answer.status
         self._first_byte_s = monotonic() - asked_s
@@ -156,7 +162,7 @@ class Attempt:
         try:
             body = await _all(answer)
         except UpstreamFault as fault:
-            self._failed(fault.kind, billed=False)
+            self._failed(fault.kind, billed=status in MAYBE_BILLED)
             return self._no_answer(fault), True
         if status in BUSY or (status == 400 and _says_limit(answer, body)):
             wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
@@ -326,7 +332,7 @@ class Attempt:
         """What the attempt is expected to cost, where nobody will say."""
         outputs = 0
         if OUTPUT_KEYS[self.asked.surface]:
-            outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30)
+            outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30) * self.asked.answers
         return self.deployment.rates.most_pico(self.asked.input_tokens_estimate, outputs)
 
 
