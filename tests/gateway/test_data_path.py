@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, late, play, said, spoken
+from tests.gateway.doorway import (
+    USAGE,
+    Doorway,
+    Scripted,
+    chat,
+    event,
+    hang_up,
+    late,
+    play,
+    said,
+    silence,
+    spoken,
+    streamed,
+    words,
+)
 
 from tonnage.http.upstream import Upstream, UpstreamFault
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+
+
+async def heard(port: int, body: Any, path: bytes = b"/v1/chat/completions") -> bytes:
+    """All that the door says, to the end of the connection."""
+    data = json.dumps(body).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = HEAD.replace(b"/v1/chat/completions", path) + b"connection: close\r\ncontent-length: %d\r\n\r\n"
+    writer.write(head % len(data) + data)
+    answer = await reader.read()
+    writer.close()
+    return answer
 
 
 def test_a_connection_that_closes_is_not_asked_again_in_silence(tmp_path: Path) -> None:
@@ -199,5 +226,48 @@ def test_ids_tell_no_host_name(tmp_path: Path) -> None:
             assert shown is not None
             assert socket.gethostname() not in shown
             assert [row["request"] for row in await door.rows()] == [shown]
+
+    play(scenario())
+
+
+def test_the_end_of_a_stream_is_no_word_in_it(tmp_path: Path) -> None:
+    """A text may say `data: [DONE]` or the name of a last event: a stream that breaks after it is not whole."""
+    text = {"choices": [{"index": 0, "delta": {"content": "data: [DONE]", "refusal": "message_stop"}}]}
+
+    async def scenario() -> None:
+        async with (
+            Scripted(streamed(event(text), cut=True), streamed(*words(2, end=False), b"data:[DONE]\r\n\r\n")) as up,
+            Doorway(tmp_path, {"a": up}) as door,
+        ):
+            assert b"gave no whole answer" in await heard(door.port, chat(stream=True))
+            assert b"gave no whole answer" not in await heard(door.port, chat(stream=True))
+            assert [row["outcome"] for row in await door.rows()] == ["cut", "ok"]
+
+    play(scenario())
+
+
+def test_a_garbled_stream_ends_at_both_sides(tmp_path: Path) -> None:
+    """Before the first event another attempt is made; after it the client is told once, and the upstream is left."""
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        pieces = (*words(2, None, end=False), event([1]))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in pieces))
+        await silence(writer)
+
+    async def scenario() -> None:
+        body = {"model": "chat", "max_tokens": 10, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        async with (
+            Scripted(streamed(event([1])), streamed(*words(2, USAGE)), endless) as up,
+            Doorway(tmp_path, {"a": up}) as door,
+        ):
+            answer = await door.ask(body, "/v1/messages")
+            assert b"event: message_stop" in answer.body
+            assert len(up.seen) == 2
+            broken = await heard(door.port, body, b"/v1/messages")
+            assert broken.count(b"event: error") == 1
+            await asyncio.sleep(0.01)
+            assert not door.running.upstreams["a"]._open
+            assert door.book.open_holds == door.door.uncertain == 1
 
     play(scenario())

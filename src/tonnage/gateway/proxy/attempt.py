@@ -210,9 +210,16 @@ class Attempt:
         size = 0
         fault: UpstreamFault | None = None
         gone_s: float | None = None
+        told_error = False  # the client has the error event already, in its own dialect's words
         try:
             while (piece := await answer.read()) is not None:
                 passed = tap.feed(piece)
+                if tap.failed is not None:  # nothing more can be read: the upstream need not go on writing
+                    answer.abort()
+                    if passed and exchange.begun and gone_s is None:
+                        await exchange.piece(passed)
+                    fault, told_error = UpstreamFault(tap.failed), exchange.begun
+                    break
                 if passed and gone_s is None:
                     if not exchange.begun:
                         exchange.begin(200, b"cache-control: no-cache\r\n" + self._head(kind, told))
@@ -243,7 +250,7 @@ class Attempt:
             exchange.end(rest)
         else:
             broken = self._no_answer(fault or UpstreamFault("its answer has no end"))
-            exchange.end(rest + broken.event(self.asked.surface), whole=False)
+            exchange.end(rest if told_error else rest + broken.event(self.asked.surface), whole=False)
         return None, False
 
     def _no_answer(self, fault: UpstreamFault) -> Reply:
