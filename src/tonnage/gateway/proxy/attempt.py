@@ -20,7 +20,7 @@ from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
-from tonnage.gateway.proxy.bounds import TooDear, most_amounts
+from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
@@ -84,6 +84,8 @@ class Attempt:
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
             return Reply(status=400, kind="request_too_dear", message=str(dear)), False
+        except Unbounded as error:
+            return Reply(status=400, kind="unbounded_input", message=str(error), param=error.part), True
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
