@@ -55,7 +55,6 @@ def freeze_workload(
     that guesses, where there is one; `market`: what is excluded, and the quotas."""
     return Workload(
         name=file.name or name,
-        kind=file.kind,
         job=_freeze_job(file, shape, draft),
         constraints=_freeze_constraints(file, as_of, market or MarketTerms()),
         buy=_freeze_buy(file),
