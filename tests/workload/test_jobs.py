@@ -46,7 +46,8 @@ def test_a_service_alone_has_no_end_and_promises() -> None:
 @pytest.mark.parametrize(("kind", "changed"), [("train", "precision"), ("serve", "weights"), ("batch", "weights")])
 def test_in_fp16(kind: Kind, changed: str) -> None:
     """One field is another: the arithmetic of a training run, the weights of what answers."""
-    job: Any = replace(read(kind).job, **{changed: "fp32" if kind == "train" else "int8"})
+    stated: Any = read(kind).job
+    job = replace(stated, **{changed: "fp32" if kind == "train" else "int8"})
     assert job.in_fp16() == replace(job, **{changed: "fp16"})
 
 
