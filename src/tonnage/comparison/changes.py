@@ -138,7 +138,7 @@ def at_volume(inputs: DecisionInputs, totals: Mapping[str, Total], factor: float
 def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
     if bill.run is None or factor == 1.0:
         return bill.run
-    if all(row.kind != "serve" for row in total.rows):
+    if not any(row.is_service for row in total.rows):
         return bill.run.scaled(factor)
     ends: tuple[End, ...] = ("value", "low", "high")
     people = total.people_usd_per_month
@@ -150,7 +150,7 @@ def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
 
 def _volumes(inputs: DecisionInputs, choice: str, totals: Mapping[str, Total]) -> Iterator[Change]:
     """The nearest volumes, above and below, at which the answer is another."""
-    rows = [row for total in totals.values() for row in total.rows if row.kind == "serve" and row.option is not None]
+    rows = [row for total in totals.values() for row in total.rows if row.is_service and row.option is not None]
     planned = sorted({point.factor for row in rows for point in row.at_volumes})
     factors = planned if rows else [float(one) for one in np.geomspace(0.01, 100.0, 33)]
     for way in ([one for one in factors if one > 1], [one for one in reversed(factors) if one < 1]):

@@ -25,7 +25,7 @@ from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Constraints, ServeJob, Workload
+from tonnage.workload.jobs import Constraints, Workload
 from tonnage.workload.quotas import tightest
 
 MOST_DOUBT: Final = 2
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def service(self) -> bool:
-        return isinstance(self.workload.job, ServeJob)
+        return self.workload.is_service
 
     def options(self, priced: PricedRuns) -> tuple[list[MachineOption], list[Refusal]]:
         """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the park's

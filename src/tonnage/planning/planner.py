@@ -30,7 +30,7 @@ from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 __all__ = ["limits_of", "make_plan", "rank_options", "terms_of"]
 
@@ -77,7 +77,7 @@ def rank_options(
 ) -> Plan:
     """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find."""
     calibrated = calibrated or CalibratedModel.packaged()
-    service = isinstance(workload.job, ServeJob)
+    service = workload.is_service
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})

@@ -16,7 +16,7 @@ from tonnage.pricing.usage import Sessions, run_sessions
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def join(
 
     nodes, work = sized.nodes[run], sized.work_s[run]
     spot = np.array([one.offer.purchase == "spot" for one in deals], dtype=bool)[deal]
-    service = isinstance(workload.job, ServeJob)
+    service = workload.is_service
 
     starts, month = _of_service(sized, workload)[:, run]
 

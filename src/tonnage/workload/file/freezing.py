@@ -59,7 +59,6 @@ def freeze_workload(
     job = _freeze_job(file, shape, draft)
     return Workload(
         name=file.name or name,
-        kind=file.kind,
         job=replace(job, traffic=traffic) if isinstance(job, ServeJob) else job,
         constraints=_freeze_constraints(file, as_of, market or MarketTerms()),
         buy=_freeze_buy(file, traffic),
