@@ -30,7 +30,7 @@ from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 __all__ = ["limits_of", "make_plan", "rank_options", "terms_of"]
 

@@ -16,7 +16,7 @@ from tonnage.pricing.usage import Sessions, run_sessions
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
