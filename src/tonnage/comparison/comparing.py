@@ -41,7 +41,7 @@ from tonnage.errors import WorkloadError
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness
 HOURS_PER_DAY: Final = 6.0
@@ -109,7 +109,7 @@ def match_works(request: CompareRequest, workloads: Sequence[Workload]) -> tuple
     out: list[WorkDemand] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
         key = f"workloads[{place}]"
-        service = isinstance(workload.job, ServeJob)
+        service = workload.is_service
         if service and entry.jobs_per_month is not None:
             raise WorkloadError(
                 "a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key
