@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.decoder_reading import InFlight, Reading, capacity_per_s, fed, in_flight_at, read_prompts
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -25,7 +25,7 @@ class Run:
     """
 
     curves: DecoderCurves
-    load: Load
+    load: DecoderLoad
     slots: Array
     capacity_per_s: Array
     paced_per_s: Array
@@ -63,7 +63,7 @@ class Run:
         return np.where(self.closed, np.maximum(self.most - 1.0, 0.0), self.most)
 
 
-def settle(curves: DecoderCurves, load: Load) -> Run:
+def settle(curves: DecoderCurves, load: DecoderLoad) -> Run:
     """The run of `load`."""
     rows = curves.rows
     slots = np.minimum(rows.slots, load.users)
