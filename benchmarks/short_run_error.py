@@ -27,7 +27,7 @@ from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.schedulers import SCHEDULERS, usual_policy
@@ -77,7 +77,7 @@ def replica_of(curves: DecoderCurves, gpu: str, requests: Requests) -> ReplicaMo
 
 def closed_form(curves: DecoderCurves, count: int, rate_per_s: float) -> tuple[dict[str, float], float]:
     """What the requests see, and the seconds from the first to the last answer."""
-    load = Load(requests=np.array([float(count)]), rate_per_s=np.array([rate_per_s]), users=np.array([np.inf]))
+    load = DecoderLoad(requests=np.array([float(count)]), rate_per_s=np.array([rate_per_s]), users=np.array([np.inf]))
     seen = serve_load(curves, load)
     figures = (seen.ttft.mean, seen.ttft.at["p50"], seen.ttft.at["p99"], seen.tpot.mean, seen.tpot.at["p99"],
                seen.latency.mean, seen.requests_per_s)  # fmt: skip

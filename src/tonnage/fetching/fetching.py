@@ -21,7 +21,7 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
 from tonnage.fetching.pool import Pool
-from tonnage.fetching.remote import Backend, Stopped
+from tonnage.fetching.remote import Backend, FetchStopped
 from tonnage.fetching.results import Fetched, FetchRequest
 from tonnage.fetching.targets import FolderTarget, Manifest, nearest_folder, open_target
 from tonnage.fetching.transfer import Means
@@ -194,7 +194,7 @@ def _carried(transfer: Transfer, wanted: Wanted, means: Means) -> FetchedFile:
         problem = str(error)
     except OSError as error:
         problem = f"{error.filename or wanted.file.identity}: {error.strerror or error}"
-    except Stopped:
+    except FetchStopped:
         pass
     return FetchedFile(
         name=wanted.file.name,

@@ -22,7 +22,7 @@ from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import LatencySpread, Load, SeenLoad
+from tonnage.sizing.decoder_seen import DecoderLoad, LatencySpread, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import LEAST_SHARE, LatencyLimits, endless, largest_rate
@@ -213,10 +213,10 @@ def _in_flight_s(table: DecoderTable, rows: np.ndarray, requests: Array, work_s:
     return np.asarray(slots * work_s / requests)
 
 
-def _queued(requests: Array) -> Load:
+def _queued(requests: Array) -> DecoderLoad:
     """All there at once."""
     everywhere = np.full(np.shape(requests), np.inf)
-    return Load(requests=requests, rate_per_s=everywhere, users=everywhere)
+    return DecoderLoad(requests=requests, rate_per_s=everywhere, users=everywhere)
 
 
 def _capacity(table: DecoderTable, limits: LatencyLimits) -> tuple[Array, np.ndarray]:

@@ -21,6 +21,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
+from tonnage.planning.scaled_fleets import with_scaling
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
@@ -29,7 +30,7 @@ from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 __all__ = ["limits_of", "make_plan", "rank_options", "terms_of"]
 
@@ -86,6 +87,10 @@ def rank_options(
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
     choice = _choice(workload, catalog, deals, park, objective, max_price_age_days)
     priced = choice.priced(park.sized)
+    if isinstance(workload.job, ServeJob) and workload.job.traffic is not None:
+        park = replace(park, sized=with_scaling(choice, priced, used=calibrated.assumed.target_utilisation))
+        choice = replace(choice, park=park)
+        priced = choice.priced(park.sized)
     built, rejected = choice.options(priced)
     tokens = token_options(workload, catalog, objective, max_price_age_days)
     refused = [

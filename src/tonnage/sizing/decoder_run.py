@@ -16,7 +16,7 @@ from tonnage.sizing.decoder_reading import (
     read_prompts,
     states_of,
 )
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -34,7 +34,7 @@ class Run:
     """
 
     curves: DecoderCurves
-    load: Load
+    load: DecoderLoad
     slots: Array
     capacity_per_s: Array
     paced_per_s: Array
@@ -72,7 +72,7 @@ class Run:
         return np.where(self.closed, np.maximum(self.most - 1.0, 0.0), self.most)
 
 
-def settle(curves: DecoderCurves, load: Load, states: States | None = None) -> Run:
+def settle(curves: DecoderCurves, load: DecoderLoad, states: States | None = None) -> Run:
     """The run of `load`. `states`: of these curves, where they are at hand (a search asks for many loads)."""
     rows = curves.rows
     slots = np.minimum(rows.slots, load.users)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_loads import p95_seen
 from tonnage.sizing.decoder_reading import States, capacity_per_s, states_of
-from tonnage.sizing.decoder_seen import SEEN, Load, Seen
+from tonnage.sizing.decoder_seen import SEEN, DecoderLoad, Seen
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -41,16 +41,16 @@ class LatencyLimits:
         """Those of some rows."""
         return LatencyLimits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
 
-    def kept(self, curves: DecoderCurves, load: Load, states: States | None = None) -> Flags:
+    def kept(self, curves: DecoderCurves, load: DecoderLoad, states: States | None = None) -> Flags:
         """Which rows keep all of them under a load. `states`: of these curves, where they are at hand."""
         p95 = p95_seen(curves, load, self.made, states)
         return np.asarray(np.logical_and.reduce([seconds <= self.of(name) for name, seconds in p95.items()]))
 
 
-def endless(rate_per_s: Array) -> Load:
+def endless(rate_per_s: Array) -> DecoderLoad:
     """Requests that come at random at a rate, with no end."""
     everywhere = np.full(np.shape(rate_per_s), np.inf)
-    return Load(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
+    return DecoderLoad(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
 
 
 def largest_rate(curves: DecoderCurves, limits: LatencyLimits) -> tuple[Array, Flags]:

@@ -166,6 +166,25 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """How the rate of a service moves: shares of the busy rate, one a step of `step_s` seconds.
+
+    A day of 24 hours repeats (`repeats`), its shares hold at the middle of each hour and are linear in between. A trace
+    does not: a share is the mean of its step.
+    """
+
+    shares: tuple[float, ...]
+    step_s: float
+    repeats: bool
+    source: str  # in words: "a day's course", or the file of a trace
+
+    @property
+    def mean(self) -> float:
+        """The mean rate over the busy one."""
+        return sum(self.shares) / len(self.shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeJob(JobKind):
     """A service answering `rate_per_s` requests with a promised p95 latency."""
 
@@ -190,6 +209,7 @@ class ServeJob(JobKind):
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
     spare_replicas: int = 0
     hours_per_month: float = 730.0
+    traffic: Traffic | None = None  # None: the busy rate all the time
 
     kind = "serve"
     is_service = True

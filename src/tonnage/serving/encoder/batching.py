@@ -35,7 +35,7 @@ class Item(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class EncodedText:
     """Token numbers of one text (or pair), with the segment of each; `parts`: how the task reads its answer back."""
 
     ids: Sequence[int]
