@@ -140,11 +140,13 @@ def planned_replica(
     if asked.model is None:
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
     name = asked.name or name
+    told: tuple[str, ...] = ()
     if job.requests.output_tokens is None:
         made = _planned_encoder(asked.model, job, name, found, asked, settings)
+        made, told = on_this_machine(made, job, settings)
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
-    return Answer(made, replica_report, remarks=tuple(_unlike(asked.model, job.model)))
+    return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
 
 
 def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:
@@ -208,6 +210,22 @@ def _planned_encoder(
     dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
     made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
     return replace(made, option=found, devices=1 if found.gpu else 0)
+
+
+def on_this_machine(made: PlannedReplica, job: ServeJob, settings: Settings) -> tuple[PlannedReplica, tuple[str, ...]]:
+    """The replica with what this machine's profile predicts of it, or why it does not."""
+    from tonnage.api.local_service import predict_here
+    from tonnage.serving.encoder.service import parse_service
+
+    served = parse_service(made.command.files[0].text)
+    if served.runtime != "onnx":
+        return made, (f"not predicted on this machine: its profile is of ONNX Runtime, not {served.runtime}",)
+    local = replace(job, weights=served.weights, engine="onnxruntime", p95_latency_s=served.p95_s)
+    try:
+        known = predict_here(local, settings)
+    except InputError as error:
+        return made, (f"not predicted on this machine: {error.message}",)
+    return replace(made, here=known.found, benches=known.own), ()
 
 
 def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:

@@ -38,7 +38,7 @@ def serve(
     """
     from tonnage.runners.machine import look_at_machine
     from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
-    from tonnage.serving.report import served_words
+    from tonnage.serving.report import here_words, served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
     if asked.on == "ray":
@@ -58,7 +58,7 @@ def serve(
         try:
             ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
             ready = True
-            for line in served_words(planned.command, ready_s):
+            for line in (*served_words(planned.command, ready_s), *here_words(planned)):
                 tell(line)
             while running.process.poll() is None:
                 time.sleep(WATCH_S)

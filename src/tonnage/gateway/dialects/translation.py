@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from tonnage.errors import InputError
 from tonnage.gateway.dialects.conversation import (
     Answer,
+    CallPiece,
     Conversation,
     Counted,
     Ended,
@@ -139,6 +140,8 @@ class StreamTranslator:
         if self._ended or self.failed is not None:
             return b""
         self.events += 1
+        if isinstance(event, CallPiece) and self.finished:
+            event = Failed(status=502, message="the upstream went on with a call after its answer's end")
         if isinstance(event, Counted):
             self.usage = event.usage
         elif isinstance(event, Stopped):

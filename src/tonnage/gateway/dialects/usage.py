@@ -66,12 +66,13 @@ def _anthropic(said: dict[str, Any]) -> Usage | None:
         return None
     cached = _count(said, "cache_read_input_tokens") or 0
     written = _count(said, "cache_creation_input_tokens") or 0
+    details = said.get("output_tokens_details")
     return Usage(
         input_tokens=fresh + cached + written,
         output_tokens=writes or 0,
         cached_input_tokens=cached,
         cache_write_tokens=written,
-        reasoning_tokens=_count(said.get("output_tokens_details") or {}, "thinking_tokens") or 0,
+        reasoning_tokens=(_count(details, "thinking_tokens") if isinstance(details, dict) else None) or 0,
     )
 
 

@@ -36,13 +36,18 @@ class Passed:
 
 
 class Tap(Protocol):
-    """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end."""
+    """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end.
+
+    `failed`: why nothing more can be read from it.
+    """
 
     def feed(self, data: bytes) -> bytes: ...
     @property
     def usage(self) -> Usage | None: ...
     @property
     def finished(self) -> bool: ...
+    @property
+    def failed(self) -> str | None: ...
     @property
     def events(self) -> int: ...
     @property
@@ -151,6 +156,10 @@ class _TranslatedTap:
     @property
     def finished(self) -> bool:
         return self._stream.finished and self._stream.failed is None
+
+    @property
+    def failed(self) -> str | None:
+        return None if self._stream.failed is None else self._stream.failed.message
 
     @property
     def events(self) -> int:
