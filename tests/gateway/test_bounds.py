@@ -77,7 +77,7 @@ def test_what_an_upstream_adds_is_refused_under_a_budget(tmp_path: Path, body: d
                 assert (refused.status, error["type"], error["param"]) == (400, "unbounded_input", part)
                 assert "stored_tokens" in error["message"]
                 assert (await door.ask(responses(), "/v1/responses")).status == 200
-            async with Doorway(tmp_path, {"a": up}, store="sqlite:///other.db") as door:
+            async with Doorway(tmp_path, {"a": up}, store=str(tmp_path / "other.db")) as door:
                 assert (await door.ask(body, "/v1/responses")).status == 200
 
     play(scenario())
