@@ -135,12 +135,16 @@ def test_estimates_count_every_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=hang_up) as up,
-            Doorway(tmp_path, {"a": up}, route={"retry": {"attempts": 1}}) as door,
+            Doorway(
+                tmp_path, {"a": up}, route={"retry": {"attempts": 1}}, limits=[{"tokens_per_minute": 10_000}]
+            ) as door,
         ):
             await door.ask(chat())
             await door.ask(chat(n=8))
             door.door.settle_uncertain()
             one, eight = (row["usd_pico"] for row in await door.rows())
             assert eight - one >= 70 * 2 * 10**6
+            (tokens,) = door.accounts.states()
+            assert tokens.committed >= 9 * 10
 
     play(scenario())

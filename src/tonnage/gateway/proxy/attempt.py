@@ -77,7 +77,7 @@ class Attempt:
                 expected_output=int(self.health.output_tokens),
             )
             self._hold = await self.book.hold(
-                allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate_pico()
+                allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate().usd_pico
             )
         except Refused as refused:
             journey.running.count_refused(refused.allowance)
@@ -302,7 +302,7 @@ class Attempt:
             return
         self.health.leave()
         if self.sent:
-            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            amounts = self._estimate()
             self.journey.tracker.keep_uncertain(
                 self._hold, self._outcome(amounts, None, "gateway-fault", estimated=True)
             )
@@ -316,7 +316,7 @@ class Attempt:
         self.health.fail(monotonic())
         self.meter.fault(kind)
         if billed:
-            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            amounts = self._estimate()
             self.journey.tracker.keep_uncertain(self._hold, self._outcome(amounts, None, kind, estimated=True))
         elif self.sent:
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome=kind)
@@ -337,12 +337,12 @@ class Attempt:
             first_byte_s=self._first_byte_s, latency_s=monotonic() - self.began_s,
         )  # fmt: skip
 
-    def _estimate_pico(self) -> int:
-        """What the attempt is expected to cost, where nobody will say."""
-        outputs = 0
+    def _estimate(self) -> Amounts:
+        """What the attempt is expected to take, where nobody will say."""
+        inputs, outputs = self.asked.input_tokens_estimate, 0
         if OUTPUT_KEYS[self.asked.surface]:
             outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30) * self.asked.answers
-        return self.deployment.rates.most_pico(self.asked.input_tokens_estimate, outputs)
+        return Amounts(usd_pico=self.deployment.rates.most_pico(inputs, outputs), tokens=inputs + outputs)
 
 
 async def _all(answer: Connection) -> bytes:
