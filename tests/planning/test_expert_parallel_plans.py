@@ -115,6 +115,17 @@ def test_the_search_takes_two_pools_where_they_need_fewer_machines() -> None:
     assert sized(easy).nodes[0] <= sized(replace(easy, prefill_replicas=0, decode_replicas=0)).nodes[0]
 
 
+def test_pools_of_several_machine_types_are_shown_as_each_alone() -> None:
+    """What requests see is worked out for all fleets at once, and belongs to the right one."""
+    machines = [replace(EIGHT, accelerator=CATALOG.accelerator(name)) for name in ("H100-SXM", "A100-80GB-SXM")]
+    job = replace(DENSE, weights="int8", p95_ttft_s=3.0)
+    together = size_service(job, machines, Constraints(max_nodes=64), CALIBRATED)
+    assert len(together.machine) == len(machines)
+    found = {int(index): together.detail(row) for row, index in enumerate(together.machine)}
+    assert all("prefill" in one.layout for one in found.values())
+    assert [found[index] for index in range(len(machines))] == [shown(job, machine) for machine in machines]
+
+
 def test_pools_never_read_more_than_their_products_allow() -> None:
     """Prompts a second times their FLOP stay below what the devices of the reading pool multiply."""
     run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8))

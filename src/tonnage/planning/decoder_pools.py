@@ -15,6 +15,7 @@ from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, 
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
 from tonnage.planning.reasons.notes import PoolLoadNote
 from tonnage.planning.sized import IntArray
+from tonnage.sizing.decoder_seen import SeenLoad
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import LatencyLimits
 from tonnage.sizing.serving_pools import PoolRates, most_rates, pool_rates, seen_in_pools
@@ -69,8 +70,15 @@ class Pools:
         carries = np.minimum(prefill * self.carried.prefill_per_s[kind], decode * self.carried.decode_per_s[kind])
         return np.asarray(self.carried.kept[kind] & (carries >= self.job.rate_per_s))
 
-    def detail(self, index: int) -> RunDetail:
-        """The breakdown of one candidate at the rate that each replica gets."""
+    def seen(self, some: IntArray) -> SeenLoad:
+        """What requests see on some candidates at the rate that each replica gets, a row a candidate."""
+        prefill, decode = (count[some] for count in self.counts())
+        curves = self.table.curves.take(self.table.kind[self.row[some]])
+        rate = self.job.rate_per_s
+        return seen_in_pools(curves, rate / prefill, rate / decode, one_machine=self.nodes()[some] == 1)
+
+    def detail(self, index: int, seen: SeenLoad) -> RunDetail:
+        """The breakdown of one candidate; `seen`: on it alone, a single row."""
         row = int(self.row[index])
         kind = int(self.table.kind[row])
         prefill, decode = (int(count[index]) for count in self.counts())
@@ -78,8 +86,6 @@ class Pools:
         each = (float(self.carried.prefill_per_s[kind]), float(self.carried.decode_per_s[kind]))
         carries = (prefill * each[0], decode * each[1])
         rate, capacity = self.job.rate_per_s, min(carries)
-        curves = self.table.curves.take(self.table.kind[[row]])
-        seen = seen_in_pools(curves, np.array([rate / prefill]), np.array([rate / decode]), one_machine=nodes == 1)
         note = PoolLoadNote(
             prefill_fraction=rate / carries[0], decode_fraction=rate / carries[1], planned_fraction=self.used
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_makespan import makespan_s
+from tonnage.sizing.decoder_reading import States
 from tonnage.sizing.decoder_run import Run, settle
 from tonnage.sizing.decoder_seen import PERCENTILES, DecoderLoad, LatencySpread, Seen, SeenLoad, p95_of, spread_of
 from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
@@ -40,13 +41,15 @@ def serve_load(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     )  # fmt: skip
 
 
-def p95_seen(curves: DecoderCurves, load: DecoderLoad, of: Collection[Seen]) -> dict[Seen, Array]:
+def p95_seen(
+    curves: DecoderCurves, load: DecoderLoad, of: Collection[Seen], states: States | None = None
+) -> dict[Seen, Array]:
     """95th percentiles of the times asked for, seconds, as `serve_load` says them, and nothing else: a search for the
-    largest load within promises asks many times."""
+    largest load within promises asks many times, with the `states` of these curves at hand."""
     if curves.rows.scheduler.admission == "fixed":
         seen = serve_load(curves, load)
         return {name: getattr(seen, name).at["p95"] for name in of}
-    run = settle(curves, load)
+    run = settle(curves, load, states)
     steps, shares = token_points(run)
     found: dict[Seen, Array] = {}
     if "tpot" in of:

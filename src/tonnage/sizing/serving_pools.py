@@ -86,7 +86,9 @@ def pool_rates(curves: DecoderCurves, limits: LatencyLimits, *, one_machine: np.
     )
 
 
-def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, *, one_machine: bool) -> SeenLoad:
+def seen_in_pools(
+    curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, *, one_machine: np.ndarray | bool
+) -> SeenLoad:
     """What requests see at the rates of one replica of each pool."""
     reading = serve_load(reading_only(curves), endless(prefill_per_s))
     writing = serve_load(writing_only(curves), endless(decode_per_s))

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 from tonnage.benchmarks.load.dialects import Prompt
 from tonnage.benchmarks.load.generator import LoadTarget, ask_once
 from tonnage.benchmarks.load.prompts import made_text
 from tonnage.errors import InputError, TonnageError
+from tonnage.http.listed_models import first_listed, models_path
 from tonnage.http.pool import ExchangeFault, HttpPool, request_bytes
 
 
 async def first_model(target: LoadTarget, pool: HttpPool) -> str:
     """The first model of `/v1/models`."""
-    path = "/models" if target.endpoint.path.endswith("/v1") else "/v1/models"
+    path = models_path(target.endpoint.path)
     try:
         request = request_bytes(target.endpoint, path, None, target.headers, "GET")
         answer = await pool.send(request, timeout_s=target.timeout_s)
-        return str(json.loads(answer.body)["data"][0]["id"])
     except ExchangeFault as fault:
         raise _no_service(target, str(fault)) from fault
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"the service lists no model at {path}", hint="--model names it") from error
+    found = first_listed(answer.body)
+    if found is None:
+        raise InputError(f"the service lists no model at {path}", hint="--model names it")
+    return found
 
 
 async def probe(target: LoadTarget, pool: HttpPool, words: int) -> int | None:

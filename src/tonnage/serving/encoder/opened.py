@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 
 from tonnage.serving.encoder.batching import Compute, Item
 from tonnage.serving.encoder.caching import Kept
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 Kind = Literal["texts", "tables", "images"]
 

@@ -14,8 +14,8 @@ from tonnage.features.tables import Feature, TableCoder
 from tonnage.serving.encoder.batching import Compute
 from tonnage.serving.encoder.caching import Kept
 from tonnage.serving.encoder.faults import MissingColumn, MissingValue, UnknownColumn, WrongShape, WrongType
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 SHOWN: Final = 20  # columns in a message
 
