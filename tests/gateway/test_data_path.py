@@ -25,7 +25,7 @@ from tests.gateway.doorway import (
     words,
 )
 
-from tonnage.http.upstream import Upstream, UpstreamFault
+from tonnage.http.upstream import Upstream, UpstreamFault, UpstreamTimeouts
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 
@@ -105,6 +105,29 @@ def test_a_dead_connection_is_not_kept() -> None:
             with pytest.raises(UpstreamFault) as fault:
                 await answer.begin(b"", "POST")
             assert not fault.value.sent
+
+    play(scenario())
+
+
+def test_each_wait_has_its_own_time() -> None:
+    """Pieces that come in time are read, though all of them take longer than one may; then silence is a fault."""
+
+    async def scenario() -> None:
+        async def trickle(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n")
+            for _ in range(4):
+                await asyncio.sleep(0.07)
+                writer.write(b"x")
+            await silence(writer)
+
+        async with Scripted(trickle) as up:
+            upstream = Upstream.at("127.0.0.1", int(up.url.split(":")[2].split("/")[0]))
+            upstream.timeouts = UpstreamTimeouts(first_byte_s=60.0, between_s=0.2)
+            answer = await upstream.ask("POST", b"/", (), b"{}")
+            assert [await answer.read() for _ in range(4)] == [b"x"] * 4
+            with pytest.raises(UpstreamFault, match=r"nothing came for 0\.2 s") as fault:
+                await answer.read()
+            assert fault.value.kind == "silence"
 
     play(scenario())
 

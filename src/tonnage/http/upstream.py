@@ -130,6 +130,9 @@ class Connection(asyncio.Protocol):
         self._done = True
         self._keep: bool | None = None  # None: not told yet, or done
         self._idle_since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._until_s = 0.0
+        self._allowed: tuple[float, UpstreamFaultKind] = (0.0, "silence")
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -205,20 +208,34 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
+        """Until something comes. One timer serves all waits of a connection: a wait that ends in time leaves it be."""
         if self._fault is not None:
             raise self._fault
         loop = asyncio.get_running_loop()
+        self._until_s = loop.time() + timeout_s
+        self._allowed = (timeout_s, kind)
+        if self._timer is not None and self._timer.when() > self._until_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and self._transport is not None:
+            self._timer = loop.call_later(timeout_s, self._expire)
         self._waiter = loop.create_future()
-        timer = loop.call_later(timeout_s, self._expire, timeout_s, kind)
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
         if self._fault is not None and not self._pieces:
             raise self._fault
 
-    def _expire(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
+    def _expire(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._until_s:  # of a later wait than the one that the timer was set for
+            self._timer = loop.call_at(self._until_s, self._expire)
+            return
+        timeout_s, kind = self._allowed
         self._fault = UpstreamFault(f"nothing came for {timeout_s:g} s", kind=kind)
         self.abort()
         self._wake()
@@ -247,6 +264,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._upstream.forget(self)
         if not self._done and self._fault is None:
             if self._headed and error is None and not self._framed():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
-
-from tonnage.values import dataclass
+from typing import Any, Literal, NamedTuple
 
 Surface = Literal["chat", "completions", "responses", "embeddings", "messages"]
 Dialect = Literal["openai", "anthropic", "converse"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(NamedTuple):
     """`cached_input_tokens` and `cache_write_tokens` are counted in `input_tokens`, `reasoning_tokens` in
     `output_tokens`, images and audio in the side they are on."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.proxy.unbounded import unbounded_part
-from tonnage.values import dataclass
 
 SURFACES: Final[Mapping[str, Surface]] = {
     "/v1/chat/completions": "chat",
@@ -42,8 +41,7 @@ class UnreadableRequest(Exception):
         self.status, self.kind, self.param = status, kind, param
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayRequest:
+class GatewayRequest(NamedTuple):
     """A request. `body`: as the client sent it; `said`: the same, parsed. `answers`: how many it asks for (`n`)."""
 
     surface: Surface

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError
 from tonnage.gateway.file.described import Deployment, Route
@@ -11,7 +11,6 @@ from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
-from tonnage.values import dataclass
 
 UNSTATED_OUTPUT_TOKENS: Final = 4096  # of one answer, where neither client nor file states a limit
 SHARES: Final = 4  # a headroom that does not pay for that is shared: so many requests may be under way
@@ -33,8 +32,7 @@ class TooDear(TonnageError):
     """A request that could cost more than its route allows for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(NamedTuple):
     """`told`: output tokens that the upstream is told, because neither client nor route stated any and the deployment's
     own limit is not known, or is not paid for by the headroom; None: nothing is added to the request.
     `output_tokens`: of one answer, as the amounts count them; None: the client stated them, or there are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -12,7 +12,6 @@ from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest, with_model
 from tonnage.gateway.proxy.tap import UsageTap
 from tonnage.http.upstream import Headers
-from tonnage.values import dataclass
 
 _HEADERS: Final[dict[Dialect, Headers]] = {"anthropic": ((b"anthropic-version", b"2023-06-01"),)}
 STREAM_KIND: Final = b"text/event-stream"
@@ -26,8 +25,7 @@ class NotAnAnswer(Exception):
     """A whole answer that its dialect does not allow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(NamedTuple):
     """A request as it goes to the upstream; `dropped`: hints that the upstream has no word for."""
 
     target: bytes
