@@ -21,7 +21,7 @@ import numpy as np
 from closed_form_error import DECODERS, GPUS, between, device, drawn_requests, lengths_of
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
-from tonnage.sizing.arrivals import Deterministic, Poisson, Traffic
+from tonnage.sizing.arrivals import Arrivals, Deterministic, Poisson
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
@@ -84,7 +84,7 @@ def closed_form(curves: DecoderCurves, count: int, rate_per_s: float) -> tuple[d
     return {name: float(one[0]) for name, one in zip(QUANTITIES, figures, strict=True)}, float(seen.makespan_s[0])
 
 
-def simulated(replica: ReplicaModel, traffic: Traffic, runs: int) -> dict[str, float]:
+def simulated(replica: ReplicaModel, traffic: Arrivals, runs: int) -> dict[str, float]:
     """The mean over the runs of what each prints."""
     found = []
     for seed in range(runs):
@@ -110,7 +110,7 @@ def cases(count: int, seed: int, runs: int, assumed: Assumptions) -> Iterator[Co
         rate = float(capacity_per_s(curves, curves.rows.slots)[0]) * used
         closed, lasts = closed_form(curves, asked, rate)
         process = Poisson(rate_per_s=rate) if math.isfinite(rate) else Deterministic(rate_per_s=rate)
-        measured = simulated(replica, Traffic(process=process, lengths=lengths_of(requests)[0], requests=asked), runs)
+        measured = simulated(replica, Arrivals(process=process, lengths=lengths_of(requests)[0], requests=asked), runs)
         yield Compared(
             what=f"{model} {gpu} {requests} {asked} requests at {used:.2f} of the capacity", used=used,
             ratios={name: closed[name] / measured[name] for name in QUANTITIES},

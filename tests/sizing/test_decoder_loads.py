@@ -11,7 +11,7 @@ import pytest
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.arrivals import ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths
 from tonnage.sizing.decoder_curves import lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
@@ -70,7 +70,7 @@ def simulated(
         if spread
         else FixedLengths(input_tokens=requests.input_tokens.maximum, output_tokens=answer.maximum)
     )
-    traffic = Traffic(process=process, lengths=lengths, requests=count)
+    traffic = Arrivals(process=process, lengths=lengths, requests=count)
     return simulate(replica, traffic, seed=seed, warm_up_fraction=0.0)
 
 

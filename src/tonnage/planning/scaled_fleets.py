@@ -96,7 +96,8 @@ def _simulated(
 
 
 def _need(choice: Choice, job: ServeJob, row: int, used: float) -> FleetNeed | None:
-    """None of two pools: one that reads prompts and one that writes answers grow apart, which the law does not."""
+    """None where one machine does the work, and of two pools: one that reads prompts and one that writes answers grow
+    apart, which the law does not."""
     sized = choice.park.sized
     fleet = sized.detail(row).fleet
     if fleet is None or len(fleet.pools) != 1:
@@ -104,7 +105,7 @@ def _need(choice: Choice, job: ServeJob, row: int, used: float) -> FleetNeed | N
     each = fleet.pools[0].value
     working = int(machines_for(replicas_for(job.rate_per_s, each, used=used, spare=0), fleet.per_machine))
     machines = int(sized.nodes[row])
-    if not 1 <= working <= machines:
+    if not 2 <= working <= machines:
         return None
     return FleetNeed(
         busy_per_s=job.rate_per_s, carries_per_s=each * fleet.per_machine, used=used, machines=machines,

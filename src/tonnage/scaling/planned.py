@@ -26,7 +26,7 @@ from tonnage.workload.jobs import Traffic
 
 FEWEST_SLOTS, MOST_SLOTS = 10, 100
 DAY_DECISIONS: Final = 600  # of a day's course, which is slow; the law itself would decide more often
-TRACE_DECISIONS: Final = 1500
+TRACE_DECISIONS: Final = 750
 MOST_STEPS: Final = 20_000
 MOST_UNITS: Final = 40  # of machines; larger fleets grow and shrink by several at a time
 KEPT: Final = 0.99  # of requests find a machine below its most

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.serving.encoder.batching import Batcher, EncodedText, Waiting
-from tonnage.serving.encoder.faults import BadRequest, Draining, Failed, Late, Overloaded
+from tonnage.serving.encoder.faults import BadRequest, Draining, Late, ModelFailed, Overloaded
 from tonnage.sizing.encoder_queue import FIRST, RATIO, bucket_of
 
 
@@ -140,7 +140,7 @@ def test_one_bad_text_fails_alone() -> None:
     begun.set()
     assert one.drain(timeout_s=5)
     faults = [request.fault for request, _ in waiting]
-    assert [type(fault) for fault in faults] == [type(None), type(None), Failed, type(None)]
+    assert [type(fault) for fault in faults] == [type(None), type(None), ModelFailed, type(None)]
     assert "ValueError: seven" in str(faults[2])
     assert one.computing == 0
 
@@ -154,7 +154,7 @@ def test_a_model_that_loses_an_answer_fails_its_requests_alone() -> None:
     one = batcher(short)
     lost, told = submit(one, 7)
     assert told.wait(5)
-    assert isinstance(lost.fault, Failed)
+    assert isinstance(lost.fault, ModelFailed)
     found, told = submit(one, 5)
     assert told.wait(5)
     assert (found.answers, one.alive) == ([5], True)

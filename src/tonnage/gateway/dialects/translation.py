@@ -45,7 +45,7 @@ class Reader(Protocol):
     def feed(self, piece: bytes) -> Iterable[Event]: ...
 
 
-class Upstream(Protocol):
+class DialectModule(Protocol):
     """What a module of `upstreams` has."""
 
     def write_request(self, said: Conversation, model: str) -> UpstreamRequest: ...
@@ -73,7 +73,7 @@ class Translator:
 
     def __init__(self, surface: Surface, dialect: Dialect) -> None:
         self.surface, self.dialect = surface, dialect
-        self._upstream: Upstream = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")
+        self._upstream: DialectModule = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")
 
     def request(self, body: Mapping[str, Any], model: str) -> UpstreamRequest:
         """Raises UntranslatableRequest, which names the field."""

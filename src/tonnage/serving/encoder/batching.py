@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
+from tonnage.serving.encoder.faults import Draining, Fault, Late, ModelFailed, Overloaded
 from tonnage.sizing.encoder_queue import bucket_of
 from tonnage.values import dataclass
 
@@ -187,7 +187,7 @@ class Batcher(Generic[Answer]):
             else:
                 self._settle(batch, began)
                 self._fail(
-                    batch[0][0], error if isinstance(error, Fault) else Failed(f"{type(error).__name__}: {error}")
+                    batch[0][0], error if isinstance(error, Fault) else ModelFailed(f"{type(error).__name__}: {error}")
                 )
             return
         self._settle(batch, began)
