@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--delay-s", type=float, default=0.01, help="of one answer")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Upstream(delay_s=given.delay_s) as upstream:
+    with tempfile.TemporaryDirectory() as folder, PretendedUpstream(delay_s=given.delay_s) as upstream:
         source, out = Path(folder) / "in.jsonl", Path(folder) / "out.jsonl"
         with source.open("w") as stream:
             stream.writelines(json.dumps({"id": f"r{at}", "text": f"text {at}"}) + "\n" for at in range(given.rows))

@@ -20,7 +20,7 @@ import numpy as np
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.errors import TonnageError
-from tonnage.sizing.arrivals import FixedLengths, Poisson, SpreadLengths, TokenLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, FixedLengths, Poisson, SpreadLengths, TokenLengths
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.decoder_curves import lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
@@ -116,7 +116,7 @@ def cases(count: int, seed: int, assumed: Assumptions) -> Iterator[tuple[str, bo
         rate, p95 = closed["rate"], closed["p95 latency"]
         lengths, alike = lengths_of(requests)
         trial = int(min(20_000, max(6_000, 40 * rate * p95)))
-        seen = simulate(replica, Traffic(process=Poisson(rate_per_s=rate), lengths=lengths, requests=trial), seed=1)
+        seen = simulate(replica, Arrivals(process=Poisson(rate_per_s=rate), lengths=lengths, requests=trial), seed=1)
         measured = {"mean latency": seen.latency_s.mean, "p95 latency": seen.latency_s.p95}
         if not encoder and seen.tpot_s is not None:
             measured |= {"p95 TTFT": seen.ttft_s.p95, "mean TPOT": seen.tpot_s.mean}

@@ -15,7 +15,7 @@ import numpy as np
 from fleet_simulation import simulate_fleet
 from tonnage.catalog import load_catalog
 from tonnage.pricing.tokens import TokenPrices
-from tonnage.rightsizing import Usage, rightsize
+from tonnage.rightsizing import MachineUsage, rightsize
 from tonnage.rightsizing.rightsize import Where
 from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling, held_machines
@@ -58,7 +58,7 @@ def main() -> None:
     machines = [one for one in catalog.instance_types if one.accelerator and catalog.offers_of(one)]
     start = perf_counter()
     for one in machines:
-        usage = Usage(
+        usage = MachineUsage(
             name=one.name, instance=one, region=None, purchase="on_demand", hours_per_month=730.0, gpu_utilisation=0.2
         )
         rightsize(usage, catalog, Where(any_region=True))

@@ -21,13 +21,13 @@ import numpy as np
 from closed_form_error import DECODERS, GPUS, between, device, drawn_requests, lengths_of
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
-from tonnage.sizing.arrivals import Deterministic, Poisson, Traffic
+from tonnage.sizing.arrivals import Arrivals, Deterministic, Poisson
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.schedulers import SCHEDULERS, usual_policy
@@ -77,14 +77,14 @@ def replica_of(curves: DecoderCurves, gpu: str, requests: Requests) -> ReplicaMo
 
 def closed_form(curves: DecoderCurves, count: int, rate_per_s: float) -> tuple[dict[str, float], float]:
     """What the requests see, and the seconds from the first to the last answer."""
-    load = Load(requests=np.array([float(count)]), rate_per_s=np.array([rate_per_s]), users=np.array([np.inf]))
+    load = DecoderLoad(requests=np.array([float(count)]), rate_per_s=np.array([rate_per_s]), users=np.array([np.inf]))
     seen = serve_load(curves, load)
     figures = (seen.ttft.mean, seen.ttft.at["p50"], seen.ttft.at["p99"], seen.tpot.mean, seen.tpot.at["p99"],
                seen.latency.mean, seen.requests_per_s)  # fmt: skip
     return {name: float(one[0]) for name, one in zip(QUANTITIES, figures, strict=True)}, float(seen.makespan_s[0])
 
 
-def simulated(replica: ReplicaModel, traffic: Traffic, runs: int) -> dict[str, float]:
+def simulated(replica: ReplicaModel, traffic: Arrivals, runs: int) -> dict[str, float]:
     """The mean over the runs of what each prints."""
     found = []
     for seed in range(runs):
@@ -110,7 +110,7 @@ def cases(count: int, seed: int, runs: int, assumed: Assumptions) -> Iterator[Co
         rate = float(capacity_per_s(curves, curves.rows.slots)[0]) * used
         closed, lasts = closed_form(curves, asked, rate)
         process = Poisson(rate_per_s=rate) if math.isfinite(rate) else Deterministic(rate_per_s=rate)
-        measured = simulated(replica, Traffic(process=process, lengths=lengths_of(requests)[0], requests=asked), runs)
+        measured = simulated(replica, Arrivals(process=process, lengths=lengths_of(requests)[0], requests=asked), runs)
         yield Compared(
             what=f"{model} {gpu} {requests} {asked} requests at {used:.2f} of the capacity", used=used,
             ratios={name: closed[name] / measured[name] for name in QUANTITIES},

@@ -18,7 +18,7 @@ from time import perf_counter
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
-from tonnage.sizing.arrivals import Bursty, ClosedLoop, Poisson, Replay, SpreadLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, Bursty, ClosedLoop, Poisson, Replay, SpreadLengths
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices, Machine, stack
@@ -74,9 +74,9 @@ def main() -> None:
     decoder = ReplicaModel.from_sizing(shape, gpu, CHAT, weights="bf16", engine=calibrated_engines()["llm-python"])
     assert isinstance(decoder.policy, ContinuousBatching)
     tight = decoder.with_policy(replace(decoder.policy, kv_tokens=30_000))
-    chat = Traffic(process=Poisson(rate_per_s=1.0), lengths=SpreadLengths(requests=CHAT), requests=REQUESTS)
+    chat = Arrivals(process=Poisson(rate_per_s=1.0), lengths=SpreadLengths(requests=CHAT), requests=REQUESTS)
 
-    def run(name: str, replica: ReplicaModel, traffic: Traffic, *, replicas: int = 1) -> None:
+    def run(name: str, replica: ReplicaModel, traffic: Arrivals, *, replicas: int = 1) -> None:
         measure(name, lambda: simulate(replica, traffic, seed=0, replicas=replicas, dispatch="least_loaded"))
 
     for rate in (0.1, 1.0, 5.0, 20.0):
@@ -94,7 +94,7 @@ def main() -> None:
                 output_tokens=Lengths(mean=1, maximum=int(trace.output_tokens.max())),
             ),
         )  # fmt: skip
-        run(f"decoder, {given.trace.name} ({len(trace):,} requests)", replayed, Traffic(process=Replay(trace=trace)))
+        run(f"decoder, {given.trace.name} ({len(trace):,} requests)", replayed, Arrivals(process=Replay(trace=trace)))
     bert = ReplicaModel.from_sizing(
         find_model("bert-base-uncased"),
         device("T4", "fp16"),
@@ -102,7 +102,9 @@ def main() -> None:
         weights="fp16",
         engine=calibrated_engines()["fused"],
     )
-    sentences = Traffic(process=Poisson(rate_per_s=500.0), lengths=SpreadLengths(requests=SENTENCES), requests=REQUESTS)
+    sentences = Arrivals(
+        process=Poisson(rate_per_s=500.0), lengths=SpreadLengths(requests=SENTENCES), requests=REQUESTS
+    )
     run("encoder, 500 requests/s", bert, sentences)
     lengths = SpreadLengths(requests=CHAT)
     measure("largest rate with p95 <= 10 s", lambda: largest_rate(decoder, lengths, p95_latency_s=10.0))

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,7 @@ NOT_OURS = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hy
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
+@cache  # pages show the same commands: what one test has run, the next need not
 def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None

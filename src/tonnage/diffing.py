@@ -27,7 +27,6 @@ from tonnage.planning.whatif.key_changes import KeyChange, changed_keys, states_
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 from tonnage.workload.file.mapping_values import as_document
-from tonnage.workload.jobs import ServeJob
 from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload
 
 VersionSource = Mapping[str, Any] | WorkloadText | str | Path
@@ -99,7 +98,7 @@ class _Desk:
         check_limits(workload, catalog)
         age = self.settings.max_price_age_days
         plan = make_plan(workload, catalog, calibrated=self.calibrated, max_price_age_days=age)
-        service = isinstance(workload.job, ServeJob)
+        service = workload.is_service
         return side_of(plan, service=service, runs_per_month=self.runs_per_month), plan
 
     def _priced(

@@ -14,7 +14,7 @@ from tonnage.catalog.market import Platform
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.durations import parse_deadline
 from tonnage.workload.exclusions import Exclusion, parse_exclusion
-from tonnage.workload.jobs import Constraints, Risk, ServeJob, Trust, Workload
+from tonnage.workload.jobs import Constraints, Risk, Trust, Workload
 from tonnage.workload.quota_files import load_quotas
 from tonnage.workload.quotas import Quota
 
@@ -100,7 +100,7 @@ def _gpus(value: Any, _: Workload, catalog: Catalog) -> tuple[GpuFilter, ...]:
 
 
 def _deadline_s(value: Any, workload: Workload, _: Catalog) -> float:
-    if isinstance(workload.job, ServeJob):
+    if workload.is_service:
         raise InputError("a service runs on and has no deadline", hint="its speed is `serve.p95_latency`")
     try:
         seconds = parse_deadline(str(value)).seconds_from(workload.as_of)

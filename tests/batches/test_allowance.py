@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tonnage.batches.allowance import Allowance
+from tonnage.batches.allowance import BatchAllowance
 
 
-def allowance(most_usd: float | None = None, deadline_s: float | None = None, now: float = 0.0) -> Allowance:
-    return Allowance(most_usd=most_usd, spent_usd=0.0, deadline_s=deadline_s, clock=lambda: now)
+def allowance(most_usd: float | None = None, deadline_s: float | None = None, now: float = 0.0) -> BatchAllowance:
+    return BatchAllowance(most_usd=most_usd, spent_usd=0.0, deadline_s=deadline_s, clock=lambda: now)
 
 
 def test_without_limits_all_is_admitted() -> None:
@@ -46,7 +46,7 @@ def test_a_part_that_is_asked_again_is_counted_once() -> None:
 def test_a_deadline_ends_all() -> None:
     """What is left of it is told to each."""
     now = [0.0]
-    shared = Allowance(most_usd=None, spent_usd=0.0, deadline_s=10.0, clock=lambda: now[0])
+    shared = BatchAllowance(most_usd=None, spent_usd=0.0, deadline_s=10.0, clock=lambda: now[0])
     now[0] = 4.0
     assert shared.admit(0, 5) == (5, 6.0)
     now[0] = 10.0

@@ -21,7 +21,7 @@ from tonnage.batches.gate import Gate
 from tonnage.batches.records import Record, tokens_of
 from tonnage.cli import run
 from tonnage.errors import InputError, PlanRefused, TonnageError
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 from tonnage.traffic.batch import BatchOutcome
 
 
@@ -40,7 +40,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def asked(upstream: Upstream, **said: Any) -> BatchOptions:
+def asked(upstream: PretendedUpstream, **said: Any) -> BatchOptions:
     return BatchOptions(url=upstream.url, model="tiny", **said)
 
 
@@ -54,7 +54,7 @@ def once_each(source: Path, out: Path) -> bool:
 def test_every_row_is_answered_once(source: Path, tmp_path: Path, task: str) -> None:
     """In OpenAI's format, with the usage summed; the same call again sends nothing."""
     out = tmp_path / "out.jsonl"
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         found = tonnage.batch(source, out, asked(upstream, task=task)).checked()
         assert once_each(source, out)
         assert all(count == 1 for count in upstream.seen.values())
@@ -74,7 +74,7 @@ def test_every_row_is_answered_once(source: Path, tmp_path: Path, task: str) -> 
 def test_failures_that_pass_are_tried_again(tmp_path: Path) -> None:
     """A 503, a 429, a 500 the first time, a connection cut each time: all but the last are answered, with one key."""
     source = write_rows(tmp_path, "once-503 a", "once-429 b", "once-500 c", "d", "cut e")
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         answer = tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream, tries=3))
     assert {line["custom_id"] for line in lines_of(tmp_path / "out.jsonl")} == {"r0", "r1", "r2", "r3"}
     (failed,) = lines_of(tmp_path / "out.jsonl.errors.jsonl")
@@ -90,7 +90,7 @@ def test_rows_that_fail_stand_apart_with_the_reason(tmp_path: Path) -> None:
     with source.open("a") as stream:
         stream.write("{no JSON\n")
     out, errors = tmp_path / "out.jsonl", tmp_path / "out.jsonl.errors.jsonl"
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         answer = tonnage.batch(source, out, asked(upstream, tries=2))
         found = {line["line"]: line["error"] for line in lines_of(errors)}
         assert {at: one["code"] for at, one in found.items()} == {2: "http 400", 3: "rubbish", 5: "bad row"}
@@ -109,7 +109,7 @@ def test_mended_rows_are_taken_up(tmp_path: Path) -> None:
     source, out = write_rows(tmp_path, "a", "b"), tmp_path / "out.jsonl"
     good = source.read_text()
     source.write_text(good + "{\n")
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         tonnage.batch(source, out, asked(upstream))
         source.write_text(good + json.dumps({"id": "r2", "text": "mended"}) + "\n")
         with pytest.raises(InputError, match="holds 1 row that"):
@@ -121,7 +121,7 @@ def test_mended_rows_are_taken_up(tmp_path: Path) -> None:
 def test_a_limit_of_the_service_is_kept(tmp_path: Path) -> None:
     """40 a second are allowed: all rows are answered, and few requests are refused."""
     source = write_rows(tmp_path, *(f"text {number}" for number in range(100)))
-    with Upstream(most_per_s=40, retry_after_s=1.0) as upstream:
+    with PretendedUpstream(most_per_s=40, retry_after_s=1.0) as upstream:
         found = tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream)).checked()
     assert once_each(source, tmp_path / "out.jsonl")
     assert found.progress.retries < 300
@@ -139,10 +139,10 @@ def test_headers_that_say_nothing_is_left_pause_the_batch() -> None:
 def test_the_places_of_the_service_are_found(tmp_path: Path) -> None:
     """A service of 16 places is given at least so many, without being told; a fixed number is kept."""
     source = write_rows(tmp_path, *(f"text {number}" for number in range(600)))
-    with Upstream(delay_s=0.01, slots=16) as upstream:
+    with PretendedUpstream(delay_s=0.01, slots=16) as upstream:
         tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream)).checked()
         assert upstream.most_at_once >= 12
-    with Upstream(delay_s=0.002) as upstream:
+    with PretendedUpstream(delay_s=0.002) as upstream:
         tonnage.batch(source, tmp_path / "other.jsonl", asked(upstream, concurrency=3)).checked()
         assert upstream.most_at_once == 3
 
@@ -150,7 +150,7 @@ def test_the_places_of_the_service_are_found(tmp_path: Path) -> None:
 def test_a_budget_stops_the_batch_and_the_same_call_goes_on(source: Path, tmp_path: Path) -> None:
     """Exit 4 before the limit is passed; with more money the rest follows, and the sum is of both runs."""
     out, price = tmp_path / "out.jsonl", {"usd_per_million_input": 1.0, "usd_per_million_output": 1.0}
-    with Upstream(delay_s=0.002) as upstream:
+    with PretendedUpstream(delay_s=0.002) as upstream:
         answer = tonnage.batch(source, out, asked(upstream, most_usd=0.0011, concurrency=2, **price))
         assert isinstance(answer.fault, PlanRefused)
         spent = answer.found.progress
@@ -164,7 +164,7 @@ def test_a_budget_stops_the_batch_and_the_same_call_goes_on(source: Path, tmp_pa
 
 def test_a_deadline_stops_the_batch(source: Path, tmp_path: Path) -> None:
     """Exit 4; answers on their way are waited for and recorded."""
-    with Upstream(delay_s=0.05) as upstream:
+    with PretendedUpstream(delay_s=0.05) as upstream:
         answer = tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream, deadline_s=0.2, concurrency=2))
         assert isinstance(answer.fault, PlanRefused)
         progress = answer.found.progress
@@ -173,12 +173,12 @@ def test_a_deadline_stops_the_batch(source: Path, tmp_path: Path) -> None:
 
 def test_a_service_that_goes_away_stops_the_batch(source: Path, tmp_path: Path) -> None:
     """After the patience given, with exit 1 and no row in the errors; what comes back is taken up again."""
-    with Upstream() as gone:
+    with PretendedUpstream() as gone:
         pass
     answer = tonnage.batch(source, tmp_path / "out.jsonl", asked(gone, patience_s=0.3))
     assert answer.found.ending == "upstream"
     assert answer.found.progress.failed == 0
-    with Upstream(port=gone.port) as back:
+    with PretendedUpstream(port=gone.port) as back:
         tonnage.batch(source, tmp_path / "out.jsonl", asked(back)).checked()
     assert once_each(source, tmp_path / "out.jsonl")
 
@@ -186,7 +186,7 @@ def test_a_service_that_goes_away_stops_the_batch(source: Path, tmp_path: Path) 
 def test_a_wrong_key_stops_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one line of errors for each row; the right key passes, from the environment."""
     monkeypatch.setenv("SERVICE_KEY", "wrong")
-    with Upstream(key="right") as upstream:
+    with PretendedUpstream(key="right") as upstream:
         answer = tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream, api_key_env="SERVICE_KEY"))
         assert "401: wrong key" in answer.found.reason
         assert answer.found.progress.failed == 0
@@ -200,7 +200,7 @@ def test_a_service_runs_as_long_as_the_batch(source: Path, tmp_path: Path) -> No
 
     @contextmanager
     def service() -> Iterator[str]:
-        with Upstream() as upstream:
+        with PretendedUpstream() as upstream:
             states.append("up")
             yield upstream.url
         states.append("down")
@@ -217,7 +217,7 @@ def test_progress_is_told(source: Path, tmp_path: Path) -> None:
     from tonnage.reports.batch import progress_line
 
     told: list[str] = []
-    with Upstream(delay_s=0.02) as upstream:
+    with PretendedUpstream(delay_s=0.02) as upstream:
         tonnage.batch(
             source, tmp_path / "out.jsonl", asked(upstream, concurrency=8, usd_per_million_input=1.0),
             on_progress=lambda one: told.append(progress_line(one)),
@@ -238,7 +238,7 @@ def test_the_plan_stands_beside(source: Path, tmp_path: Path, capsys: pytest.Cap
     }  # fmt: skip
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"schema": "tonnage/plan@1", "workload": {"kind": "batch"}, "options": [option]}))
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         words = ["batch", str(source), str(tmp_path / "out.jsonl"), "--url", upstream.url, "--model", "tiny", "--plan"]
         assert run([*words, f"{plan}:2", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
@@ -277,7 +277,7 @@ def test_the_command_shows_what_the_function_gives(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """JSON with its schema, exit 1 where rows failed; a folder that is not there is bad input."""
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         words = ["batch", str(source), str(tmp_path / "out.jsonl"), "--url", upstream.url, "--model", "tiny"]
         assert run([*words, "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
@@ -293,7 +293,7 @@ def test_hanging_answers_time_out(tmp_path: Path) -> None:
     """A row whose answer never comes fails by its own timeout; the others do not wait for it."""
     source = write_rows(tmp_path, "hang", "b", "c")
     began = time.monotonic()
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         found: BatchOutcome = tonnage.batch(
             source, tmp_path / "out.jsonl", asked(upstream, timeout_s=0.2, tries=2)
         ).found
@@ -322,5 +322,5 @@ def test_a_disk_that_is_full_ends_a_batch_of_bad_rows(tmp_path: Path, monkeypatc
     source = tmp_path / "in.jsonl"
     source.write_text("{no JSON\n" * 30_000)
     monkeypatch.setattr(Record, "write", full)
-    with Upstream() as upstream, pytest.raises(TonnageError, match="no space left"):
+    with PretendedUpstream() as upstream, pytest.raises(TonnageError, match="no space left"):
         tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream))

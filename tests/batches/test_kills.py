@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("httptools")
 pytest.importorskip("uvloop")
 
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 pytestmark = pytest.mark.heavy
 
@@ -50,7 +50,7 @@ def test_five_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     at a kill (16 at a time) was asked for twice, with the same key."""
     source, out, draw = tmp_path / "in.jsonl", tmp_path / "out.jsonl", random.Random(1)
     write_rows(source, 6000)
-    with Upstream(delay_s=0.02) as upstream:
+    with PretendedUpstream(delay_s=0.02) as upstream:
         for _ in range(5):
             before = out.stat().st_size if out.exists() else 0
             process = started(source, out, upstream.url)
@@ -69,7 +69,7 @@ def test_ctrl_c_records_what_is_on_its_way(tmp_path: Path) -> None:
     """Exit 130; every request that was answered is in the output; the same command finishes."""
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     write_rows(source, 1500)
-    with Upstream(delay_s=0.05) as upstream:
+    with PretendedUpstream(delay_s=0.05) as upstream:
         process = started(source, out, upstream.url)
         wait_for_lines(out, 0)
         os.kill(process.pid, signal.SIGINT)
@@ -84,7 +84,7 @@ def test_two_processes_do_not_write_one_output(tmp_path: Path) -> None:
     """The second ends with 2 and says so."""
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     write_rows(source, 3000)
-    with Upstream(delay_s=0.05) as upstream:
+    with PretendedUpstream(delay_s=0.05) as upstream:
         first = started(source, out, upstream.url)
         wait_for_lines(out, 0)
         assert started(source, out, upstream.url).wait(60) == 2

@@ -21,7 +21,7 @@ from tonnage.batches.leases import LeaseBook
 from tonnage.batches.merging import merge_shards
 from tonnage.batches.records import answer_line, fault_line
 from tonnage.errors import InputError
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 from tonnage.traffic.batch import BatchRow, row_key
 
 
@@ -103,7 +103,7 @@ def ids(out: Path) -> Counter[str]:
 def test_one_worker_alone_finishes_and_merges(tmp_path: Path) -> None:
     """The output is that of one process, bad rows apart; the same call again sends nothing."""
     source, out = write_rows(tmp_path / "in.jsonl", 2500, "{"), tmp_path / "out.jsonl"
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         asked = BatchOptions(url=upstream.url, model="tiny", shared=True)
         found = tonnage.batch(source, out, asked).found
         assert (found.progress.answered, found.progress.failed) == (2500, 1)
@@ -120,7 +120,7 @@ def test_one_worker_alone_finishes_and_merges(tmp_path: Path) -> None:
 def test_workers_join_and_die(tmp_path: Path) -> None:
     """Three processes, one killed at work: the others take its parts back, and each row stands once."""
     source, out = write_rows(tmp_path / "in.jsonl", 9000), tmp_path / "out.jsonl"
-    with Upstream(delay_s=0.05) as upstream:
+    with PretendedUpstream(delay_s=0.05) as upstream:
         words = [sys.executable, "-m", "tonnage", "batch", str(source), str(out), "--url", upstream.url, "--model", "t"]
         words += ["--shared", "--lease", "2s", "--concurrency", "32", "-q"]
         workers = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]

@@ -20,7 +20,7 @@ pytest.importorskip("httptools")
 import tonnage
 from tonnage import BatchOptions
 from tonnage.errors import PlanRefused
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -35,7 +35,7 @@ def ids(out: Path) -> Counter[str]:
     return Counter(json.loads(line)["custom_id"] for line in out.read_text().splitlines())
 
 
-def kill_a_worker(parent: psutil.Process, after: int, upstream: Upstream, killed: list[int]) -> None:
+def kill_a_worker(parent: psutil.Process, after: int, upstream: PretendedUpstream, killed: list[int]) -> None:
     while len(upstream.answered) < after:
         time.sleep(0.05)
     for child in parent.children(recursive=True):
@@ -48,7 +48,7 @@ def kill_a_worker(parent: psutil.Process, after: int, upstream: Upstream, killed
 def test_a_killed_worker_costs_requests_and_no_row(tmp_path: Path) -> None:
     """Its part is asked again; bad rows stand apart; the same command finds nothing left to do."""
     source, out, killed = write_rows(tmp_path, 6000), tmp_path / "out.jsonl", list[int]()
-    with Upstream(delay_s=0.02) as upstream:
+    with PretendedUpstream(delay_s=0.02) as upstream:
         threading.Thread(target=kill_a_worker, args=(psutil.Process(), 1500, upstream, killed), daemon=True).start()
         asked = BatchOptions(url=upstream.url, model="tiny", on="ray", workers=2, concurrency=8)
         found = tonnage.batch(source, out, asked).found
@@ -62,7 +62,7 @@ def test_a_killed_worker_costs_requests_and_no_row(tmp_path: Path) -> None:
 def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
     """SIGKILL once rows are recorded, then the same command."""
     source, out = write_rows(tmp_path, 5000), tmp_path / "out.jsonl"
-    with Upstream(delay_s=0.02) as upstream:
+    with PretendedUpstream(delay_s=0.02) as upstream:
         words = [sys.executable, "-m", "tonnage", "batch", str(source), str(out), "--url", upstream.url, "--model", "t"]
         words += ["--on", "ray", "--workers", "2", "--concurrency", "8", "-q"]
         driver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -80,7 +80,7 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
 def test_a_budget_holds_over_all_workers(tmp_path: Path) -> None:
     """11 tokens a row: 2,000 of 3,000 rows can be paid."""
     source, out = write_rows(tmp_path, 3000), tmp_path / "out.jsonl"
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         asked = BatchOptions(
             url=upstream.url, model="tiny", on="ray", workers=2, most_usd=2000 * 11e-6, usd_per_million_input=1.0,
             usd_per_million_output=1.0,

@@ -28,7 +28,7 @@ from tonnage.batches import s3_objects
 from tonnage.batches.objects import ObjectChanged
 from tonnage.batches.s3_objects import S3Objects
 from tonnage.errors import InputError, TonnageError
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 pytestmark = pytest.mark.heavy
 
@@ -108,7 +108,7 @@ def keys(s3: Any) -> list[str]:
 def test_rows_of_an_object_are_answered_into_objects(s3: Any) -> None:
     """As with files: bad rows apart, the same call again sends nothing, failed rows are asked again."""
     source, out = put_rows(s3, 300, "{"), "s3://bkt/x/out.jsonl"
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         asked = BatchOptions(url=upstream.url, model="tiny")
         found = tonnage.batch(source, out, asked).found
         assert (found.progress.answered, found.progress.failed, found.output) == (300, 1, out)
@@ -128,7 +128,7 @@ def test_parquet_is_read_by_ranges(s3: Any, tmp_path: Any) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "in.parquet")
     s3.upload_file(str(tmp_path / "in.parquet"), "bkt", "in.parquet")
-    with Upstream() as upstream:
+    with PretendedUpstream() as upstream:
         tonnage.batch("s3://bkt/in.parquet", "s3://bkt/out", BatchOptions(url=upstream.url, model="tiny")).checked()
     assert ids(s3, "out") == {"a": 1, "b": 1}
 
@@ -176,7 +176,7 @@ def test_a_large_object_is_replaced_whole_or_not(s3: Any, monkeypatch: pytest.Mo
 def test_kills_lose_and_repeat_nothing(served_s3: Any) -> None:
     """Twelve times SIGKILL, at random moments, the joining among them; then the same command to its end."""
     source, out = put_rows(served_s3, 20_000), "s3://bkt/out.jsonl"
-    with Upstream(delay_s=0.001) as upstream:
+    with PretendedUpstream(delay_s=0.001) as upstream:
         words = [sys.executable, "-m", "tonnage", "batch", source, out, "--url", upstream.url, "--model", "t", "-q"]
         for _ in range(12):
             one = subprocess.Popen(words, stdout=subprocess.DEVNULL, env={**os.environ})

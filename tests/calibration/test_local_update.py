@@ -31,7 +31,7 @@ from tonnage.calibration.local_update import (
     COMMON_SHARE,
     CONFIGURATION_SHARE,
     METHOD_SHARE,
-    Observation,
+    LocalObservation,
     condition,
 )
 from tonnage.calibration.rows import TrainingRow
@@ -64,8 +64,8 @@ def row(
     )
 
 
-def seen(name: str, ratio: float, noise: float = 0.05, shares: dict[str, float] | None = None) -> Observation:
-    return Observation(
+def seen(name: str, ratio: float, noise: float = 0.05, shares: dict[str, float] | None = None) -> LocalObservation:
+    return LocalObservation(
         configuration=name, shares=tuple((shares or SHARES).items()), log_ratio=ratio, noise_log_sd=noise
     )
 

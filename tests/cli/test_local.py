@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tonnage.api.serving import on_this_machine
 from tonnage.benchmarks.machine import device_name, host_identity
 from tonnage.calibration.columns import INFERENCE_COLUMNS
 from tonnage.calibration.local_file import devices_folder, read_profile, save_profile
 from tonnage.calibration.local_profile import DeviceProfile
 from tonnage.calibration.local_rows import measured_row, rows_csv
 from tonnage.planning.local import predict_local
+from tonnage.serving.encoder.service import EncoderService
+from tonnage.serving.engines.encoder import EncoderEngine
+from tonnage.serving.engines.engine import EnginePlace
+from tonnage.serving.report import PlannedReplica, here_words, replica_report
+from tonnage.settings import current_settings
 from tonnage.store import open_store
 from tonnage.testing.devices import fake_profile
-from tonnage.workload.loading import parse_workload
+from tonnage.workload.jobs import ServeJob
+from tonnage.workload.loading import load_workload, parse_workload
 
 from .conftest import BERT, DAY, EXAMPLES, Run
 
@@ -197,7 +206,10 @@ def test_a_bench_of_a_service_corrects_its_next_plan(inside: Run, profile: Devic
         "source": "tonnage bench serve", "gpu": timed.name, "kind": "encoder", "model": "minilm", "precision": "fp32",
         "engine": "onnxruntime", "input_len": "47.6", "note": "request_rate_qps=20; input mean=48 longest=128",
     }  # fmt: skip
-    figures = (("requests_per_s", 20.0), ("latency_ms_p50", 3000 * before["latency_p50_s"]["value"]))
+    figures = (
+        ("requests_per_s", 20.0), ("latency_ms_p50", 3000 * before["latency_p50_s"]["value"]),
+        ("latency_ms_p95", 3000 * before["latency_p95_s"]["value"]),
+    )  # fmt: skip
     rows = [
         row | {"id": f"{name}{metric}", "config_id": name, "engine": engine, "metric": metric, "value": str(value)}
         for name, engine in (("bench@1", "onnxruntime"), ("bench@2", "vllm")) for metric, value in figures
@@ -212,3 +224,33 @@ def test_a_bench_of_a_service_corrects_its_next_plan(inside: Run, profile: Devic
     page = inside("plan", str(tmp_path / "service.yaml"), "--device", "local", *DAY).stdout
     assert "% slower than the curves" in page
     assert "bench@1" in page
+    explained = inside("explain", str(tmp_path / "service.yaml"), "--device", "local", "-o", "json", *DAY)
+    assert json.loads(explained.stdout) == after
+    assert inside("explain", str(tmp_path / "service.yaml"), "aws", "--device", "local", *DAY).returncode == 2
+    served = planned_here(tmp_path)
+    assert served.here is not None
+    document = replica_report(served).document()["here"]
+    assert {key: document[key] for key in ("holds_per_s", "latency_p95_s")} == {
+        key: after[key] for key in ("holds_per_s", "latency_p95_s")
+    }
+    measured = [words for words in here_words(served) if words.startswith("at 20 requests/s")]
+    assert len(measured) == 1
+    assert "measured 20/s" in measured[0]
+    assert "predicted 20" in measured[0]
+
+
+def planned_here(folder: Path) -> PlannedReplica:
+    """The planned service as `tonnage serve FILE` has it, of a model whose weights are nowhere."""
+    place = EnginePlace(folder=str(folder), host="127.0.0.1", port=8000)
+    service = EncoderService(model="none", name="mini", p95_s=0.5)
+    made = PlannedReplica(
+        option=None, folder=folder, command=EncoderEngine().render(service, place),
+        render=partial(EncoderEngine().render, service),
+    )  # fmt: skip
+    home = folder / "home"
+    settings = replace(current_settings(), home=home, database_url=f"sqlite:///{home / 'tonnage.db'}")
+    job = load_workload(folder / "service.yaml", as_of=datetime(2026, 11, 20, tzinfo=UTC)).job
+    assert isinstance(job, ServeJob)
+    found, told = on_this_machine(made, job, settings)
+    assert told == ()
+    return found

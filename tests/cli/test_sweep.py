@@ -82,7 +82,9 @@ def held_back(gate: Path) -> dict[str, str]:
     return pretend(steps=3, allow_at=str(gate))
 
 
-def test_killed_and_resumed(tonnage: Run, environment: dict[str, str], file: str, runs: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed(
+    inside: Run, environment: dict[str, str], file: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill -9 of the sweep in its second trial: that one runs on alone, the resumed sweep takes it up where it is,
     starts the third, and starts none twice."""
     gate = tmp_path / "go"
@@ -94,13 +96,15 @@ def test_killed_and_resumed(tonnage: Run, environment: dict[str, str], file: str
     wait_for(lambda: (runs / "one-002").exists() and has_supervisor(RunFolder(runs / "one-002")))
     os.kill(sweep.pid, signal.SIGKILL)
     sweep.communicate()
-    shown = tonnage("sweep", "--show", "one", "-o", "json", env=FAKE)
+    shown = inside("sweep", "--show", "one", "-o", "json")
     assert json.loads(shown.stdout)["state"] == "unfinished", shown.stderr
-    refused = tonnage("sweep", file, "-y", env=FAKE)
+    refused = inside("sweep", file, "-y")
     assert refused.returncode == 2
     assert "--resume` goes on with it" in refused.stderr
     gate.write_text("")
-    done = tonnage("sweep", file, "--resume", "-o", "json", env=held_back(gate))
+    for name, value in held_back(gate).items():
+        monkeypatch.setenv(name, value)
+    done = inside("sweep", file, "--resume", "-o", "json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["state"] == "done"

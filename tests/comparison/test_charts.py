@@ -30,11 +30,11 @@ from tonnage.reports.comparison.drawings import (
     ScoreBars,
     Shift,
     Shifts,
-    Span,
     Spans,
     Stack,
     StackedBar,
     Station,
+    TaskSpan,
 )
 from tonnage.reports.comparison.sections import Chart
 from tonnage.sizing.estimates import Figure
@@ -91,9 +91,9 @@ DRAWINGS = {
     "shifts": Shifts(shifts=(Shift(name=ODD, label="now 1", now=1.0, tie=3.0),), x_title="weight"),
     "spans": Spans(
         spans=(
-            Span(name=ODD, phase="Prepare", start=date(2026, 12, 1), end=date(2026, 12, 4), critical=True,
+            TaskSpan(name=ODD, phase="Prepare", start=date(2026, 12, 1), end=date(2026, 12, 4), critical=True,
                  end_fast=date(2026, 12, 3), end_slow=date(2026, 12, 12)),
-            Span(name="Then", phase="Close", start=date(2026, 12, 5), end=date(2026, 12, 9), critical=False,
+            TaskSpan(name="Then", phase="Close", start=date(2026, 12, 5), end=date(2026, 12, 9), critical=False,
                  end_fast=date(2026, 12, 8), end_slow=date(2026, 12, 19)),
         ),
         x_title="day",

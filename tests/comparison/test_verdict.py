@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.comparison.changes import Change, at_volume
+from tonnage.comparison.changes import AnswerChange, at_volume
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import ComplianceStanding, Match
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, EntryCost
@@ -140,7 +140,7 @@ def test_one_answer_is_said(compared: Callable[..., Comparison], standard: str) 
     assert "the score prefers" not in text_of(found)
 
 
-def changed(found: Comparison, change: Change) -> DecisionInputs:
+def changed(found: Comparison, change: AnswerChange) -> DecisionInputs:
     """The inputs a little beyond the change's threshold."""
     given = found.answer.inputs
     beyond = change.at * (1.002 if change.at > change.now else 0.998)

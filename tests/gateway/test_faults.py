@@ -62,13 +62,15 @@ def test_refusals_leak_nothing(tmp_path: Path) -> None:
                 {"a": up},
                 route={"retry": {"attempts": 1}},
                 limits=[{"at_once": 2}],
-                budgets=[{"usd": 0.01}],
+                budgets=[{"usd": 1}],
             ) as door,
         ):
             for _ in range(60):
                 await door.ask()
                 door.running.healths["a"].failures = 0
             assert (await door.ask()).status == 200
+            assert door.book.open_holds == door.door.uncertain == 20  # what hung up may have been computed
+            door.door.settle_uncertain()
             assert door.book.open_holds == 0
 
     play(scenario())
@@ -150,7 +152,7 @@ def test_a_dead_primary_rests(tmp_path: Path) -> None:
         ):
             for _ in range(20):
                 assert (await door.ask()).status == 200
-            assert len(dead.seen) <= 10  # a connection that is closed at once is tried anew once
+            assert len(dead.seen) == 5
             assert not door.running.healths["a"].available(0.0)
         async with (
             Scripted(always=whole({}, 500)) as alone,

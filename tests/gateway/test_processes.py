@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tonnage.gateway.money.shared_accounts import SharedAccounts
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 CAP_USD = 0.05
 
@@ -73,7 +73,7 @@ def test_kills_under_load_leave_the_money_right(tmp_path: Path) -> None:
                 else:
                     answered[found.status_code] += 1
 
-    with Upstream(delay_s=0.005) as upstream:
+    with PretendedUpstream(delay_s=0.005) as upstream:
         process = started(tmp_path, upstream.url, port, budgets=[{"usd": CAP_USD, "per": "ever"}])
         accounts = SharedAccounts(str(tmp_path / "gateway" / "accounts.db"))
         accounts.open()
@@ -120,7 +120,7 @@ def test_a_restart_and_a_reload_fail_no_request(tmp_path: Path) -> None:
                 found = session.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=asked, timeout=10)
                 statuses[found.status_code] += 1
 
-    with Upstream(delay_s=0.002) as upstream:
+    with PretendedUpstream(delay_s=0.002) as upstream:
         process = started(tmp_path, upstream.url, port)
         clients = [threading.Thread(target=client) for _ in range(4)]
         for one in clients:

@@ -39,7 +39,6 @@ def train(model: str = "bert-base-uncased", **changes: Any) -> Workload:
     )
     return Workload(
         name="job",
-        kind="train",
         job=replace(job, **changes),
         constraints=constraints,
         buy=buy,
@@ -58,7 +57,7 @@ def serve(model: str = "llama-2-7b", **changes: Any) -> Workload:
         p95_latency_s=5.0,
     )
     return Workload(
-        name="service", kind="serve", job=replace(job, **changes), constraints=constraints, buy=buy, team=Team(),
+        name="service", job=replace(job, **changes), constraints=constraints, buy=buy, team=Team(),
         as_of=AS_OF,
     )  # fmt: skip
 

@@ -115,6 +115,29 @@ def test_the_search_takes_two_pools_where_they_need_fewer_machines() -> None:
     assert sized(easy).nodes[0] <= sized(replace(easy, prefill_replicas=0, decode_replicas=0)).nodes[0]
 
 
+def test_pools_of_several_machine_types_are_shown_as_each_alone() -> None:
+    """What requests see is worked out for all fleets at once, and belongs to the right one."""
+    slow, other = replace(EIGHT, network_gb_per_s=100.0), CATALOG.accelerator("A100-80GB-SXM")
+    machines = [EIGHT, replace(EIGHT, accelerator=other), slow]
+    job = replace(DENSE, weights="int8", p95_ttft_s=3.0)
+    together = size_service(job, machines, Constraints(max_nodes=64), CALIBRATED)
+    assert len(together.machine) == len(machines)
+    found = {int(index): together.detail(row) for row, index in enumerate(together.machine)}
+    assert all("prefill" in one.layout for one in found.values())
+    assert [found[index] for index in range(len(machines))] == [shown(job, machine) for machine in machines]
+
+
+@pytest.mark.parametrize("first", [None, 400.0])
+def test_an_unknown_network_of_one_machine_type_is_none_of_another(first: float | None) -> None:
+    """The same devices stand in both; pools over several machines need the network of their own."""
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8)
+    networks = [first, 400.0 if first is None else None]
+    machines = [replace(EIGHT, network_gb_per_s=one) for one in networks]
+    found = size_service(job, machines, Constraints(max_nodes=64), CALIBRATED)
+    assert found.machine.tolist() == [networks.index(400.0)]
+    assert isinstance(found.misses[networks.index(None)], PoolLinkMiss)
+
+
 def test_pools_never_read_more_than_their_products_allow() -> None:
     """Prompts a second times their FLOP stay below what the devices of the reading pool multiply."""
     run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8))

@@ -72,7 +72,6 @@ def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
     )
     return Workload(
         name="batch",
-        kind="batch",
         job=replace(job, **changes),
         constraints=constraints,
         buy=buy,

@@ -92,12 +92,10 @@ constraints = st.builds(
     max_nodes=st.sampled_from([1, 4]),
     interruptible=st.booleans(),
 )
-KINDS = {TrainJob: "train", ServeJob: "serve", BatchJob: "batch", TabularJob: "tabular"}
 
 
 def workload(job: Job, limits: Constraints) -> Workload:
-    kind = KINDS[type(job)]
-    return Workload(name="w", kind=kind, job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=AS_OF)  # type: ignore[arg-type]
+    return Workload(name="w", job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=AS_OF)
 
 
 workloads = st.builds(workload, st.one_of(train_jobs, serve_jobs, batch_jobs, tabular_jobs), constraints)

@@ -84,9 +84,7 @@ def test_what_it_needs_counts_the_cache_in_its_own_format() -> None:
 
 def sized_on(job: BatchJob, device: str) -> SizedMachines:
     """The job on all instance types with that device."""
-    work = Workload(
-        name="batch", kind="batch", job=job, constraints=Constraints(), buy=BuyTerms(), team=Team(), as_of=AS_OF
-    )
+    work = Workload(name="batch", job=job, constraints=Constraints(), buy=BuyTerms(), team=Team(), as_of=AS_OF)
     instances = [one for one in CATALOG.instance_types if one.accelerator == device and one.accelerator_count in (1, 8)]
     assert instances
     return size_job(work, CATALOG, instances, CALIBRATED)
@@ -188,8 +186,7 @@ def test_size_says_which_memory_it_shows(job: Any, says: str) -> None:
     """Of each kind of work what the figure counts, and why nvidia-smi shows more: an engine's pool, blocks that an
     allocator keeps."""
     terms = Constraints(gpus=(parse_gpu_filter("H100-SXM:1"),))
-    kind = "train" if isinstance(job, TrainJob) else "batch"
-    work = Workload(name="work", kind=kind, job=job, constraints=terms, buy=BuyTerms(), team=Team(), as_of=AS_OF)
+    work = Workload(name="work", job=job, constraints=terms, buy=BuyTerms(), team=Team(), as_of=AS_OF)
     text = " ".join(render_size(make_size_report(work, CATALOG), "md").split())
     assert f"Memory is {says}" in text
     assert "nvidia-smi" in text

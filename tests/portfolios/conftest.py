@@ -63,7 +63,7 @@ def workload(name: str = "w", **limits: float) -> Workload:
         items=100_000,
     )
     return Workload(
-        name=name, kind="batch", job=job, constraints=replace(Constraints(), **limits), buy=BuyTerms(), team=Team(),
+        name=name, job=job, constraints=replace(Constraints(), **limits), buy=BuyTerms(), team=Team(),
         as_of=AS_OF,
     )  # fmt: skip
 

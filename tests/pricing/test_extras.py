@@ -24,7 +24,7 @@ def services() -> ServicePrices:
 
 def work(data: DataPlace | None = None, buy: BuyTerms | None = None) -> Workload:
     return Workload(
-        name="extras", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(),
+        name="extras", job=TabularJob(rows=1, features=1), constraints=Constraints(),
         buy=buy or BuyTerms(), team=Team(), as_of=datetime(2026, 11, 20, tzinfo=UTC), data=data,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from tonnage.pricing.lines import MachineHours, machine_ledger
 from tonnage.workload.jobs import BuyTerms, Constraints, Schedule, TabularJob, Team, Workload
 
 WORK = Workload(
-    name="month", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(), buy=BuyTerms(),
+    name="month", job=TabularJob(rows=1, features=1), constraints=Constraints(), buy=BuyTerms(),
     team=Team(), as_of=datetime(2026, 11, 20, tzinfo=UTC),
 )  # fmt: skip
 ESTIMATES = [  # what, machines, type, schedule, the document's price, exact amount, as printed there, at today's price

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.errors import WorkloadError
-from tonnage.rightsizing import MachineFinding, Usage, parse_usage, rightsize, usage_columns
+from tonnage.rightsizing import MachineFinding, MachineUsage, parse_usage, rightsize, usage_columns
 from tonnage.rightsizing.holding import Lacks, Unfit, broken_limits, usable_gib
 from tonnage.rightsizing.rightsize import Where
 from tonnage.workload.jobs import Lengths
@@ -24,7 +24,7 @@ HEAD = (
 G5 = "aws,g5.2xlarge,us-east-1,730,3.9,22,2.5,9\n"
 
 
-def load_usage(path: Path, catalog: Catalog) -> tuple[Usage, ...]:
+def load_usage(path: Path, catalog: Catalog) -> tuple[MachineUsage, ...]:
     return parse_usage(load_table(path, usage_columns(catalog)), str(path), catalog)
 
 
@@ -126,7 +126,7 @@ def test_a_workload_must_fit_too(catalog: Catalog, tmp_path: Path) -> None:
 
 def test_a_missing_price_is_told(catalog: Catalog) -> None:
     """No price of the machine now: no saving is claimed."""
-    usage = Usage(
+    usage = MachineUsage(
         name="x", instance=catalog.instance_type("g5.2xlarge", "aws"), region="us-west-2", purchase="reserved_3y",
         hours_per_month=730,
     )  # fmt: skip

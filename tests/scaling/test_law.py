@@ -14,7 +14,7 @@ from tonnage.scaling.law import LawState, control_law
 from tonnage.scaling.load import generated
 from tonnage.scaling.reasons import HoldsFloor, Idle, Scheduled
 from tonnage.scaling.rivals import Fixed
-from tonnage.scaling.schedules import Hours, Schedule
+from tonnage.scaling.schedules import Hours, WeekSchedule
 from tonnage.scaling.service import Observation, ScaledService
 
 SMALL = ScaledService(slots=4, start_up_s=20.0, promise_s=1.0, least=1, most=6)
@@ -85,7 +85,7 @@ def test_it_goes_to_zero_and_comes_back() -> None:
 
 def test_a_schedule_raises_the_least() -> None:
     """During its hours at least so many replicas run, and the reason says so."""
-    law = control_law(SMALL, Schedule(hours=(Hours(begin_h=0, end_h=1, least=3),)))
+    law = control_law(SMALL, WeekSchedule(hours=(Hours(begin_h=0, end_h=1, least=3),)))
     state, wanted, reason = law.decide(law.begin(), QUIET, 0.0)
     assert (wanted, reason) == (3, Scheduled(least=3, most=6))
     assert law.decide(state, QUIET, 3600.0)[1] == 1

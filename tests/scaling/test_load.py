@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.scaling.load import KINDS, Load, ServiceTimes, generated, load_of_trace, scaled, with_wave
-from tonnage.scaling.schedules import Hours, Schedule, parse_hours
+from tonnage.scaling.schedules import Hours, WeekSchedule, parse_hours
 from tonnage.sizing.traces import parse_trace
 
 TRACE = parse_trace(["arrived_at,num_prefill_tokens,num_decode_tokens", "0,1000,10", "5,2000,0", "9,500,100"])
@@ -70,7 +70,7 @@ def test_what_is_no_load_is_refused() -> None:
 def test_hours_of_the_week() -> None:
     """Hours over midnight belong to the day on which they begin; of several the highest counts."""
     nights = parse_hours("mon-fri:22-6=1")
-    schedule = Schedule(hours=(nights, Hours(begin_h=8, end_h=20, least=4), parse_hours("sat:9-10=7")))
+    schedule = WeekSchedule(hours=(nights, Hours(begin_h=8, end_h=20, least=4), parse_hours("sat:9-10=7")))
     hour = 3600.0
     assert schedule.least_at(23 * hour, 0) == 1  # Monday night
     assert schedule.least_at(29 * hour, 0) == 1  # Tuesday, 5:00

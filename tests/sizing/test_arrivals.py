@@ -9,6 +9,7 @@ import pytest
 
 from tonnage.errors import InputError, WorkloadError
 from tonnage.sizing.arrivals import (
+    Arrivals,
     Bursty,
     ClosedLoop,
     Deterministic,
@@ -18,7 +19,6 @@ from tonnage.sizing.arrivals import (
     Replay,
     SpreadLengths,
     TraceLengths,
-    Traffic,
 )
 from tonnage.sizing.traces import load_trace, parse_trace
 from tonnage.workload.jobs import Lengths, Requests
@@ -35,14 +35,14 @@ ALIKE = FixedLengths(input_tokens=100, output_tokens=10)
 )  # fmt: skip
 def test_rate_and_spread_are_those_asked_for(process: Process, variation: float) -> None:
     """Mean rate within 5 % and coefficient of variation of the gaps within 5 % of what was asked, over 40,000 gaps."""
-    gaps = np.diff(Traffic(process=process, lengths=ALIKE, requests=40_000).draw(1).at_s)
+    gaps = np.diff(Arrivals(process=process, lengths=ALIKE, requests=40_000).draw(1).at_s)
     assert 1.0 / gaps.mean() == pytest.approx(4.0, rel=0.05)
     assert gaps.std() / gaps.mean() == pytest.approx(variation, rel=0.05, abs=1e-9)
 
 
 def test_same_seed_same_requests_another_seed_others() -> None:
     """A stream is a function of its seed."""
-    traffic = Traffic(process=Poisson(rate_per_s=2.0), lengths=ALIKE, requests=50)
+    traffic = Arrivals(process=Poisson(rate_per_s=2.0), lengths=ALIKE, requests=50)
     assert (traffic.draw(3).at_s == traffic.draw(3).at_s).all()
     assert (traffic.draw(3).at_s != traffic.draw(4).at_s).all()
 
@@ -51,7 +51,7 @@ def test_loads_compared_under_one_seed_see_the_same_requests() -> None:
     """At twice the rate the same lengths arrive in the same order, twice as fast."""
     requests = Requests(input_tokens=Lengths(mean=100, maximum=900), output_tokens=Lengths(mean=50, maximum=300))
     slow, fast = (
-        Traffic(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=requests), requests=200).draw(5)
+        Arrivals(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=requests), requests=200).draw(5)
         for rate in (1.0, 2.0)
     )
     assert slow.at_s == pytest.approx(2.0 * fast.at_s)
@@ -63,7 +63,7 @@ def test_loads_compared_under_one_seed_see_the_same_requests() -> None:
 def test_spread_lengths_keep_mean_and_maximum(mean: int, maximum: int) -> None:
     """Mean within 3 % of the stated one, nothing above the maximum, 0.03 to 0.5 % at it (where the two differ)."""
     requests = Requests(input_tokens=Lengths(mean=mean, maximum=maximum), output_tokens=None)
-    drawn = Traffic(process=Poisson(rate_per_s=1), lengths=SpreadLengths(requests=requests), requests=40_000).draw(0)
+    drawn = Arrivals(process=Poisson(rate_per_s=1), lengths=SpreadLengths(requests=requests), requests=40_000).draw(0)
     assert drawn.input_tokens.mean() == pytest.approx(mean, rel=0.03)
     assert drawn.input_tokens.max() == maximum
     assert (drawn.output_tokens == 0).all()
@@ -74,7 +74,7 @@ def test_spread_lengths_keep_mean_and_maximum(mean: int, maximum: int) -> None:
 def test_a_trace_is_replayed_as_it_was_and_scaled() -> None:
     """Arrivals and lengths are the file's; at speed 2 the gaps halve."""
     trace = load_trace(SAMPLE)
-    once, twice = (Traffic(process=Replay(trace=trace, speed=speed)).draw(0) for speed in (1.0, 2.0))
+    once, twice = (Arrivals(process=Replay(trace=trace, speed=speed)).draw(0) for speed in (1.0, 2.0))
     assert len(once) == len(trace) == 200
     assert once.at_s[0] == 0.0
     assert once.at_s == pytest.approx(2.0 * twice.at_s)
@@ -84,7 +84,7 @@ def test_a_trace_is_replayed_as_it_was_and_scaled() -> None:
 def test_lengths_drawn_from_a_trace_stay_pairs() -> None:
     """Every drawn (prompt, answer) pair stands in the trace."""
     trace = load_trace(SAMPLE)
-    drawn = Traffic(process=Poisson(rate_per_s=1), lengths=TraceLengths(trace=trace), requests=300).draw(2)
+    drawn = Arrivals(process=Poisson(rate_per_s=1), lengths=TraceLengths(trace=trace), requests=300).draw(2)
     known = set(zip(trace.input_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
     assert set(zip(drawn.input_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) <= known
 
@@ -117,18 +117,18 @@ def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "traffic",
     [
-        Traffic(process=Poisson(rate_per_s=0.0), lengths=ALIKE, requests=5),
-        Traffic(process=Poisson(rate_per_s=float("nan")), lengths=ALIKE, requests=5),
-        Traffic(process=Bursty(rate_per_s=1.0, variation=-1.0), lengths=ALIKE, requests=5),
-        Traffic(process=Poisson(rate_per_s=1.0), lengths=ALIKE),
-        Traffic(process=Poisson(rate_per_s=1.0), requests=5),
-        Traffic(process=Poisson(rate_per_s=1.0), lengths=ALIKE, requests=0),
-        Traffic(process=ClosedLoop(users=0), lengths=ALIKE, requests=5),
-        Traffic(process=Replay(trace=load_trace(SAMPLE)), requests=201),
-        Traffic(process=Replay(trace=load_trace(SAMPLE), speed=0.0)),
+        Arrivals(process=Poisson(rate_per_s=0.0), lengths=ALIKE, requests=5),
+        Arrivals(process=Poisson(rate_per_s=float("nan")), lengths=ALIKE, requests=5),
+        Arrivals(process=Bursty(rate_per_s=1.0, variation=-1.0), lengths=ALIKE, requests=5),
+        Arrivals(process=Poisson(rate_per_s=1.0), lengths=ALIKE),
+        Arrivals(process=Poisson(rate_per_s=1.0), requests=5),
+        Arrivals(process=Poisson(rate_per_s=1.0), lengths=ALIKE, requests=0),
+        Arrivals(process=ClosedLoop(users=0), lengths=ALIKE, requests=5),
+        Arrivals(process=Replay(trace=load_trace(SAMPLE)), requests=201),
+        Arrivals(process=Replay(trace=load_trace(SAMPLE), speed=0.0)),
     ],
 )
-def test_traffic_that_means_nothing_is_refused(traffic: Traffic) -> None:
+def test_traffic_that_means_nothing_is_refused(traffic: Arrivals) -> None:
     """No rate, no count, no lengths, no users, more requests than the trace has: an input error."""
     with pytest.raises(InputError):
         traffic.draw(0)

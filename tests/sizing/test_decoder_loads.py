@@ -11,12 +11,12 @@ import pytest
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.arrivals import ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths
 from tonnage.sizing.decoder_curves import lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load, SeenLoad
+from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
@@ -51,7 +51,7 @@ def closed_form(
         tensor_parallel=np.ones(1), concurrency=np.array([float(slots)]),
     )  # fmt: skip
     engine = ENGINES["llm-python"]
-    load = Load(requests=np.array([float(count)]), rate_per_s=np.array([rate]), users=np.array([users]))
+    load = DecoderLoad(requests=np.array([float(count)]), rate_per_s=np.array([rate]), users=np.array([users]))
     return serve_load(lay_out_decoder(rows, engine).under(engine), load)
 
 
@@ -70,7 +70,7 @@ def simulated(
         if spread
         else FixedLengths(input_tokens=requests.input_tokens.maximum, output_tokens=answer.maximum)
     )
-    traffic = Traffic(process=process, lengths=lengths, requests=count)
+    traffic = Arrivals(process=process, lengths=lengths, requests=count)
     return simulate(replica, traffic, seed=seed, warm_up_fraction=0.0)
 
 
@@ -179,7 +179,7 @@ def test_a_fixed_batch_takes_what_its_passes_take(batch: int, beams: int) -> Non
         tensor_parallel=np.ones(1), concurrency=np.array([float(batch)]), beams=np.array([float(beams)]),
     )  # fmt: skip
     engine = ENGINES["static-llm"]
-    endless = Load(requests=np.array([math.inf]), rate_per_s=np.array([math.inf]), users=np.array([math.inf]))
+    endless = DecoderLoad(requests=np.array([math.inf]), rate_per_s=np.array([math.inf]), users=np.array([math.inf]))
     found = serve_load(lay_out_decoder(rows, engine).under(engine), endless)
     several, one = np.array([float(batch * beams)]), np.ones(1)
 

@@ -12,7 +12,7 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, rows_memory
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token, weights_bytes
@@ -150,7 +150,7 @@ def test_published_rates_with_data_parallel_attention(
     asked = Requests(
         input_tokens=Lengths(mean=prompt, maximum=prompt), output_tokens=Lengths(mean=answer, maximum=answer)
     )
-    queued = Load(requests=np.array([requests]), rate_per_s=np.array([np.inf]), users=np.array([np.inf]))
+    queued = DecoderLoad(requests=np.array([requests]), rate_per_s=np.array([np.inf]), users=np.array([np.inf]))
 
     def rate(experts: float, groups: float) -> float:
         found = curves(model, experts, groups, engine="tensorrt-llm", gpu=gpu, asked=asked, most=most)

@@ -11,6 +11,7 @@ from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import p95_seen, serve_load
+from tonnage.sizing.decoder_reading import states_of
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import SEEN, Seen
 from tonnage.sizing.devices import Machine
@@ -50,6 +51,15 @@ def test_percentiles_asked_for_are_those_of_the_whole_load(scheduler: str) -> No
         (found,) = p95_seen(there, load, of).items()
         assert np.array_equal(found[1], getattr(seen, found[0]).at["p95"])
     assert set(p95_seen(there, load, SEEN)) == set(SEEN)
+
+
+def test_states_at_hand_change_no_percentile() -> None:
+    """Those of some rows are those that the rows alone have."""
+    there, some = curves(), np.array([2, 0])
+    load, states = endless(np.array([3.0, 0.1])), states_of(there).take(some)
+    alone, at_hand = (p95_seen(there.take(some), load, SEEN, given) for given in (None, states))
+    for name in SEEN:
+        assert np.array_equal(alone[name], at_hand[name])
 
 
 @pytest.mark.parametrize("name", SEEN)

@@ -14,7 +14,7 @@ import pytest
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.errors import InputError, UnsizedHardware
-from tonnage.sizing.arrivals import ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching
@@ -51,8 +51,8 @@ def encoder(devices: Build) -> ReplicaModel:
     )
 
 
-def chat(rate: float, requests: int = 1500) -> Traffic:
-    return Traffic(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=CHAT), requests=requests)
+def chat(rate: float, requests: int = 1500) -> Arrivals:
+    return Arrivals(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=CHAT), requests=requests)
 
 
 @pytest.mark.parametrize(("batch", "context"), [(1, 700), (5, 1), (23, 3000), (100, 333), (256, 4900)])
@@ -96,7 +96,7 @@ def test_one_request_alone(decoder: ReplicaModel) -> None:
     """Its latency is its prefill and its decode steps, to 1e-9."""
     assert isinstance(decoder.times, DecoderTimes)
     assert isinstance(decoder.policy, ContinuousBatching)
-    traffic = Traffic(
+    traffic = Arrivals(
         process=Poisson(rate_per_s=1.0), lengths=FixedLengths(input_tokens=700, output_tokens=300), requests=1
     )
     seen = simulate(decoder, traffic, seed=0)
@@ -132,7 +132,7 @@ def test_more_load_is_never_faster(decoder: ReplicaModel, encoder: ReplicaModel)
         (encoder, (500, 2000, 8000), SENTENCES),
     ):
         seen = [
-            simulate(replica, Traffic(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=requests),
+            simulate(replica, Arrivals(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=requests),
                                       requests=2000), seed=7)
             for rate in rates
         ]  # fmt: skip
@@ -160,14 +160,16 @@ def test_percentiles_are_in_order_and_the_warm_up_is_left_out(decoder: ReplicaMo
 def test_a_recorded_trace_runs(decoder: ReplicaModel) -> None:
     """The sample trace, as it was and ten times as fast: every request answered, later at speed."""
     trace = load_trace(DATA / "request_trace.csv")
-    slow, fast = (simulate(decoder, Traffic(process=Replay(trace=trace, speed=speed)), seed=0) for speed in (1.0, 10.0))
+    slow, fast = (
+        simulate(decoder, Arrivals(process=Replay(trace=trace, speed=speed)), seed=0) for speed in (1.0, 10.0)
+    )
     assert slow.requests == fast.requests == 180
     assert fast.latency_s.p95 > slow.latency_s.p95
 
 
 def test_closed_loop_over_two_replicas(decoder: ReplicaModel) -> None:
     """Eight users, no think time: never more than eight in the service, and about four in each."""
-    traffic = Traffic(process=ClosedLoop(users=8), lengths=SpreadLengths(requests=CHAT), requests=400)
+    traffic = Arrivals(process=ClosedLoop(users=8), lengths=SpreadLengths(requests=CHAT), requests=400)
     served = serve(decoder, traffic.draw(0), replicas=2)
     begun = np.searchsorted(np.sort(served.finish_s), served.arrival_s, side="right")
     inside = np.arange(1, 401) - begun  # after each arrival
@@ -185,7 +187,7 @@ def test_largest_rate_keeps_the_promise_and_a_little_more_breaks_it(decoder: Rep
     assert found is not None
     assert found.seen.latency_s.p95 <= 6.0
     count = found.seen.requests + found.seen.warm_up_requests
-    more = Traffic(process=Poisson(rate_per_s=1.05 * found.rate_per_s), lengths=lengths, requests=count)
+    more = Arrivals(process=Poisson(rate_per_s=1.05 * found.rate_per_s), lengths=lengths, requests=count)
     assert simulate(decoder, more, seed=0).latency_s.p95 > 6.0
     stricter = largest_rate(decoder, lengths, p95_latency_s=6.0, p95_ttft_s=0.1)
     assert stricter is not None
@@ -221,7 +223,7 @@ def test_a_prefix_cache_shortens_prompts_and_holds_less(decoder: ReplicaModel) -
     """Of 1,000 prompt tokens 800 are cached: the first token comes a fifth sooner, and the peak of the cache is
     lower by what is not held for each request; nothing cached is the replica as it was."""
     assert isinstance(decoder.policy, ContinuousBatching)
-    load = Traffic(
+    load = Arrivals(
         process=Poisson(rate_per_s=2.0), lengths=FixedLengths(input_tokens=1000, output_tokens=50), requests=400
     )
     plain = serve(decoder, load.draw(3))
@@ -252,7 +254,7 @@ def test_published_offered_load(
     replica = ReplicaModel.from_sizing(
         shape, device, lengths, weights="bf16", engine=SERVED, tensor_parallel=tensor, policy=policy
     )
-    traffic = Traffic(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=lengths), requests=500)
+    traffic = Arrivals(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=lengths), requests=500)
     seen = simulate(replica, traffic, seed=1, warm_up_fraction=0.0)
     assert seen.output_tokens_per_s == pytest.approx(measured["output_tokens_per_s"], rel=0.30)
     assert 1 / 2.2 < seen.ttft_s.mean * 1e3 / measured["ttft_ms"] < 2.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.sizing.arrivals import ClosedLoop, Deterministic, FixedLengths, Poisson, Stream, Traffic
+from tonnage.sizing.arrivals import Arrivals, ClosedLoop, Deterministic, FixedLengths, Poisson, Stream
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.dynamic_batching import DynamicBatching
 from tonnage.sizing.percentiles import Served
@@ -47,7 +47,7 @@ def mean_wait_s(served: Served, service_s: np.ndarray) -> float:
 def test_m_d_1(load: float) -> None:
     """Poisson arrivals, constant service S: mean wait = S·u / (2(1 - u)) (Pollaczek-Khinchine), within 5 %."""
     service_s = 0.02
-    traffic = Traffic(process=Poisson(rate_per_s=load / service_s), lengths=FixedLengths(input_tokens=1),
+    traffic = Arrivals(process=Poisson(rate_per_s=load / service_s), lengths=FixedLengths(input_tokens=1),
                       requests=COUNT)  # fmt: skip
     served = serve(constant_encoder(service_s), traffic.draw(0))
     expected = service_s * load / (2 * (1 - load))
@@ -61,7 +61,7 @@ def test_m_m_1(load: float) -> None:
     mean, second_s = 1000.0, 1e-5  # tokens, seconds a token
     times = EncoderTimes(lengths=[0.0, 1e6], batch_s=[[0.0, 1e6 * second_s]])
     replica = ReplicaModel(times=times, policy=DynamicBatching(max_batch=1, wait_s=0.0))
-    traffic = Traffic(process=Poisson(rate_per_s=load / (mean * second_s)), lengths=FixedLengths(input_tokens=1),
+    traffic = Arrivals(process=Poisson(rate_per_s=load / (mean * second_s)), lengths=FixedLengths(input_tokens=1),
                       requests=COUNT)  # fmt: skip
     stream = exponential_lengths(traffic.draw(0), mean, output=False)
     served = serve(replica, stream)
@@ -74,7 +74,7 @@ def test_m_m_1(load: float) -> None:
 def test_decoder_one_at_a_time_is_m_g_1(load: float) -> None:
     """Geometric answers, one request at a time: wait = λ·E[S²] / (2(1 - u)) (Pollaczek-Khinchine), within 5 %."""
     step_s, mean = 0.01, 30.0
-    traffic = Traffic(process=Poisson(rate_per_s=load / (mean * step_s)), lengths=FixedLengths(input_tokens=1),
+    traffic = Arrivals(process=Poisson(rate_per_s=load / (mean * step_s)), lengths=FixedLengths(input_tokens=1),
                       requests=COUNT // 2)  # fmt: skip
     stream = exponential_lengths(traffic.draw(0), mean, output=True)
     service = stream.output_tokens * step_s
@@ -86,7 +86,7 @@ def test_decoder_one_at_a_time_is_m_g_1(load: float) -> None:
 
 def test_littles_law_holds_exactly() -> None:
     """Time-average of the number in the system, swept event by event = arrivals x mean latency / span, to 1e-9."""
-    traffic = Traffic(process=Poisson(rate_per_s=40.0), lengths=FixedLengths(input_tokens=1), requests=5_000)
+    traffic = Arrivals(process=Poisson(rate_per_s=40.0), lengths=FixedLengths(input_tokens=1), requests=5_000)
     served = serve(constant_encoder(0.06, batch=4, wait_s=0.01), traffic.draw(0))
     times = np.concatenate([served.arrival_s, served.finish_s])
     steps = np.concatenate([np.ones(5_000), -np.ones(5_000)])
@@ -99,7 +99,7 @@ def test_littles_law_holds_exactly() -> None:
 
 def test_batches_start_when_full_or_after_the_wait() -> None:
     """Requests every 4 ms, batches of 4 within 10 ms: three arrive (0, 4, 8 ms) and the batch starts at 10 ms."""
-    traffic = Traffic(process=Deterministic(rate_per_s=250.0), lengths=FixedLengths(input_tokens=1), requests=6)
+    traffic = Arrivals(process=Deterministic(rate_per_s=250.0), lengths=FixedLengths(input_tokens=1), requests=6)
     waited = serve(constant_encoder(0.001, batch=4, wait_s=0.010), traffic.draw(0))
     assert waited.finish_s * 1e3 == pytest.approx([11, 11, 11, 23, 23, 23])
     full = serve(constant_encoder(0.001, batch=2, wait_s=0.010), traffic.draw(0))
@@ -111,7 +111,7 @@ def test_closed_loop_follows_the_interactive_response_time_law() -> None:
     service_s, think_s = 0.05, 0.2
 
     def rate(users: int) -> float:
-        traffic = Traffic(process=ClosedLoop(users=users, think_s=think_s), lengths=FixedLengths(input_tokens=1),
+        traffic = Arrivals(process=ClosedLoop(users=users, think_s=think_s), lengths=FixedLengths(input_tokens=1),
                           requests=20_000)  # fmt: skip
         return simulate(constant_encoder(service_s), traffic, seed=1).requests_per_s
 
@@ -121,14 +121,16 @@ def test_closed_loop_follows_the_interactive_response_time_law() -> None:
 
 def test_closed_loop_keeps_its_law_with_several_users() -> None:
     """Users = throughput x (latency + think time), the law for any number of users, within 2 %."""
-    traffic = Traffic(process=ClosedLoop(users=6, think_s=0.2), lengths=FixedLengths(input_tokens=1), requests=20_000)
+    traffic = Arrivals(process=ClosedLoop(users=6, think_s=0.2), lengths=FixedLengths(input_tokens=1), requests=20_000)
     seen = simulate(constant_encoder(0.05, batch=2, wait_s=0.01), traffic, seed=1, warm_up_fraction=0.0)
     assert seen.requests_per_s * (seen.latency_s.mean + 0.2) == pytest.approx(6, rel=0.02)
 
 
 def test_all_at_once_takes_the_servers_rate() -> None:
     """99 requests at time 0, one after the other: the last leaves at 99 S, the mean at 50 S."""
-    traffic = Traffic(process=Deterministic(rate_per_s=float("inf")), lengths=FixedLengths(input_tokens=1), requests=99)
+    traffic = Arrivals(
+        process=Deterministic(rate_per_s=float("inf")), lengths=FixedLengths(input_tokens=1), requests=99
+    )
     seen = simulate(constant_encoder(0.01), traffic, seed=0, warm_up_fraction=0.0)
     assert seen.latency_s.maximum == pytest.approx(0.99)
     assert seen.latency_s.mean == pytest.approx(0.5)
@@ -140,7 +142,7 @@ def test_joining_the_shortest_queue_waits_less_than_taking_turns() -> None:
     mean, second_s, load = 1000.0, 2e-5, 0.9
     times = EncoderTimes(lengths=[0.0, 1e6], batch_s=[[0.0, 1e6 * second_s]])
     replica = ReplicaModel(times=times, policy=DynamicBatching(max_batch=1, wait_s=0.0))
-    traffic = Traffic(process=Poisson(rate_per_s=4 * load / (mean * second_s)), lengths=FixedLengths(input_tokens=1),
+    traffic = Arrivals(process=Poisson(rate_per_s=4 * load / (mean * second_s)), lengths=FixedLengths(input_tokens=1),
                       requests=COUNT)  # fmt: skip
     stream = exponential_lengths(traffic.draw(0), mean, output=False)
     turns = serve(replica, stream, replicas=4, dispatch="round_robin").latency_s.mean()
@@ -151,7 +153,7 @@ def test_joining_the_shortest_queue_waits_less_than_taking_turns() -> None:
 def test_constant_service_in_turns_is_one_queue_before_all_servers() -> None:
     """Four servers of constant service taking turns answer first come, first served: M/D/4 from one queue, exactly."""
     service_s = 0.02
-    traffic = Traffic(process=Poisson(rate_per_s=180.0), lengths=FixedLengths(input_tokens=1), requests=5_000)
+    traffic = Arrivals(process=Poisson(rate_per_s=180.0), lengths=FixedLengths(input_tokens=1), requests=5_000)
     stream = traffic.draw(0)
     free = [0.0] * 4
     finish = []

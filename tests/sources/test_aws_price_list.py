@@ -13,8 +13,8 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.errors import SourceError
 from tonnage.sources import (
-    AnswerCache,
     AwsPriceListSource,
+    ResponseCache,
     Web,
 )
 
@@ -134,7 +134,7 @@ def test_the_rows_of_an_unchanged_file_come_from_disk(
 ) -> None:
     """With an ETag a region's file is sent once, and again when it changed; only the rows of use are kept."""
     server.etags = True
-    kept = replace(web, cache=AnswerCache(tmp_path))
+    kept = replace(web, cache=ResponseCache(tmp_path))
     first = aws(server, kept, catalog).fetch()
     sent = server.bytes_sent
     assert aws(server, kept, catalog).fetch().offers == first.offers

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import SourceError
-from tonnage.sources import AnswerCache, FetchLimits, Watch, Web
+from tonnage.sources import FetchLimits, ResponseCache, Watch, Web
 from tonnage.sources.web import follow_pages
 
 PATH = "/v2/sizes"
@@ -78,7 +78,7 @@ def test_retry_after_is_honoured(server: Any, web: Web) -> None:
 def test_an_answer_that_did_not_change_comes_from_disk(server: Any, web: Web, tmp_path: Path) -> None:
     """With an ETag the second question is conditional and the kept answer is used; a changed answer replaces it."""
     server.etags = True
-    kept = replace(web, cache=AnswerCache(tmp_path))
+    kept = replace(web, cache=ResponseCache(tmp_path))
     first = kept.json(server.url + PATH)
     assert kept.json(server.url + PATH) == first
     assert "if-none-match" not in server.headers[0]
@@ -89,7 +89,7 @@ def test_an_answer_that_did_not_change_comes_from_disk(server: Any, web: Web, tm
 
 def test_a_young_answer_is_not_asked_again(server: Any, web: Web, tmp_path: Path) -> None:
     """Within the age allowed the disk answers, and the day of that reading is known; later the server is asked."""
-    kept = replace(web, cache=AnswerCache(tmp_path), max_age_s=3600.0, days=[])
+    kept = replace(web, cache=ResponseCache(tmp_path), max_age_s=3600.0, days=[])
     kept.json(server.url + PATH)
     kept.json(server.url + PATH)
     assert len(server.asked) == 1
@@ -100,7 +100,7 @@ def test_a_young_answer_is_not_asked_again(server: Any, web: Web, tmp_path: Path
 
 def test_a_damaged_cache_is_read_anew(server: Any, web: Web, tmp_path: Path) -> None:
     """A kept file that was cut or altered is not used; one that is very old is pruned."""
-    cache = AnswerCache(tmp_path)
+    cache = ResponseCache(tmp_path)
     kept = replace(web, cache=cache, max_age_s=3600.0)
     kept.json(server.url + PATH)
     [file] = tmp_path.iterdir()
@@ -114,13 +114,13 @@ def test_a_damaged_cache_is_read_anew(server: Any, web: Web, tmp_path: Path) -> 
 def test_a_cache_that_cannot_be_written_only_costs_time(server: Any, web: Web, tmp_path: Path) -> None:
     """A file where the folder should be: the answer is there all the same."""
     (tmp_path / "file").write_text("")
-    kept = replace(web, cache=AnswerCache(tmp_path / "file"), max_age_s=3600.0)
+    kept = replace(web, cache=ResponseCache(tmp_path / "file"), max_age_s=3600.0)
     assert "sizes" in kept.json(server.url + PATH)
 
 
 def test_a_secret_is_in_no_message_and_no_file(server: Any, web: Web, tmp_path: Path) -> None:
     """A header's secret reaches the server and nothing else; keys in addresses are blanked."""
-    kept = replace(web, cache=AnswerCache(tmp_path), max_age_s=3600.0)
+    kept = replace(web, cache=ResponseCache(tmp_path), max_age_s=3600.0)
     secret = {"Authorization": "Bearer s3cret"}
     kept.json(server.url + PATH, headers=secret)
     assert server.headers[0]["authorization"] == "Bearer s3cret"

@@ -15,10 +15,10 @@ from tonnage.spot_instances import (
     HazardModel,
     Moment,
     OnDemand,
-    Policy,
     Recorded,
     ReplayOutcome,
     SpotJob,
+    SpotPolicy,
     TimeSliced,
     TonnagePolicy,
     UniformProgress,
@@ -29,7 +29,7 @@ from tonnage.spot_instances.engine import IDLE, ON_DEMAND, Flags, Places
 from tonnage.spot_instances.job import TICK_H
 
 EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "6"))  # `make test-slow` tries more
-POLICIES: list[Callable[[], Policy]] = [
+POLICIES: list[Callable[[], SpotPolicy]] = [
     Greedy, UniformProgress, OnDemand, lambda: TimeSliced(4), lambda: TonnagePolicy(packaged_model()),
 ]  # fmt: skip
 
@@ -60,7 +60,7 @@ def ticks_job(work: float, deadline: float, start: float, ratio: float = 3.0) ->
     ],
 )
 def test_bills_by_hand(
-    policy: Policy, up: str, work: float, deadline: float, start: float, cost: float, finished: float
+    policy: SpotPolicy, up: str, work: float, deadline: float, start: float, cost: float, finished: float
 ) -> None:
     """Cost and finish in ticks, worked out on paper."""
     found = replay(ticks_job(work, deadline, start), Recorded(ups(up)), policy)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import tonnage.workload
 from tonnage.catalog import load_catalog
+from tonnage.errors import WorkloadError
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.length_fields import PERCENTILES, LengthFields, freeze_lengths
 from tonnage.workload.file.yaml_lines import read_yaml
@@ -252,3 +253,46 @@ def test_the_reference_names_every_key(kind: str) -> None:
     rows = re.findall(r"^\| (`\w+`) \| .+ \| .* \| .* \| (\S.*) \| .* \|$", render_workload_reference(), re.M)
     assert set(_fields(KINDS[kind])) <= {name for name, _ in rows}
     assert all(meaning.strip() for _, meaning in rows)
+
+
+TRAFFIC = "kind: serve\nmodel: gpt2\nserve: {rate_per_s: 5, input_tokens: 64, output_tokens: 16, traffic: %s}\n"
+
+
+def test_traffic_is_a_course_of_the_busy_rate_and_the_mean_of_token_prices(tmp_path: Path) -> None:
+    (tmp_path / "seen.csv").write_text("arrived_at,tokens\n" + "".join(f"{second}.5,1\n" for second in range(120)))
+    (tmp_path / "file.yaml").write_text(TRAFFIC % "{trace: seen.csv}")
+    wave = read(TRAFFIC % "{peak_to_trough: 4}")
+    stated = read(TRAFFIC % f"{{hourly: {[1] * 12 + [2] * 12}}}")
+    trace = load_workload(tmp_path / "file.yaml", as_of=AS_OF)
+    courses = [one.job.traffic for one in (wave, stated, trace) if isinstance(one.job, ServeJob)]
+    assert [(len(one.shares), max(one.shares), one.repeats) for one in courses if one] == [
+        (24, 1.0, True), (24, 1.0, True), (120, 1.0, False),
+    ]  # fmt: skip
+    assert stated.buy.tokens.load == 0.75
+    assert read(TRAFFIC % "{peak_to_trough: 4}" + "buy: {token_load: 0.3}\n").buy.tokens.load == 0.3
+
+
+@pytest.mark.parametrize(
+    ("traffic", "fault"),
+    [
+        ("{}", "says nothing"),
+        ("{peak_to_trough: 2, trace: a.csv}", "several courses"),
+        (f"{{hourly: {[0] * 24}}}", "no hour has a request"),
+        ("{hourly: [1, 2]}", "24"),
+        ("{trace: absent.csv}", "cannot be read"),
+    ],
+)
+def test_traffic_that_says_nothing_is_refused(traffic: str, fault: str) -> None:
+    with pytest.raises(WorkloadError, match=fault):
+        read(TRAFFIC % traffic)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [("3\n1\n", "not in order"), ("", "no request"), ("now\n", "expected seconds"), ("0\n9e9\n", "days")],
+)
+def test_a_trace_that_is_none_is_refused(rows: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "seen.csv").write_text("arrived_at\n" + rows)
+    (tmp_path / "file.yaml").write_text(TRAFFIC % "{trace: seen.csv}")
+    with pytest.raises(WorkloadError, match=fault):
+        load_workload(tmp_path / "file.yaml", as_of=AS_OF)

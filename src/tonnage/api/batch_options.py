@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, get_args
 
 from tonnage.api.bench import read_seconds
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError
+from tonnage.traffic.batch import Task
 from tonnage.values import dataclass
 
 Service = AbstractContextManager[str]  # gives the URL of a service, and ends it afterwards
-TASKS: Final = ("chat", "completions", "embeddings", "classify")
+TASKS: Final = get_args(Task)
 PLACES: Final = ("here", "ray", "bedrock", "openai-batch")
 JOBS: Final = ("bedrock", "openai-batch")
 

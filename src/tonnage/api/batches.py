@@ -63,7 +63,7 @@ def batch(
         from tonnage.api.started_services import served_here
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
-    options = replace(options, model=options.model or (SERVED_NAME if options.serve else first_model(options)))
+    options = replace(options, model=options.model or (SERVED_NAME if options.serve else _listed_model(options)))
     if options.shared:
         from tonnage.api.shared_batches import share
 
@@ -81,20 +81,20 @@ def batch(
     return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
 
 
-def first_model(options: BatchOptions) -> str | None:
+def _listed_model(options: BatchOptions) -> str | None:
     """The first model that the service lists; None where it lists none, or does not answer yet."""
     import httpx
+
+    from tonnage.http.listed_models import first_listed, models_path
 
     if options.url is None:
         return None
     base = options.url.rstrip("/")
-    listed = base + ("/models" if base.endswith("/v1") else "/v1/models")
     try:
-        answer = httpx.get(listed, headers=key_headers(options.api_key_env), timeout=LIST_TIMEOUT_S)
-        found = answer.json()["data"][0]["id"]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+        answer = httpx.get(base + models_path(base), headers=key_headers(options.api_key_env), timeout=LIST_TIMEOUT_S)
+    except (httpx.HTTPError, httpx.InvalidURL):
         return None
-    return found if isinstance(found, str) else None
+    return first_listed(answer.content)
 
 
 class _Reading:

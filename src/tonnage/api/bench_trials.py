@@ -13,7 +13,7 @@ from tonnage.errors import InputError
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
-    from tonnage.benchmarks.load.generator import Target
+    from tonnage.benchmarks.load.generator import LoadTarget
     from tonnage.benchmarks.load.prompts import Prompts
     from tonnage.http.pool import HttpPool
     from tonnage.traffic.arrivals import Arrival
@@ -59,7 +59,7 @@ class ServiceTrials:
         finally:
             pool.close()
 
-    async def _measured(self, target: Target, pool: HttpPool) -> ServiceBench:
+    async def _measured(self, target: LoadTarget, pool: HttpPool) -> ServiceBench:
         from tonnage.traffic.bench import ServiceBench
 
         target = await self._named(target, pool)
@@ -79,7 +79,7 @@ class ServiceTrials:
             client_cpu_s_per_request=self._cpu_s / sent, rows=(), predicted=(), remarks=tuple(self._remarks),
         )  # fmt: skip
 
-    async def _search(self, target: Target, pool: HttpPool, prompts: Prompts) -> Any:
+    async def _search(self, target: LoadTarget, pool: HttpPool, prompts: Prompts) -> Any:
         from tonnage.traffic.capacity import CapacitySearch
 
         search = CapacitySearch(self._rate())
@@ -90,7 +90,7 @@ class ServiceTrials:
             self._on_step(f"{rate:.3g} requests/s: {state}")
         return search.found()
 
-    async def _trial(self, target: Target, pool: HttpPool, prompts: Prompts, rate: float) -> tuple[LoadResult, str]:
+    async def _trial(self, target: LoadTarget, pool: HttpPool, prompts: Prompts, rate: float) -> tuple[LoadResult, str]:
         from tonnage.benchmarks.load.generator import offer_load
         from tonnage.traffic.exchanges import summarise
 
@@ -139,18 +139,18 @@ class ServiceTrials:
             return self._options.rate_per_s
         return USUAL_RATE_PER_S if self.job is None else self.job.rate_per_s
 
-    def _target(self) -> Target:
+    def _target(self) -> LoadTarget:
         from tonnage.benchmarks.load.dialects import find_dialect
-        from tonnage.benchmarks.load.generator import Target
+        from tonnage.benchmarks.load.generator import LoadTarget
         from tonnage.http.pool import read_endpoint
 
-        return Target(
+        return LoadTarget(
             endpoint=read_endpoint(self._asked_url), dialect=find_dialect(self._options.protocol),
             model=self._options.model or "", headers=key_headers(self._options.api_key_env),
             timeout_s=self._options.timeout_s,
         )  # fmt: skip
 
-    async def _named(self, target: Target, pool: HttpPool) -> Target:
+    async def _named(self, target: LoadTarget, pool: HttpPool) -> LoadTarget:
         """The target with the model it is asked for by name."""
         from dataclasses import replace
 
@@ -160,7 +160,7 @@ class ServiceTrials:
             return replace(target, model=target.model or "default")
         return replace(target, model=await first_model(target, pool))
 
-    async def _prompts(self, target: Target, pool: HttpPool) -> Prompts:
+    async def _prompts(self, target: LoadTarget, pool: HttpPool) -> Prompts:
         """The texts to send. Two probes show that the service answers, and how it counts tokens."""
         from tonnage.benchmarks.load.probing import probe
         from tonnage.benchmarks.load.prompts import Prompts, TokenCount, learn_count, read_rows

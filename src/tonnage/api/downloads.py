@@ -124,38 +124,12 @@ def _failure(found: Fetched) -> FetchError | None:
 
 
 def _fetched(found: Fetched) -> Report:
-    from tonnage.reports.fetch import FetchLine, fetch_report
+    from tonnage.reports.fetch import fetch_report
 
-    lines = [
-        FetchLine(
-            name=one.name,
-            source=one.source,
-            outcome=one.outcome,
-            size_bytes=one.size_bytes,
-            version=one.version,
-            sha256=one.sha256,
-            verified_by=one.verified_by,
-            places=one.places,
-            problem=one.problem,
-        )
-        for one in found.files
-    ]
-    return fetch_report(lines, seconds=found.seconds, dry_run=found.dry_run)
+    return fetch_report(found.files, seconds=found.seconds, dry_run=found.dry_run)
 
 
 def _checked(found: list[VerifiedFile]) -> Report:
-    from tonnage.reports.fetch import CheckLine, verify_report
+    from tonnage.reports.fetch import verify_report
 
-    return verify_report(
-        [
-            CheckLine(
-                name=one.name,
-                target=one.target,
-                state=one.state,
-                size_bytes=one.size_bytes,
-                sha256=one.sha256,
-                found_sha256=one.found_sha256,
-            )
-            for one in found
-        ]
-    )
+    return verify_report(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.answers import Answer
@@ -136,8 +137,12 @@ def _of_service(
     from tonnage.reports.breakeven import breakeven_report
     from tonnage.reports.reasons.flips import relaxation_words
     from tonnage.service.breakeven import break_even
+    from tonnage.workload.jobs import ServeJob
 
-    found = break_even(job, market, prices, _question(job, options), calibrated=calibrated)
+    question = _question(job, options)
+    if isinstance(job.job, ServeJob):  # the fleets of this answer follow the question's own curve
+        job = replace(job, job=replace(job.job, traffic=None))
+    found = break_even(job, market, prices, question, calibrated=calibrated)
     fault = None
     if found.fleet is None:
         near = relaxation_words(found.plan.relaxations[0]) if found.plan.relaxations else None
@@ -221,7 +226,7 @@ def _demand(job: Workload, options: BreakEvenOptions) -> Demand:
     from tonnage.units import HOURS_PER_MONTH
 
     hours = getattr(job.job, "hours_per_month", float(HOURS_PER_MONTH))
-    return Demand(curve=_curve(options, job.buy.tokens.load), variation=options.variation, hours_per_month=hours)
+    return Demand(curve=_curve(options, job), variation=options.variation, hours_per_month=hours)
 
 
 def _policy(job: Workload, options: BreakEvenOptions) -> Autoscaling:
@@ -238,13 +243,18 @@ def _policy(job: Workload, options: BreakEvenOptions) -> Autoscaling:
     )
 
 
-def _curve(options: BreakEvenOptions, load: float) -> RateCurve:
-    """The day's shape: as the options say, else a wave whose mean is the file's `token_load` of the busy rate."""
+def _curve(options: BreakEvenOptions, job: Workload) -> RateCurve:
+    """The day's shape: as the options say, else the file's `serve.traffic`, else a wave whose mean is its `token_load`
+    of the busy rate."""
     from tonnage.service.rate_curve import RateCurve
 
     if options.hourly is None:
-        ratio = options.peak_to_trough
-        return RateCurve.of_load(load) if ratio is None else RateCurve.sinusoid(ratio)
+        ratio, traffic = options.peak_to_trough, getattr(job.job, "traffic", None)
+        if ratio is not None:
+            return RateCurve.sinusoid(ratio)
+        if traffic is not None and traffic.repeats:
+            return RateCurve.of(traffic.shares)
+        return RateCurve.of_load(job.buy.tokens.load)
     if options.peak_to_trough is not None:
         raise InputError("--hourly and --peak-to-trough are two shapes of one day", hint="give one of them")
     return RateCurve.of(options.hourly)

@@ -11,6 +11,7 @@ from tonnage.settings import Settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.calibration.local_inference import BenchedLoad
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.planning.local_service import LocalService
     from tonnage.workload.jobs import BatchJob, ServeJob
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedHere:
-    """A prediction, and why each other bench of the store does not correct it."""
+    """A prediction, the benches of this very service, and why each other bench of the store does not correct it."""
 
     found: LocalService
     left_out: tuple[str, ...]
+    own: tuple[BenchedLoad, ...] = ()
 
 
 def predict_here(
@@ -43,7 +45,9 @@ def predict_here(
         return _shape_of(row, job.model)
 
     benches, left_out = read_benches(_stored(settings), shape_of, known, job.requests.input_tokens)
-    return PredictedHere(found=predict_service(job, known, benches, client_s=client_s), left_out=left_out)
+    found = predict_service(job, known, benches, client_s=client_s)
+    own = tuple(one for one in benches if one.id in found.own_benches)
+    return PredictedHere(found=found, left_out=left_out, own=own)
 
 
 def _stored(settings: Settings) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.scaling.comparing import PolicyComparison, Tuning
     from tonnage.scaling.load import Load
-    from tonnage.scaling.schedules import Schedule
+    from tonnage.scaling.schedules import WeekSchedule
 
 
 def _read_names(flag: str, text: str) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _load(trace: Path | str | None, asked: ScalingOptions) -> Load:
     return with_wave(load, seed=asked.seed) if asked.wave else load
 
 
-def _schedule(asked: ScalingOptions) -> Schedule | None:
-    from tonnage.scaling.schedules import Schedule, parse_hours
+def _schedule(asked: ScalingOptions) -> WeekSchedule | None:
+    from tonnage.scaling.schedules import WeekSchedule, parse_hours
 
-    return Schedule(hours=tuple(parse_hours(text) for text in asked.at_least)) if asked.at_least else None
+    return WeekSchedule(hours=tuple(parse_hours(text) for text in asked.at_least)) if asked.at_least else None

@@ -15,23 +15,20 @@ from tonnage.api.reading import read_range, read_seconds
 from tonnage.errors import InputError, NothingFits, WorkloadError
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Number, Runtime, Task
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.planning.plan import MachineOption
-    from tonnage.serving.encoder.service import Number, Runtime, Task
     from tonnage.serving.engines.engine import EnginePlace, ServingEngine
     from tonnage.serving.report import PlannedReplica
     from tonnage.workload.jobs import EngineName, ServeJob
     from tonnage.workload.shapes import ModelShape
 
-TASKS: Final = (
-    "classification", "token-classification", "embedding", "reranking", "question-answering", "tabular-classification",
-    "tabular-regression", "image-classification", "image-embedding",
-)  # fmt: skip
-NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
+TASKS: Final = get_args(Task)
+NUMBERS: Final = get_args(Number)
 PLACES: Final = ("here", "ray")
-RUNTIMES: Final = ("onnx", "torch")
+RUNTIMES: Final = get_args(Runtime)
 BATCHER_SLOTS: Final = 16  # requests at once of a replica whose own batcher decides
 _TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
@@ -140,11 +137,13 @@ def planned_replica(
     if asked.model is None:
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
     name = asked.name or name
+    told: tuple[str, ...] = ()
     if job.requests.output_tokens is None:
         made = _planned_encoder(asked.model, job, name, found, asked, settings)
+        made, told = on_this_machine(made, job, settings)
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
-    return Answer(made, replica_report, remarks=tuple(_unlike(asked.model, job.model)))
+    return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
 
 
 def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:
@@ -210,6 +209,22 @@ def _planned_encoder(
     return replace(made, option=found, devices=1 if found.gpu else 0)
 
 
+def on_this_machine(made: PlannedReplica, job: ServeJob, settings: Settings) -> tuple[PlannedReplica, tuple[str, ...]]:
+    """The replica with what this machine's profile predicts of it, or why it does not."""
+    from tonnage.api.local_service import predict_here
+    from tonnage.serving.encoder.service import parse_service
+
+    served = parse_service(made.command.files[0].text)
+    if served.runtime != "onnx":
+        return made, (f"not predicted on this machine: its profile is of ONNX Runtime, not {served.runtime}",)
+    local = replace(job, weights=served.weights, engine="onnxruntime", p95_latency_s=served.p95_s)
+    try:
+        known = predict_here(local, settings)
+    except InputError as error:
+        return made, (f"not predicted on this machine: {error.message}",)
+    return replace(made, here=known.found, benches=known.own), ()
+
+
 def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
     if asked.model is not None or asked.engine is not None:
         raise InputError("--model and --engine belong to a workload file", hint="tonnage serve FILE.tonnage.yaml")
@@ -228,12 +243,12 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         raise InputError("the URL of --cache-url has a password, which the service's file would hold",
                          hint="export TONNAGE_SERVE_CACHE_URL=... and leave --cache-url out")  # fmt: skip
     folder, trained_for = model_folder(target, settings)
-    task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
+    task = cast(Task | None, _one_of("--task", asked.task, TASKS) or trained_for)
     kind_of(folder, task=task, trust=asked.trust)
     name = asked.name or (folder.parent.name if folder.name == "model" else folder.stem)
     service = EncoderService(
-        model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
-        weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
+        model=str(folder), name=name, task=task, runtime=cast(Runtime, _one_of("--runtime", asked.runtime, RUNTIMES)),
+        weights=cast(Number, _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
         calibration=None if asked.calibrate is None else calibration_texts(
             asked.calibrate, target, settings, Path(_engine_place(name, asked, settings).folder)

@@ -15,7 +15,7 @@ from tonnage.errors import InputError, PlanRefused
 
 if TYPE_CHECKING:
     from tonnage.runs.preflight import LocalMachine
-    from tonnage.scaling.schedules import Schedule
+    from tonnage.scaling.schedules import WeekSchedule
     from tonnage.serving.engines.devices import Device
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
@@ -38,7 +38,7 @@ def serve(
     """
     from tonnage.runners.machine import look_at_machine
     from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
-    from tonnage.serving.report import served_words
+    from tonnage.serving.report import here_words, served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
     if asked.on == "ray":
@@ -58,7 +58,7 @@ def serve(
         try:
             ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
             ready = True
-            for line in served_words(planned.command, ready_s):
+            for line in (*served_words(planned.command, ready_s), *here_words(planned)):
                 tell(line)
             while running.process.poll() is None:
                 time.sleep(WATCH_S)
@@ -142,17 +142,17 @@ def _replica_devices(planned: PlannedReplica, asked: ServeOptions, most: int) ->
     return device_groups(here, each=planned.devices, shared_by=asked.replicas_per_gpu, most=most)
 
 
-def _schedule(hours: Sequence[str]) -> Schedule | None:
+def _schedule(hours: Sequence[str]) -> WeekSchedule | None:
     """The hours on the clock of this machine, in its own time zone."""
     from datetime import datetime
 
-    from tonnage.scaling.schedules import Schedule, parse_hours
+    from tonnage.scaling.schedules import WeekSchedule, parse_hours
 
     if not hours:
         return None
     now = datetime.now().astimezone()
     since_monday_s = now.weekday() * 86_400.0 + now.hour * 3600.0 + now.minute * 60.0 + now.second
-    return Schedule(hours=tuple(map(parse_hours, hours)), offset_s=since_monday_s - time.monotonic())
+    return WeekSchedule(hours=tuple(map(parse_hours, hours)), offset_s=since_monday_s - time.monotonic())
 
 
 def _finish(running: EngineProcess, tell: Callable[[str], None]) -> None:

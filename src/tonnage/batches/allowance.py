@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tonnage.traffic.batch import Ending
 
 
-class Allowance:
+class BatchAllowance:
     """`admit` before a part is asked, `report` after it. Cost is in USD, limits None where there is none.
 
     Until the first part is reported the price of a row is not known: with a limit one part goes alone.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Final
 
-from tonnage.batches.gate import Gate, Stopped
+from tonnage.batches.gate import BatchStopped, Gate
 from tonnage.batches.records import MOST_UNWRITTEN, Finished, GroupCommit, LineSink, answer_line, fault_line, tokens_of
 from tonnage.http.pool import Endpoint, ExchangeFault, HttpAnswer, HttpPool, request_bytes
 from tonnage.http.retries import is_temporary, retry_after_s
@@ -149,7 +149,7 @@ class Carrier:
                 task.add_done_callback(self._row_ended)
             while tasks:
                 await asyncio.wait(tasks)
-        except Stopped:
+        except BatchStopped:
             return
 
     async def _wait_for_room(self, tasks: set[asyncio.Task[None]]) -> None:
@@ -159,13 +159,13 @@ class Carrier:
             if self._commit.waiting <= MOST_UNWRITTEN and len(tasks) <= MOST_TASKS + 4 * self._gate.limit:
                 return
             await asyncio.sleep(0.01)
-        raise Stopped
+        raise BatchStopped
 
     async def _wait_for_work(self) -> None:
         """All that is left is others' work, which they may give up."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), LEASE_LOOK_S)
-            raise Stopped
+            raise BatchStopped
 
     async def _carry_row(self, row: BatchRow) -> None:
         """Until the row is recorded, or the batch stops. The task has its place already."""
@@ -191,7 +191,7 @@ class Carrier:
             try:
                 await self._wait_before_retry(failure, tries)
                 await self._gate.enter(first=True)
-            except Stopped:
+            except BatchStopped:
                 return
 
     async def _wait_before_retry(self, failure: _Failure, tries: int) -> None:
@@ -207,7 +207,7 @@ class Carrier:
             self._gate.refused(max(wait_s, REFUSED_WAIT_S if failure.counts else wait_s))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)
-            raise Stopped
+            raise BatchStopped
 
     # judging
 

@@ -16,7 +16,7 @@ _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_PAUSE_S: Final = 900.0
 
 
-class Stopped(Exception):
+class BatchStopped(Exception):
     """The batch stops: nothing more is sent."""
 
 
@@ -44,7 +44,7 @@ class Gate:
     async def enter(self, *, first: bool = False) -> None:
         """Wait for a place; `first`: before all others (a row that is tried again). Raises Stopped."""
         if self.stopped:
-            raise Stopped
+            raise BatchStopped
         if not self._queue and self._open():
             self.in_flight += 1
             return
@@ -88,7 +88,7 @@ class Gate:
         while self._queue:
             place = self._queue.popleft()
             if not place.done():
-                place.set_exception(Stopped())
+                place.set_exception(BatchStopped())
 
     def _open(self) -> bool:
         return self.in_flight < self.limit and monotonic() >= self._paused_until_s

@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
-from tonnage.batches.allowance import Allowance
+from tonnage.batches.allowance import BatchAllowance
 from tonnage.batches.carrying import Carriage, Carrier
 from tonnage.batches.gate import Gate
 from tonnage.batches.outputs import BatchOutput
@@ -167,7 +167,9 @@ class RayBatch:
         ray = _need_ray()
         started = _join_or_start(ray, self._workers)
         try:
-            allowance = ray.remote(Allowance).options(num_cpus=0).remote(spent_usd=self._usd() or 0.0, **self._limits)
+            allowance = (
+                ray.remote(BatchAllowance).options(num_cpus=0).remote(spent_usd=self._usd() or 0.0, **self._limits)
+            )
             with _interrupts(allowance):
                 for found in self._results(ray, allowance):
                     self._take(found)

@@ -32,7 +32,7 @@ Configuration = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PrintedTable:
     """What one document prints of one program on one GPU in one number format."""
 
     source: str
@@ -68,18 +68,18 @@ def _document() -> Callable[[Any], str]:
     return source
 
 
-def repeated_tables(rows: Sequence[InferenceRow], catalog: Catalog) -> dict[Table, str]:
+def repeated_tables(rows: Sequence[InferenceRow], catalog: Catalog) -> dict[PrintedTable, str]:
     """Tables whose figures are those of the same document's table in a format that the device multiplies more slowly,
     with the reason.
 
     Configurations count that are bound by the device: they take at least `DEVICE_BOUND` times the shortest of their
     model. There, a format of `FASTER` times the rate shows, unless it was not on.
     """
-    tables: defaultdict[Table, dict[Configuration, float]] = defaultdict(dict)
+    tables: defaultdict[PrintedTable, dict[Configuration, float]] = defaultdict(dict)
     for row in rows:
         if seconds := _seconds(row):
             tables[table_of(row)][_configuration(row)] = seconds
-    found: dict[Table, str] = {}
+    found: dict[PrintedTable, str] = {}
     for slow, printed in tables.items():
         bound = _device_bound(printed)
         for fast, others in tables.items():
@@ -91,7 +91,7 @@ def repeated_tables(rows: Sequence[InferenceRow], catalog: Catalog) -> dict[Tabl
     return found
 
 
-def _reason(slow: Table, fast: Table, pairs: int) -> str:
+def _reason(slow: PrintedTable, fast: PrintedTable, pairs: int) -> str:
     return (
         f"the {fast.precision} table repeats the {slow.precision} table: {AGREEING:.0%} or more of {pairs} "
         f"configurations that the device bounds are the same within {NOISE:.0%}, though it multiplies "
@@ -99,12 +99,12 @@ def _reason(slow: Table, fast: Table, pairs: int) -> str:
     )
 
 
-def table_of(row: InferenceRow) -> Table:
+def table_of(row: InferenceRow) -> PrintedTable:
     """The table a row stands in."""
-    return Table(row.source, row.gpu, row.engine, row.precision, row.weights_quant)
+    return PrintedTable(row.source, row.gpu, row.engine, row.precision, row.weights_quant)
 
 
-def _is_same_but_faster(slow: Table, fast: Table, catalog: Catalog) -> bool:
+def _is_same_but_faster(slow: PrintedTable, fast: PrintedTable, catalog: Catalog) -> bool:
     alike = (slow.source, slow.gpu, slow.engine, slow.weights_quant) == (
         fast.source, fast.gpu, fast.engine, fast.weights_quant
     )  # fmt: skip
@@ -114,7 +114,7 @@ def _is_same_but_faster(slow: Table, fast: Table, catalog: Catalog) -> bool:
     return bool(peaks[0] and peaks[1] and peaks[1] >= FASTER * peaks[0])
 
 
-def _peak(table: Table, catalog: Catalog) -> float | None:
+def _peak(table: PrintedTable, catalog: Catalog) -> float | None:
     """TFLOP/s of the device at the table's format; None where either is not known."""
     served = FORMATS.get(table.precision)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tonnage.calibration.inference_reading import InferenceCase
-from tonnage.calibration.inference_serving import Service, Timed, services
+from tonnage.calibration.inference_serving import DecoderService, Timed, services
 from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
@@ -30,7 +30,7 @@ class Group:
     index: tuple[int, ...]
     cases: tuple[InferenceCase, ...]
     works: tuple[PassWork, ...]
-    services: tuple[Service, ...] = ()
+    services: tuple[DecoderService, ...] = ()
 
     @property
     def engine(self) -> str:

@@ -10,7 +10,7 @@ from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.sizing.decoder_curves import DecoderPasses, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load, SeenLoad
+from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
@@ -23,12 +23,12 @@ Timed = Callable[[PassWork, Engine], Array]  # seconds of a pass under an engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class DecoderService:
     """Decoder cases of one shape, format and scheduler, laid out together."""
 
     places: tuple[int, ...]
     passes: DecoderPasses
-    load: Load
+    load: DecoderLoad
     replicas: Array
     share: Array
 
@@ -37,7 +37,7 @@ class Service:
         return seen_figures(serve_load(self.passes.under(engine, timed), self.load), self)
 
 
-def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[Service, ...]:
+def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[DecoderService, ...]:
     """The cases (of one shape, class and format) by scheduler and by how their lengths are stated."""
     alike: dict[tuple[str, bool], list[int]] = {}
     for place, case in enumerate(cases):
@@ -51,7 +51,7 @@ def scheduler_name(case: InferenceCase) -> str:
     return "static" if case.load == "static" else scheduler_of(case.row.engine).name
 
 
-def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], engine: Engine) -> Service:
+def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], engine: Engine) -> DecoderService:
     first = cases[0]
     replicas = np.array([float(case.replicas) for case in cases])
     rows = decoder_rows(
@@ -62,18 +62,18 @@ def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], e
         concurrency=np.array([case.batch or np.nan for case in cases]),
         beams=np.array([float(case.beams) for case in cases]),
     )  # fmt: skip
-    load = Load(
+    load = DecoderLoad(
         requests=np.array([case.prompts or np.inf for case in cases]) / replicas,
         rate_per_s=np.array([case.rate_per_s or np.inf for case in cases]) / replicas,
         users=np.array([case.users or np.inf for case in cases]) / replicas,
     )
-    return Service(
+    return DecoderService(
         places=tuple(places), passes=lay_out_decoder(rows, engine), load=load, replicas=replicas,
         share=np.array([case.rate_share for case in cases]),
     )  # fmt: skip
 
 
-def seen_figures(seen: SeenLoad, service: Service) -> Figures:
+def seen_figures(seen: SeenLoad, service: DecoderService) -> Figures:
     """The names that rows' metrics go by."""
     rows = service.passes.rows
     requests = seen.requests_per_s * service.replicas * service.share

@@ -17,7 +17,7 @@ from typing import Final
 
 from tonnage.calibration.local_profile import DeviceCurve, DeviceProfile
 from tonnage.calibration.local_rows import device_names
-from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed, repeat_log_sd
+from tonnage.calibration.local_update import LEAST_NOISE, LocalObservation, observed, repeat_log_sd
 from tonnage.errors import InputError
 from tonnage.sizing.encoder_queue import EncoderQueue, LatencyCurve, latency_curve, tuned_batch_tokens
 from tonnage.values import dataclass
@@ -244,7 +244,7 @@ def _bench(
     )  # fmt: skip
 
 
-def bench_observations(profile: DeviceProfile, benches: Sequence[BenchedLoad]) -> list[Observation]:
+def bench_observations(profile: DeviceProfile, benches: Sequence[BenchedLoad]) -> list[LocalObservation]:
     """Each bench as one slowness beside the predicted batch times: the mean, in logarithms, of what its latencies say;
     where it could not follow the rate, what its rate says. The noise is what benches of one service differ by."""
     found = []
@@ -256,7 +256,7 @@ def bench_observations(profile: DeviceProfile, benches: Sequence[BenchedLoad]) -
             found.append(observed(bench.work.configuration, parts, exp(mean) * sum(parts.values()), 0.0, "serve"))
     repeat = max(repeat_log_sd(found, REPEATS), LEAST_NOISE)
     return [
-        Observation(
+        LocalObservation(
             configuration=one.configuration, method=one.method, shares=one.shares, log_ratio=one.log_ratio,
             noise_log_sd=repeat,
         )

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from tonnage.calibration.columns import TRAINING_COLUMNS
 from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd
-from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed, repeat_log_sd
+from tonnage.calibration.local_update import LEAST_NOISE, LocalObservation, observed, repeat_log_sd
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
@@ -175,7 +175,7 @@ def _check(row: TrainingRow, profile: DeviceProfile) -> None:
         raise InputError(f"row {row.id}: {row.metric} is {row.value}, expected a number above zero")
 
 
-def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, Observation]:
+def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, LocalObservation]:
     """A row beside its prediction. The noise of a rate is that of a mean over the run's steps: `log_sd=` in the note
     over the root of `steps=`, 0 where it is not told. What differs from run to run comes on top in `observations`."""
     work = row_work(row, profile)
@@ -232,7 +232,7 @@ def update(profile: DeviceProfile, rows: Iterable[TrainingRow]) -> DeviceProfile
     return replace(profile, rows=tuple(known[name] for name in sorted(known)))
 
 
-def observations(profile: DeviceProfile, metric: Metric) -> list[Observation]:
+def observations(profile: DeviceProfile, metric: Metric) -> list[LocalObservation]:
     """All of the profile's rows of one kind, beside their predictions; the noise of each holds what runs differ by."""
     found = [one for kind, one in (observation(row, profile) for row in profile.rows) if kind == metric]
     repeat = repeat_log_sd(found, REPEATS[metric])

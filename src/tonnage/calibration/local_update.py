@@ -35,7 +35,7 @@ LEAST_NOISE: Final = 0.005  # a clock, a scheduler and a cache are never surer t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class LocalObservation:
     """One measured figure beside its prediction from the profile alone."""
 
     configuration: str
@@ -71,7 +71,7 @@ class _Pooled:
 
 
 def condition(
-    observations: Sequence[Observation],
+    observations: Sequence[LocalObservation],
     prior_log_sd: float,
     shares: Mapping[str, float],
     configuration: str,
@@ -79,7 +79,7 @@ def condition(
 ) -> FigureBelief:
     """What is believed of a figure with these `shares`, after the observations; the same whatever their order.
 
-    >>> seen = Observation(configuration="a", shares=(("products", 1.0),), log_ratio=0.2, noise_log_sd=0.01)
+    >>> seen = LocalObservation(configuration="a", shares=(("products", 1.0),), log_ratio=0.2, noise_log_sd=0.01)
     >>> before, after = (condition(rows, 0.2, {"products": 1.0}, "a") for rows in ((), (seen,)))
     >>> before.log_sd, round(after.mean, 3), round(after.log_sd, 3)
     (0.2, 0.2, 0.01)
@@ -114,9 +114,9 @@ def _covariance(one: Mapping[str, float], other: Mapping[str, float], variance: 
     return variance * (COMMON_SHARE * common + (1.0 - COMMON_SHARE) * alike)
 
 
-def _pool(observations: Sequence[Observation]) -> list[_Pooled]:
+def _pool(observations: Sequence[LocalObservation]) -> list[_Pooled]:
     """One entry a configuration, in the order of their names; sums are exact, so no order shows."""
-    groups: defaultdict[str, list[Observation]] = defaultdict(list)
+    groups: defaultdict[str, list[LocalObservation]] = defaultdict(list)
     for one in observations:
         groups[one.configuration].append(one)
     found = []
@@ -143,11 +143,12 @@ def shares_of(parts: Mapping[str, float]) -> dict[str, float]:
     return {name: value / total for name, value in parts.items() if value > 0}
 
 
-def repeat_log_sd(observations: Sequence[Observation], expected: float) -> float:
+def repeat_log_sd(observations: Sequence[LocalObservation], expected: float) -> float:
     """How far the same work differs from run to run: the spread of the rows of one configuration about their mean,
     pooled over configurations, with what is expected of it counting as much as `EXPECTED_COUNTS` repeats.
 
-    >>> rows = [Observation(configuration="a", shares=(), log_ratio=ratio, noise_log_sd=0.0) for ratio in (0.0, 0.02)]
+    >>> same = {"configuration": "a", "shares": (), "noise_log_sd": 0.0}
+    >>> rows = [LocalObservation(**same, log_ratio=ratio) for ratio in (0.0, 0.02)]
     >>> round(repeat_log_sd((), 0.03), 3), round(repeat_log_sd(rows, 0.03), 3)
     (0.03, 0.027)
     """
@@ -162,9 +163,9 @@ def repeat_log_sd(observations: Sequence[Observation], expected: float) -> float
 
 def observed(
     configuration: str, parts: Mapping[str, float], measured: float, noise_log_sd: float, method: str = ""
-) -> Observation:  # fmt: skip
+) -> LocalObservation:  # fmt: skip
     """A measured figure beside the parts its prediction sums."""
-    return Observation(
+    return LocalObservation(
         configuration=configuration, method=method, shares=tuple(shares_of(parts).items()),
         log_ratio=log(measured / fsum(parts.values())), noise_log_sd=noise_log_sd,
     )  # fmt: skip

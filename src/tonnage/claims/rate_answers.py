@@ -131,9 +131,8 @@ def _rates(job: Job, device: Accelerator, count: float, unit: str, catalog: Cata
 
 @lru_cache(maxsize=256)
 def _sized(job: Job, device: str, count: float, catalog: Catalog) -> tuple[Any, ...]:
-    kind: Any = "train" if isinstance(job, TrainJob) else "batch"
     limits = Constraints(max_nodes=1, accept_risk=("memory",), trust="any")
-    workload = Workload(name="claim", kind=kind, job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=NO_DAY)
+    workload = Workload(name="claim", job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=NO_DAY)
     report = make_size_report(
         workload, catalog, gpus=(parse_gpu_filter(f"{device}:{count:g}"),), calibrated=CalibratedModel.packaged()
     )

@@ -127,10 +127,10 @@ def _circumstances(
     stop: Event,
     dry_run: bool,
 ) -> Circumstances:
-    from tonnage.sources import AnswerCache, Circumstances, FetchLimits, Watch, Web, default_cache_folder
+    from tonnage.sources import Circumstances, FetchLimits, ResponseCache, Watch, Web, default_cache_folder
 
     folder = Path(os.environ.get("TONNAGE_CACHE") or default_cache_folder())
-    cache = AnswerCache(folder)
+    cache = ResponseCache(folder)
     if not dry_run:
         cache.prune(datetime.now(UTC))
     web = Web(

@@ -8,6 +8,7 @@ import typer
 
 from tonnage.cli import options
 from tonnage.cli.explain_comparison import explain_comparison, is_compare_file
+from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
 from tonnage.cli.meter import Meter
 from tonnage.cli.plan import make, stop_if_nothing_fits
 from tonnage.cli.session import open_session
@@ -37,6 +38,8 @@ def explain(
     trust: options.Trust = None,
     exclude: options.Exclude = None,
     quota: options.QuotaFiles = None,
+    device: Device = None,
+    other_machine: OtherMachine = False,
     layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
@@ -62,12 +65,22 @@ def explain(
 
     For each loser: the limit that binds, and the smallest change that would make it win; with NAME or --flips, in every
     dimension (price, memory, speed, deadline, budget, rate, promise), each tried. Of a compare file: its decision tree
-    with the way taken and what would change the outcome (-o md adds Mermaid, -o html is a page).
+    with the way taken and what would change the outcome (-o md adds Mermaid, -o html is a page). With --device: where
+    the time goes on a device that `tonnage calibrate --local` measured, and which benches correct it.
     """
     session = open_session(
         output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
         quiet=quiet,
     )  # fmt: skip
+    if device is not None:
+        refuse_beside_device(
+            {"NAME": name, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
+             "--rank": rank != "cost", "--layout": layout, "--trust": trust, "--exclude": exclude, "--quota": quota,
+             "--flips": flips}
+        )  # fmt: skip
+        limits = {"deadline": deadline, "budget_usd": budget, "hold": hold, "accept_risk": accept_risk}
+        show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine, limits=limits)
+        return
     if is_compare_file(file):
         given = {"NAME": name, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
                  "--deadline": deadline, "--budget": budget, "--flips": flips, "--layout": layout}  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from tonnage.comparison.changes import Change, changes_of, people_share, without_people
+from tonnage.comparison.changes import AnswerChange, changes_of, people_share, without_people
 from tonnage.comparison.compliance import ComplianceStanding
 from tonnage.comparison.computed import Total
 from tonnage.comparison.criteria import Criterion
@@ -51,7 +51,7 @@ class ComparisonAnswer:
     rules: RulesEffect
     inputs: DecisionInputs
     reasons: tuple[ChoiceReason, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[AnswerChange, ...]
     without_people: str | None  # the answer if nobody's hours were counted
     people_share: float | None  # of people-hours in what the choice costs over the horizon
     implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each criterion is worth

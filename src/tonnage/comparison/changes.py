@@ -27,7 +27,7 @@ FINE: Final = 1e-4  # a threshold is found to within this share of itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AnswerChange:
     """One change and the answer it leads to. `now` and `at` in `unit`: beyond `at` the answer is `then`."""
 
     kind: Kind
@@ -38,7 +38,7 @@ class Change:
     then: str | None
 
 
-def changes_of(inputs: DecisionInputs, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[Change, ...]:
+def changes_of(inputs: DecisionInputs, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[AnswerChange, ...]:
     """The nearest change of each kind that leads to another answer."""
     if verdict.choice is None:
         return (*_rules(inputs, verdict), *_other_models(inputs, verdict))
@@ -82,7 +82,7 @@ def _with_bill(inputs: DecisionInputs, name: str, bill: Bill) -> DecisionInputs:
     return replace(inputs, bills={**inputs.bills, name: bill})
 
 
-def _own_price(inputs: DecisionInputs, choice: str) -> Change | None:
+def _own_price(inputs: DecisionInputs, choice: str) -> AnswerChange | None:
     """What the choice may cost a month to run before another is the answer."""
     bill = inputs.bills[choice]
     run = bill.run
@@ -93,11 +93,11 @@ def _own_price(inputs: DecisionInputs, choice: str) -> Change | None:
         return _answer(_with_bill(inputs, choice, replace(bill, run=run.scaled(factor))))
 
     found = _first(1.0, MOST, answer, lambda one: one != choice)
-    return found and Change(kind="price of the choice", subject=choice, now=run.value, at=run.value * found[0],
+    return found and AnswerChange(kind="price of the choice", subject=choice, now=run.value, at=run.value * found[0],
                             unit="USD a month", then=found[1])  # fmt: skip
 
 
-def _other_price(inputs: DecisionInputs, name: str) -> Change | None:
+def _other_price(inputs: DecisionInputs, name: str) -> AnswerChange | None:
     """What another would have to cost a month to run to be the answer."""
     bill = inputs.bills[name]
     run = bill.run
@@ -108,11 +108,11 @@ def _other_price(inputs: DecisionInputs, name: str) -> Change | None:
         return _answer(_with_bill(inputs, name, replace(bill, run=run.scaled(factor))))
 
     found = _first(1.0, LEAST, answer, lambda one: one == name)
-    return found and Change(kind="price of another", subject=name, now=run.value, at=run.value * found[0],
+    return found and AnswerChange(kind="price of another", subject=name, now=run.value, at=run.value * found[0],
                             unit="USD a month", then=name)  # fmt: skip
 
 
-def _people(inputs: DecisionInputs, choice: str) -> Change | None:
+def _people(inputs: DecisionInputs, choice: str) -> AnswerChange | None:
     """What the people of the choice may cost a month before another is the answer."""
     bill = inputs.bills[choice]
     people = bill.people
@@ -123,7 +123,7 @@ def _people(inputs: DecisionInputs, choice: str) -> Change | None:
         return _answer(_with_bill(inputs, choice, replace(bill, people=people.scaled(factor))))
 
     found = _first(1.0, MOST, answer, lambda one: one != choice)
-    return found and Change(kind="people-hours", subject=choice, now=people.value, at=people.value * found[0],
+    return found and AnswerChange(kind="people-hours", subject=choice, now=people.value, at=people.value * found[0],
                             unit="USD a month", then=found[1])  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def at_volume(inputs: DecisionInputs, totals: Mapping[str, Total], factor: float
 def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
     if bill.run is None or factor == 1.0:
         return bill.run
-    if all(row.kind != "serve" for row in total.rows):
+    if not any(row.is_service for row in total.rows):
         return bill.run.scaled(factor)
     ends: tuple[End, ...] = ("value", "low", "high")
     people = total.people_usd_per_month
@@ -148,9 +148,9 @@ def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
     return Figure(value=costs[0], low=costs[1], high=costs[2], basis=bill.run.basis)
 
 
-def _volumes(inputs: DecisionInputs, choice: str, totals: Mapping[str, Total]) -> Iterator[Change]:
+def _volumes(inputs: DecisionInputs, choice: str, totals: Mapping[str, Total]) -> Iterator[AnswerChange]:
     """The nearest volumes, above and below, at which the answer is another."""
-    rows = [row for total in totals.values() for row in total.rows if row.kind == "serve" and row.option is not None]
+    rows = [row for total in totals.values() for row in total.rows if row.is_service and row.option is not None]
     planned = sorted({point.factor for row in rows for point in row.at_volumes})
     factors = planned if rows else [float(one) for one in np.geomspace(0.01, 100.0, 33)]
     for way in ([one for one in factors if one > 1], [one for one in reversed(factors) if one < 1]):
@@ -161,12 +161,14 @@ def _volumes(inputs: DecisionInputs, choice: str, totals: Mapping[str, Total]) -
                     middle = math.sqrt(held * factor)
                     other = _answer(at_volume(inputs, totals, middle))
                     held, factor, then = (held, middle, other) if other != choice else (middle, factor, then)
-                yield Change(kind="volume", subject="", now=1.0, at=factor, unit="times the stated volume", then=then)
+                yield AnswerChange(
+                    kind="volume", subject="", now=1.0, at=factor, unit="times the stated volume", then=then
+                )
                 break
             held = factor
 
 
-def _horizons(inputs: DecisionInputs, choice: str) -> Iterator[Change]:
+def _horizons(inputs: DecisionInputs, choice: str) -> Iterator[AnswerChange]:
     """The nearest horizons, longer and shorter, with another answer."""
     for far in (LONGEST_WEEKS, 1.0):
         if far == inputs.weeks:
@@ -175,20 +177,20 @@ def _horizons(inputs: DecisionInputs, choice: str) -> Iterator[Change]:
             inputs.weeks, far, lambda weeks: _answer(replace(inputs, weeks=weeks)), lambda one: one != choice
         )
         if found and found[1] is not None:
-            yield Change(kind="horizon", subject="", now=inputs.weeks, at=found[0], unit="weeks", then=found[1])
+            yield AnswerChange(kind="horizon", subject="", now=inputs.weeks, at=found[0], unit="weeks", then=found[1])
 
 
-def _worth(inputs: DecisionInputs, name: str) -> Change | None:
+def _worth(inputs: DecisionInputs, name: str) -> AnswerChange | None:
     """What being on another would have to be worth a month for it to be the answer."""
 
     def answer(premium: float) -> str | None:
         return _answer(replace(inputs, premium={**inputs.premium, name: premium}))
 
     found = _first(LEAST_WORTH, MOST_WORTH, answer, lambda one: one == name)
-    return found and Change(kind="worth", subject=name, now=0.0, at=found[0], unit="USD a month", then=name)
+    return found and AnswerChange(kind="worth", subject=name, now=0.0, at=found[0], unit="USD a month", then=name)
 
 
-def _rules(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
+def _rules(inputs: DecisionInputs, verdict: Verdict) -> Iterator[AnswerChange]:
     """Alternatives that a rule alone keeps from being the answer."""
     for one in verdict.out:
         if one.kind in ("breaks a rule", "rule not known"):
@@ -196,16 +198,16 @@ def _rules(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
             lifted = replace(inputs, standing=replace(inputs.standing, matches=matches))
             if _answer(lifted) == one.alternative:
                 rules = ", ".join(match.standard for match in one.rules)
-                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.alternative)
+                yield AnswerChange(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.alternative)
 
 
-def _other_models(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
+def _other_models(inputs: DecisionInputs, verdict: Verdict) -> Iterator[AnswerChange]:
     """Alternatives that would be the answer if the model they put in the place of the one asked for would do."""
     for one in verdict.out:
         if one.kind == "another model":
             lifted = {name: which for name, which in inputs.instead.items() if name != one.alternative}
             if _answer(replace(inputs, instead=lifted)) == one.alternative:
-                yield Change(
+                yield AnswerChange(
                     kind="another model", subject=one.alternative, now=0.0, at=1.0, unit="will do", then=one.alternative
                 )
 

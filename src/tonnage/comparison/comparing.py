@@ -41,7 +41,7 @@ from tonnage.errors import WorkloadError
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness
 HOURS_PER_DAY: Final = 6.0
@@ -109,7 +109,7 @@ def match_works(request: CompareRequest, workloads: Sequence[Workload]) -> tuple
     out: list[WorkDemand] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
         key = f"workloads[{place}]"
-        service = isinstance(workload.job, ServeJob)
+        service = workload.is_service
         if service and entry.jobs_per_month is not None:
             raise WorkloadError(
                 "a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key
@@ -240,11 +240,14 @@ def _plan_move(request: CompareRequest, move: Move, works: Sequence[WorkDemand],
 def _moves(request: CompareRequest, works: Sequence[WorkDemand], as_of: datetime) -> tuple[Migration, ...]:
     """Every pair of up to four alternatives; of more, those from where one is now (else from the first)."""
     names = [alternative.name for alternative in request.alternatives]
-    move = request.move or Move(origin=names[0], target=names[1], start=None, people=1, hours_per_day=HOURS_PER_DAY)
+    move = request.move or Move.model_validate({"from": names[0], "to": names[1]})
     pairs = [(origin, target) for origin in names for target in names if origin != target]
     if len(names) > EVERY_PAIR:
         pairs = [pair for pair in pairs if pair[0] == move.origin]
-    return tuple(_plan_move(request, replace(move, origin=one, target=other), works, as_of) for one, other in pairs)
+    return tuple(
+        _plan_move(request, move.model_copy(update={"origin": one, "target": other}), works, as_of)
+        for one, other in pairs
+    )
 
 
 def _leaders(
@@ -275,7 +278,7 @@ def _entry(request: CompareRequest, works: Sequence[WorkDemand], total: Total, a
         people = request.organisation.team_size or 1
         weeks = None if hours is None else hours.likely / (HOURS_PER_DAY * min(people, 2)) / WORKING_DAYS
         return EntryCost(usd=total.setup_usd, weeks=weeks)
-    plan = _plan_move(request, replace(move, target=total.alternative), works, as_of)
+    plan = _plan_move(request, move.model_copy(update={"target": total.alternative}), works, as_of)
     effort, usd = plan.hours, None
     if rate is not None:
         usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")

@@ -46,7 +46,7 @@ class WorkDemand:
     @property
     def requests_per_month(self) -> float | None:
         job = self.workload.job
-        return job.rate_per_s * job.hours_per_month * SECONDS_PER_HOUR if isinstance(job, ServeJob) else None
+        return job.requests_per_bill if isinstance(job, ServeJob) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,10 @@ class WorkRow:
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
     by_devices: Mapping[float, Option] = field(default_factory=dict)  # the fastest on so many accelerators
     instead: Equivalent | None = None  # done with another model than the one asked for, which nobody said would do
+
+    @property
+    def is_service(self) -> bool:
+        return self.kind == "serve"
 
     @property
     def done_with(self) -> str:
@@ -157,13 +161,13 @@ class Total:
     @property
     def time_s(self) -> Figure | None:
         """One run of each job, one after another."""
-        times = [row.time_s for row in self.rows if row.kind != "serve"]
+        times = [row.time_s for row in self.rows if not row.is_service]
         return add(times) if times else None
 
     @property
     def latency_p95_s(self) -> Figure | None:
         """The slowest of the services."""
-        found = [row.latency_p95_s for row in self.rows if row.kind == "serve"]
+        found = [row.latency_p95_s for row in self.rows if row.is_service]
         known = [figure for figure in found if figure is not None]
         return max(known, key=lambda one: one.value) if known and len(known) == len(found) else None
 
@@ -310,8 +314,7 @@ def _service_row(
 
 def _at_rate(workload: Workload, factor: float) -> Workload:
     """The service at so many times its rate."""
-    job = workload.job
-    assert isinstance(job, ServeJob)
+    job = workload.service
     return replace(workload, job=replace(job, rate_per_s=job.rate_per_s * factor))
 
 
@@ -344,7 +347,7 @@ def _by_purchase(plan: Plan) -> tuple[Option, ...]:
 
 def _load(option: Option, work: WorkDemand) -> float | None:
     """The share of its capacity that an option uses while it is held: all of it for a job; None: not known."""
-    if not isinstance(work.workload.job, ServeJob):
+    if not work.workload.is_service:
         return 1.0
     return option.run.utilisation if isinstance(option, MachineOption) else None
 

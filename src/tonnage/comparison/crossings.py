@@ -53,7 +53,7 @@ def of_work(total: Total, place: int) -> Total:
 
 
 def _pair(first: Total, second: Total) -> CostCrossing:
-    linear = all(row.kind != "serve" for row in first.rows)
+    linear = not any(row.is_service for row in first.rows)
     find = _linear_crossing if linear else _planned_crossing
     factor = find(first, second, "value", "value")
     ends = [find(first, second, "low", "high"), find(first, second, "high", "low")]
@@ -80,7 +80,7 @@ def cost_at(total: Total, factor: float, end: End = "value") -> float:
 
 
 def _row_cost(row: WorkRow, factor: float, end: End) -> float:
-    if row.kind != "serve":
+    if not row.is_service:
         figure = row.usd_per_month
         return float(getattr(figure, end)) * factor if figure else math.inf
     points = [(one.factor, one.usd_per_month) for one in row.at_volumes]

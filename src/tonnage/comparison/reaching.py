@@ -112,7 +112,7 @@ def narrow_to(
     """The workload and catalog as far as the alternative reaches, or why it cannot do it."""
     scope, limits = alternative.profile.scope, workload.constraints
     if alternative.owned is not None:
-        market = with_owned(catalog, alternative.owned, dedicated=workload.kind == "serve", file=file)
+        market = with_owned(catalog, alternative.owned, dedicated=workload.is_service, file=file)
         limits = replace(limits, providers=(), regions=(), platforms=("vm",))
         return replace(workload, constraints=limits, team=replace(workload.team, hourly_usd=None)), market
     if not scope.computed:

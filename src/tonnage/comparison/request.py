@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from datetime import date
 from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -85,22 +84,21 @@ class Organisation(StrictModel):
     usd_per_hour: Positive | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(StrictModel):
     """A migration: from, to, the first working day, and how many people do it for how many hours a day.
 
     `data_tb`, `pipelines`: what moves beside the workloads; None: not stated, not counted. `uses`: what is used today
     and has to be there again; None: all of it.
     """
 
-    origin: str
-    target: str
-    start: date | None
-    people: int
-    hours_per_day: float
-    data_tb: float | None = None
-    pipelines: int | None = None
-    uses: tuple[Used, ...] | None = None
+    origin: Annotated[Name, Field(alias="from")]
+    target: Annotated[Name, Field(alias="to")]
+    start: Day | None = None
+    people: Annotated[int, Field(ge=1, le=100)] = 1
+    hours_per_day: Annotated[float, Field(gt=0, le=24)] = 6.0
+    data_tb: PositiveOrZero | None = None
+    pipelines: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    uses: Annotated[tuple[Used, ...], BeforeValidator(as_names), Field(strict=False)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,17 +149,6 @@ class WorkEntry(StrictModel):
     jobs_per_month: Positive | None = None
 
 
-class MoveEntry(StrictModel):
-    origin: Annotated[Name, Field(alias="from")]
-    target: Annotated[Name, Field(alias="to")]
-    start: Day | None = None
-    people: Annotated[int, Field(ge=1, le=100)] = 1
-    hours_per_day: Annotated[float, Field(gt=0, le=24)] = 6.0
-    data_tb: PositiveOrZero | None = None
-    pipelines: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    uses: Annotated[tuple[Used, ...], BeforeValidator(as_names), Field(strict=False)] | None = None
-
-
 class HorizonEntry(StrictModel):
     short: Positive = 2.0
     medium: Positive = 13.0
@@ -189,7 +176,7 @@ class RequestFile(StrictModel):
     )
     rules: Word = "computed-cost"
     needs: dict[Name, Flag | PositiveOrZero | Word] = Field(default_factory=dict)
-    migration: MoveEntry | None = None
+    migration: Move | None = None
     carbon: Stated = Field(default_factory=Stated)
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
@@ -266,7 +253,7 @@ def _freeze(
     file: str | None,
     folder: Path,
 ) -> CompareRequest:
-    given, move = entries.organisation, entries.migration
+    given = entries.organisation
     default = {criterion.key: criterion.weight for criterion in criteria if criterion.scored}
     base = dict.fromkeys(default, 0.0) if entries.only_these_weights else default
     return CompareRequest(
@@ -287,7 +274,7 @@ def _freeze(
         volume_factors=tuple(sorted({*entries.volume_factors, 1.0})),
         rules=entries.rules,
         needs=entries.needs,
-        move=None if move is None else _move(move),
+        move=entries.migration,
         draws=entries.draws,
         seed=entries.seed,
         power=entries.carbon,
@@ -308,17 +295,4 @@ def _alternative(entry: AlternativeEntry, profiles: Mapping[str, Profile]) -> Al
         operation_hours_per_month=entry.operation_hours_per_month or profile.operation_hours_per_month,
         owned=entry.owned,
         attests={standards_of([rule], profiles)[0]: said for rule, said in entry.attests.items()},
-    )
-
-
-def _move(entry: MoveEntry) -> Move:
-    return Move(
-        origin=entry.origin,
-        target=entry.target,
-        start=entry.start,
-        people=entry.people,
-        hours_per_day=entry.hours_per_day,
-        data_tb=entry.data_tb,
-        pipelines=entry.pipelines,
-        uses=entry.uses,
     )

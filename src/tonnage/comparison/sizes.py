@@ -25,7 +25,7 @@ class Size(StrictModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class SizeTable:
     source: str
     sizes: tuple[Size, ...]
 
@@ -42,9 +42,9 @@ class SizesFile(StrictModel):
 
 
 @lru_cache(maxsize=1)
-def load_sizes() -> Sizes:
+def load_sizes() -> SizeTable:
     """The packaged sizes, smallest first."""
     text = files("tonnage.comparison").joinpath("data/organisations.yaml").read_text("utf-8")
     entries, _ = parse_entries(text, SizesFile, file="organisations.yaml", page="docs/compare.md")
     smallest_first = sorted(entries.organisations.values(), key=lambda one: one.from_employees)
-    return Sizes(source=entries.source, sizes=tuple(smallest_first))
+    return SizeTable(source=entries.source, sizes=tuple(smallest_first))

@@ -11,7 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tonnage.fetching.checksums import digests
-from tonnage.fetching.remote import RemoteFile, Stopped
+from tonnage.fetching.remote import FetchStopped, RemoteFile
 from tonnage.files import write_whole
 from tonnage.values import dataclass
 
@@ -62,7 +62,7 @@ class Cache:
                     on_wait()
                 waited = True
                 if stop.is_set():
-                    raise Stopped from None
+                    raise FetchStopped from None
         try:
             yield
         finally:

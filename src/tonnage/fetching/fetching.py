@@ -21,10 +21,11 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
 from tonnage.fetching.pool import Pool
-from tonnage.fetching.remote import Backend, Stopped
-from tonnage.fetching.results import Fetched, FetchedFile, FetchRequest, VerifiedFile
+from tonnage.fetching.remote import Backend, FetchStopped
+from tonnage.fetching.results import Fetched, FetchRequest
 from tonnage.fetching.targets import FolderTarget, Manifest, nearest_folder, open_target
 from tonnage.fetching.transfer import Means
+from tonnage.http.downloaded import FetchedFile, VerifiedFile
 from tonnage.http.retries import TemporaryError
 from tonnage.units import to_gib
 from tonnage.values import dataclass
@@ -193,7 +194,7 @@ def _carried(transfer: Transfer, wanted: Wanted, means: Means) -> FetchedFile:
         problem = str(error)
     except OSError as error:
         problem = f"{error.filename or wanted.file.identity}: {error.strerror or error}"
-    except Stopped:
+    except FetchStopped:
         pass
     return FetchedFile(
         name=wanted.file.name,

@@ -13,9 +13,10 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted
 from tonnage.fetching.partial import Partial
 from tonnage.fetching.remote import Checksum, RemoteFile
-from tonnage.fetching.results import FetchedFile, FetchRequest, Outcome
+from tonnage.fetching.results import FetchRequest
 from tonnage.fetching.targets import FolderTarget, Manifest, ManifestEntry
 from tonnage.fetching.transfer import Means, transfer_latest
+from tonnage.http.downloaded import FetchedFile, Outcome
 from tonnage.http.retries import TemporaryError
 from tonnage.values import dataclass
 

@@ -40,7 +40,7 @@ class SourceChanged(Exception):
     """The file is another one than when it was begun."""
 
 
-class Stopped(Exception):
+class FetchStopped(Exception):
     """The user interrupted."""
 
 

@@ -1,14 +1,12 @@
-"""What was asked for, and what became of each file."""
+"""What was asked for, and what became of it."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
+from tonnage.http.downloaded import FetchedFile
 from tonnage.values import dataclass
-
-Outcome = Literal["fetched", "from cache", "already there", "to fetch", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +31,6 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedFile:
-    """One file: what happened, how it was verified, where it stands."""
-
-    name: str
-    source: str
-    outcome: Outcome
-    size_bytes: int | None
-    version: str | None = None
-    sha256: str | None = None
-    verified_by: str = ""
-    places: tuple[str, ...] = ()
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     """Every file of a request, in the order of its sources."""
 
@@ -60,15 +43,3 @@ class Fetched:
     def failures(self) -> tuple[FetchedFile, ...]:
         """What did not come."""
         return tuple(one for one in self.files if one.outcome == "failed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedFile:
-    """One file of a manifest, read again."""
-
-    name: str
-    target: str
-    state: Literal["ok", "changed", "missing"]
-    size_bytes: int
-    sha256: str
-    found_sha256: str | None = None

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from tonnage.errors import FetchError
 from tonnage.fetching.partial import Partial
 from tonnage.fetching.pool import Pool
-from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped
+from tonnage.fetching.remote import Backend, FetchStopped, RemoteFile, SourceChanged
 from tonnage.http.retries import FIRST_WAIT_S, RetryPolicy, TemporaryError
 from tonnage.values import dataclass
 
@@ -35,7 +35,7 @@ class Means:
     def check(self) -> None:
         """Raise Stopped after an interruption."""
         if self.stop.is_set():
-            raise Stopped
+            raise FetchStopped
 
     def retries(self) -> RetryPolicy:
         """A fresh count of failures."""
@@ -59,7 +59,7 @@ class Means:
         if seconds > 5:
             self.say(f"waiting {seconds:.0f} s")
         if self.stop.wait(seconds):
-            raise Stopped
+            raise FetchStopped
 
 
 def _given_up(what: str, failures: int, error: TemporaryError) -> FetchError:
@@ -90,7 +90,7 @@ def _settle(futures: list[Future[None]], given_up: Event) -> None:
     for one in futures:
         one.cancel()
     wait(futures)  # no thread may write into the file after this
-    raise failed.exception() or Stopped()
+    raise failed.exception() or FetchStopped()
 
 
 def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, means: Means, given_up: Event) -> None:
@@ -100,7 +100,7 @@ def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, mean
         try:
             for block in backend.read(file, at, end):
                 if means.stop.is_set() or given_up.is_set():
-                    raise Stopped
+                    raise FetchStopped
                 if at + len(block) > end:
                     raise TemporaryError("the server sent more than was asked for")
                 partial.write(block, at)
@@ -122,7 +122,7 @@ def _whole(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -
         try:
             for block in backend.read(file, 0, file.size_bytes):
                 if means.stop.is_set():
-                    raise Stopped
+                    raise FetchStopped
                 partial.write(block, at)
                 at += len(block)
                 means.advance(len(block))

@@ -7,7 +7,8 @@ from random import Random
 
 from tonnage.gateway.file.described import Caller, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.proxy.asked import GatewayRequest
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
+from tonnage.gateway.proxy.bounds import UNSTATED_OUTPUT_TOKENS
 from tonnage.gateway.routing.choosing import Considered, Facts, considered, order
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
@@ -67,8 +68,11 @@ def explain(
 
 def _held_pico(gateway: Gateway, asked: GatewayRequest, route: Route, name: str) -> int:
     one = gateway.deployments[name]
-    outputs = asked.max_tokens or route.max_tokens or one.max_output_tokens or 0
-    return one.rates.most_pico(asked.most_input_tokens(one.image_tokens), outputs * asked.answers)
+    outputs = 0
+    if OUTPUT_KEYS[asked.surface]:
+        outputs = asked.max_tokens or route.max_tokens or one.max_output_tokens or UNSTATED_OUTPUT_TOKENS
+    inputs = asked.most_input_tokens(one.image_tokens, one.stored_tokens)
+    return one.rates.most_pico(inputs, outputs * asked.answers)
 
 
 def _budgeted(

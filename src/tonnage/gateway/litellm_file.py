@@ -27,7 +27,7 @@ LIMITS: Final = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute", "max_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class ListedProvider:
     """Where a provider answers and how it is signed in to. `url` None: each account has its own address."""
 
     url: str | None
@@ -36,27 +36,27 @@ class Provider:
     key: str | None = None
 
 
-PROVIDERS: Final[dict[str, Provider]] = {
-    "openai": Provider(url="https://api.openai.com/v1", key="OPENAI_API_KEY"),
-    "anthropic": Provider(
+PROVIDERS: Final[dict[str, ListedProvider]] = {
+    "openai": ListedProvider(url="https://api.openai.com/v1", key="OPENAI_API_KEY"),
+    "anthropic": ListedProvider(
         url="https://api.anthropic.com/v1", dialect="anthropic", sign_in="x-api-key", key="ANTHROPIC_API_KEY"
     ),
-    "azure": Provider(url=None, sign_in="api-key", key="AZURE_API_KEY"),
-    "bedrock": Provider(url=None, dialect="converse", sign_in="aws"),
-    "databricks": Provider(url=None, key="DATABRICKS_API_KEY"),
-    "gemini": Provider(url="https://generativelanguage.googleapis.com/v1beta/openai", key="GEMINI_API_KEY"),
-    "vertex_ai": Provider(url=None, sign_in="google"),
-    "groq": Provider(url="https://api.groq.com/openai/v1", key="GROQ_API_KEY"),
-    "mistral": Provider(url="https://api.mistral.ai/v1", key="MISTRAL_API_KEY"),
-    "deepseek": Provider(url="https://api.deepseek.com/v1", key="DEEPSEEK_API_KEY"),
-    "together_ai": Provider(url="https://api.together.xyz/v1", key="TOGETHERAI_API_KEY"),
-    "fireworks_ai": Provider(url="https://api.fireworks.ai/inference/v1", key="FIREWORKS_AI_API_KEY"),
-    "openrouter": Provider(url="https://openrouter.ai/api/v1", key="OPENROUTER_API_KEY"),
-    "xai": Provider(url="https://api.x.ai/v1", key="XAI_API_KEY"),
-    "ollama": Provider(url="http://localhost:11434/v1", sign_in="none"),
-    "ollama_chat": Provider(url="http://localhost:11434/v1", sign_in="none"),
-    "hosted_vllm": Provider(url=None, sign_in="none"),
-    "text-completion-openai": Provider(url="https://api.openai.com/v1", key="OPENAI_API_KEY"),
+    "azure": ListedProvider(url=None, sign_in="api-key", key="AZURE_API_KEY"),
+    "bedrock": ListedProvider(url=None, dialect="converse", sign_in="aws"),
+    "databricks": ListedProvider(url=None, key="DATABRICKS_API_KEY"),
+    "gemini": ListedProvider(url="https://generativelanguage.googleapis.com/v1beta/openai", key="GEMINI_API_KEY"),
+    "vertex_ai": ListedProvider(url=None, sign_in="google"),
+    "groq": ListedProvider(url="https://api.groq.com/openai/v1", key="GROQ_API_KEY"),
+    "mistral": ListedProvider(url="https://api.mistral.ai/v1", key="MISTRAL_API_KEY"),
+    "deepseek": ListedProvider(url="https://api.deepseek.com/v1", key="DEEPSEEK_API_KEY"),
+    "together_ai": ListedProvider(url="https://api.together.xyz/v1", key="TOGETHERAI_API_KEY"),
+    "fireworks_ai": ListedProvider(url="https://api.fireworks.ai/inference/v1", key="FIREWORKS_AI_API_KEY"),
+    "openrouter": ListedProvider(url="https://openrouter.ai/api/v1", key="OPENROUTER_API_KEY"),
+    "xai": ListedProvider(url="https://api.x.ai/v1", key="XAI_API_KEY"),
+    "ollama": ListedProvider(url="http://localhost:11434/v1", sign_in="none"),
+    "ollama_chat": ListedProvider(url="http://localhost:11434/v1", sign_in="none"),
+    "hosted_vllm": ListedProvider(url=None, sign_in="none"),
+    "text-completion-openai": ListedProvider(url="https://api.openai.com/v1", key="OPENAI_API_KEY"),
 }
 
 
@@ -151,7 +151,7 @@ class _Reading:
             if base is None:
                 self.notes.append(f"{where}: `{model}` is of a provider without a known address; give it an `api_base`")
                 return None
-            provider = Provider(url=None, key=f"{re.sub(r'[^A-Z0-9]', '_', prefix.upper())}_API_KEY")
+            provider = ListedProvider(url=None, key=f"{re.sub(r'[^A-Z0-9]', '_', prefix.upper())}_API_KEY")
         url = self._url(where, prefix, provider, base, params)
         if url is None:
             return None
@@ -167,7 +167,7 @@ class _Reading:
         made.update({ours: params[theirs] for theirs, ours in LIMITS.items() if params.get(theirs)})
         return made
 
-    def _url(self, where: str, prefix: str, provider: Provider, base: Any, params: dict[str, Any]) -> str | None:
+    def _url(self, where: str, prefix: str, provider: ListedProvider, base: Any, params: dict[str, Any]) -> str | None:
         stated = _reference(base) if isinstance(base, str) else None
         if stated is not None:
             self.notes.append(f"{where}: its address is {stated}; write the address itself to `url:`")
@@ -195,7 +195,7 @@ class _Reading:
             self.notes.append(f"{where}: has no `api_base`, and each account there has an address of its own")
         return provider.url
 
-    def _sign_in(self, where: str, provider: Provider, params: dict[str, Any]) -> dict[str, Any] | None:
+    def _sign_in(self, where: str, provider: ListedProvider, params: dict[str, Any]) -> dict[str, Any] | None:
         key = params.pop("api_key", None)
         if provider.sign_in == "aws":
             found = {"kind": "aws"}

@@ -9,6 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
+from select import POLLIN, poll
+from time import monotonic
 from typing import Any, Final, Literal
 
 from tonnage.errors import MissingExtra
@@ -18,6 +20,7 @@ from tonnage.values import dataclass
 
 Headers = Sequence[tuple[bytes, bytes]]
 UpstreamFaultKind = Literal["connect", "first-byte", "silence", "closed", "not-http"]
+LOOK_AFTER_S: Final = 0.1  # a connection that was idle for so long is looked at before a request goes over it
 MOST_UNREAD_BYTES: Final = 1 << 20  # a slow client holds up the service's connection, not this process's memory
 _STREAMS: Final = (b"text/event-stream", b"application/x-ndjson", b"application/vnd.amazon.eventstream")
 HOP_BY_HOP: Final = frozenset(
@@ -37,7 +40,8 @@ class UpstreamTimeouts:
 class UpstreamFault(Exception):
     """No whole answer: the service does not listen, is silent, closed the connection, or sent what is no HTTP.
 
-    `sent`: the request may have reached the service, which may have computed its answer.
+    `sent`: the request may have reached the service, which may have computed its answer. A connection that closes after
+    a request was written on it proves nothing: who asks again asks twice, and has to count both.
     """
 
     def __init__(self, message: str, *, kind: UpstreamFaultKind = "closed", sent: bool = True) -> None:
@@ -55,6 +59,7 @@ class Upstream:
         self._tls = tls_context() if endpoint.secure else None
         self._idle: deque[Connection] = deque()
         self._open: set[Connection] = set()
+        self._keeps = True
 
     @classmethod
     def at(cls, host: str, port: int) -> Upstream:
@@ -64,16 +69,13 @@ class Upstream:
     async def ask(self, method: str, target: bytes, headers: Headers, body: bytes) -> Connection:
         """Send a request; the connection, once the head of its answer is there. Raises UpstreamFault.
 
-        A kept connection that the service had closed meanwhile is replaced by a new one.
+        The request is written once, on one connection. Kept ones that the service has closed are left out before that.
         """
         request = _request(method, self._path + target, headers, body, self._authority)
         while self._idle:
             kept = self._idle.pop()
-            try:
+            if kept.usable():
                 return await kept.begin(request, method)
-            except UpstreamFault as fault:
-                if kept.answered or fault.kind == "first-byte":
-                    raise
         return await (await self._connect()).begin(request, method)
 
     async def _connect(self) -> Connection:
@@ -91,7 +93,11 @@ class Upstream:
         return made
 
     def release(self, connection: Connection) -> None:
-        self._idle.append(connection)
+        """Its answer was read to the end: it is kept for the next one."""
+        if self._keeps:
+            self._idle.append(connection)
+        else:
+            connection.abort()
 
     def forget(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -99,7 +105,8 @@ class Upstream:
             self._idle.remove(connection)
 
     def close_idle(self) -> None:
-        """End connections that nothing waits for; the others end with their answers."""
+        """End connections that nothing waits for; the others end with their answers, as all that are made later do."""
+        self._keeps = False
         for one in tuple(self._idle):
             one.abort()
         self._idle.clear()
@@ -122,18 +129,39 @@ class Connection(asyncio.Protocol):
         self._fault: UpstreamFault | None = None
         self._done = True
         self._keep: bool | None = None  # None: not told yet, or done
-        self.answered = False
+        self._idle_since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._until_s = 0.0
+        self._allowed: tuple[float, UpstreamFaultKind] = (0.0, "silence")
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
 
+    def usable(self) -> bool:
+        """Whether a kept connection can carry a request: open, and nothing of the service's waits to be read on it.
+
+        The end of a connection, or bytes that nobody asked for, may have come while the event loop was busy.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if monotonic() - self._idle_since_s < LOOK_AFTER_S:
+            return True
+        looked = poll()
+        looked.register(transport.get_extra_info("socket").fileno(), POLLIN)
+        if looked.poll(0):
+            self.abort()
+            return False
+        return True
+
     async def begin(self, request: bytes, method: str) -> Connection:
+        """Raises UpstreamFault: the service closed the connection, said nothing in time, or what is no HTTP."""
         if self._transport is None or self._transport.is_closing():
-            raise UpstreamFault("the kept connection was closed", sent=False)
+            raise UpstreamFault("the connection was closed before the request", sent=False)
         self._parser = _httptools().HttpResponseParser(self)
         self._pieces: deque[bytes] = deque()
         self._unread, self._headed, self._done, self._fault = 0, False, False, None
         self._head_only = method == "HEAD"
-        self.answered, self.status, self.headers = False, 0, []
+        self.status, self.headers = 0, []
         self._transport.write(request)
         try:
             while not self._headed:
@@ -180,20 +208,34 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
+        """Until something comes. One timer serves all waits of a connection: a wait that ends in time leaves it be."""
         if self._fault is not None:
             raise self._fault
         loop = asyncio.get_running_loop()
+        self._until_s = loop.time() + timeout_s
+        self._allowed = (timeout_s, kind)
+        if self._timer is not None and self._timer.when() > self._until_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and self._transport is not None:
+            self._timer = loop.call_later(timeout_s, self._expire)
         self._waiter = loop.create_future()
-        timer = loop.call_later(timeout_s, self._expire, timeout_s, kind)
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
         if self._fault is not None and not self._pieces:
             raise self._fault
 
-    def _expire(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
+    def _expire(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._until_s:  # of a later wait than the one that the timer was set for
+            self._timer = loop.call_at(self._until_s, self._expire)
+            return
+        timeout_s, kind = self._allowed
         self._fault = UpstreamFault(f"nothing came for {timeout_s:g} s", kind=kind)
         self.abort()
         self._wake()
@@ -211,7 +253,6 @@ class Connection(asyncio.Protocol):
         if self._done:
             self.abort()  # bytes nobody asked for
             return
-        self.answered = True
         try:
             self._parser.feed_data(data)
         except _httptools().HttpParserError as error:
@@ -222,6 +263,10 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._upstream.forget(self)
         if not self._done and self._fault is None:
             if self._headed and error is None and not self._framed():
@@ -233,7 +278,8 @@ class Connection(asyncio.Protocol):
     # what httptools calls
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        if not self._headed:  # later ones are trailers
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if self._parser.get_status_code() < 200:
@@ -257,9 +303,12 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         keep, self._keep = self._keep, None
+        if keep is None or self._transport is None or self._transport.is_closing():
+            return
         if keep:
+            self._idle_since_s = monotonic()
             self._upstream.release(self)
-        elif keep is False and self._transport is not None:
+        else:
             self._transport.close()
 
     def _framed(self) -> bool:

@@ -64,7 +64,7 @@ def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
     if buy.startup_s is None:
         low, high, source = STARTUP_SOURCE
         found.append(Assumption(name="startup_s", value=Terms().startup_s, low=low, high=high, source=source))
-    if "spot" not in buy.purchases or isinstance(workload.job, ServeJob):
+    if "spot" not in buy.purchases or workload.is_service:
         return tuple(found)
     if not isinstance(workload.job, BatchJob):
         low, high = WRITE_RANGE

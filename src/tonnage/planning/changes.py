@@ -32,7 +32,7 @@ from tonnage.planning.reasons.changes import (
 )
 from tonnage.planning.reasons.risks import Promise
 from tonnage.workload.exclusions import Exclusion
-from tonnage.workload.jobs import BatchJob, Constraints, Lengths, ServeJob, TrainJob, Workload
+from tonnage.workload.jobs import Constraints, Lengths, TrainJob, Workload
 from tonnage.workload.quotas import Quota
 
 WorkloadEdit = Callable[[Workload], Workload]
@@ -115,12 +115,8 @@ def job_with(**fields: Any) -> WorkloadEdit:
 
 
 def in_fp16(workload: Workload) -> Workload:
-    """The job in fp16: the arithmetic of a training run, the weights of a service or batch."""
-    if isinstance(workload.job, TrainJob):
-        return replace(workload, job=replace(workload.job, precision="fp16"))
-    if isinstance(workload.job, ServeJob | BatchJob):
-        return replace(workload, job=replace(workload.job, weights="fp16"))
-    return workload
+    """The workload with its job in fp16."""
+    return replace(workload, job=workload.job.in_fp16())
 
 
 def _without(workload: Workload, text: str) -> tuple[Exclusion, ...]:

@@ -25,7 +25,7 @@ from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Constraints, ServeJob, Workload
+from tonnage.workload.jobs import Constraints, Workload
 from tonnage.workload.quotas import tightest
 
 MOST_DOUBT: Final = 2
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def service(self) -> bool:
-        return isinstance(self.workload.job, ServeJob)
+        return self.workload.is_service
 
     def options(self, priced: PricedRuns) -> tuple[list[MachineOption], list[Refusal]]:
         """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the park's
@@ -80,6 +80,13 @@ class Choice:
         best = rows[[int(np.argmin(value[rows]))]]
         return self._builder(sized, priced).built(best, np.zeros(len(priced.run), dtype=bool))[0]
 
+    def candidates(self, priced: PricedRuns) -> IntArray:
+        """Rows of the park's own table that may win, whatever they cost: least in doubt, and inside the quotas."""
+        allowed = np.isfinite(priced.cost_usd) & self._available(priced)
+        doubt = self._doubt(self.park.sized, priced)
+        least = doubt[allowed].min(initial=MOST_DOUBT)
+        return np.flatnonzero(allowed & (doubt == least)).astype(np.intp)
+
     def priced(self, sized: Sized) -> PricedRuns:
         """What a table of the park's machines costs on each deal."""
         return join(
@@ -88,7 +95,10 @@ class Choice:
         )  # fmt: skip
 
     def _allowed(self, priced: PricedRuns) -> np.ndarray:
-        allowed = within(priced, limits_of(self.workload.constraints))
+        return np.asarray(within(priced, limits_of(self.workload.constraints)) & self._available(priced))
+
+    def _available(self, priced: PricedRuns) -> np.ndarray:
+        allowed = np.ones(len(priced.run), dtype=bool)
         if self.service and getattr(self.workload.job, "spare_replicas", 0) < 1:
             allowed &= ~priced.spot
         return np.asarray(allowed & (priced.nodes <= self._most()[priced.offer]))

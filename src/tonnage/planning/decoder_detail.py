@@ -97,7 +97,7 @@ def decoder_detail(
         promise=promise,
         utilisation=utilisation,
         fleet=None if time else ReplicaFleet(
-            pools=fleet, per_machine=per_machine, one_machine=len(pools) > 1 and not table.networked[kind]
+            pools=fleet, per_machine=per_machine, one_machine=len(pools) > 1 and not table.networked[row]
         ),
         notes=(*notes, *_front_end(table, requests_per_s / replicas)),
         intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),

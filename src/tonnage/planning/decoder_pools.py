@@ -14,10 +14,11 @@ from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, SetPools
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
 from tonnage.planning.reasons.notes import PoolLoadNote
-from tonnage.planning.sized import IntArray
-from tonnage.sizing.estimates import Array, distinct
+from tonnage.planning.sized import IntArray, group_numbers
+from tonnage.sizing.decoder_seen import SeenLoad
+from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LatencyLimits
-from tonnage.sizing.serving_pools import PoolRates, most_rates, pool_rates, seen_in_pools
+from tonnage.sizing.serving_pools import PoolRates, link_bytes_per_s, most_rates, pool_rates, seen_in_pools
 from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import POOLED_ENGINES
 from tonnage.workload.jobs import ServeJob
@@ -38,7 +39,7 @@ class Pools:
 
     table: DecoderTable
     row: IntArray
-    carried: PoolRates  # of each kind of replica
+    carried: PoolRates  # of replicas on each row of the table
     used: float  # of what a replica carries, at most
     spare: int
 
@@ -49,11 +50,11 @@ class Pools:
 
     def counts(self, factor: Array | float = 1.0) -> tuple[Array, Array]:
         """Replicas of either pool if one carries 1/factor of what is predicted; those that the job fixes."""
-        kind, rate = self.table.kind[self.row], self.job.rate_per_s
         if self.job.prefill_replicas is not None and self.job.decode_replicas is not None:
             fixed = (self.job.prefill_replicas, self.job.decode_replicas)
-            return np.full(len(kind), float(fixed[0])), np.full(len(kind), float(fixed[1]))
-        each = (self.carried.prefill_per_s[kind], self.carried.decode_per_s[kind])
+            return np.full(len(self.row), float(fixed[0])), np.full(len(self.row), float(fixed[1]))
+        each = (self.carried.prefill_per_s[self.row], self.carried.decode_per_s[self.row])
+        rate = self.job.rate_per_s
         prefill, decode = (replicas_for(rate, one / factor, used=self.used, spare=self.spare) for one in each)
         return prefill, decode
 
@@ -64,22 +65,25 @@ class Pools:
     @property
     def enough(self) -> np.ndarray:
         """Rows whose pools carry the rate and keep their promises."""
-        kind = self.table.kind[self.row]
-        prefill, decode = self.counts()
-        carries = np.minimum(prefill * self.carried.prefill_per_s[kind], decode * self.carried.decode_per_s[kind])
-        return np.asarray(self.carried.kept[kind] & (carries >= self.job.rate_per_s))
+        (prefill, decode), carried = self.counts(), self.carried
+        carries = np.minimum(prefill * carried.prefill_per_s[self.row], decode * carried.decode_per_s[self.row])
+        return np.asarray(carried.kept[self.row] & (carries >= self.job.rate_per_s))
 
-    def detail(self, index: int) -> RunDetail:
-        """The breakdown of one candidate at the rate that each replica gets."""
+    def seen(self, some: IntArray) -> SeenLoad:
+        """What requests see on some candidates at the rate that each replica gets, a row a candidate."""
+        prefill, decode = (count[some] for count in self.counts())
+        rows, rate = self.row[some], self.job.rate_per_s
+        link = link_bytes_per_s(self.table.devices.take(rows), self.nodes()[some] == 1)
+        return seen_in_pools(self.table.curves.take(self.table.kind[rows]), rate / prefill, rate / decode, link)
+
+    def detail(self, index: int, seen: SeenLoad) -> RunDetail:
+        """The breakdown of one candidate; `seen`: on it alone, a single row."""
         row = int(self.row[index])
-        kind = int(self.table.kind[row])
         prefill, decode = (int(count[index]) for count in self.counts())
         nodes = int(self.nodes()[index])
-        each = (float(self.carried.prefill_per_s[kind]), float(self.carried.decode_per_s[kind]))
+        each = (float(self.carried.prefill_per_s[row]), float(self.carried.decode_per_s[row]))
         carries = (prefill * each[0], decode * each[1])
         rate, capacity = self.job.rate_per_s, min(carries)
-        curves = self.table.curves.take(self.table.kind[[row]])
-        seen = seen_in_pools(curves, np.array([rate / prefill]), np.array([rate / decode]), one_machine=nodes == 1)
         note = PoolLoadNote(
             prefill_fraction=rate / carries[0], decode_fraction=rate / carries[1], planned_fraction=self.used
         )
@@ -93,46 +97,55 @@ def pooled(table: DecoderTable, limits: LatencyLimits, nodes: Array, *, used: fl
     """Candidates of two pools: every row that fits, on machines with several devices. `nodes`: machines that each row
     takes without pools; where a bound on two pools is no less than the fewest of them, none are searched."""
     rows = np.flatnonzero(table.fits & (table.devices.per_node > 1))
-    within = ~table.networked
-    best = _carried(table, distinct(table.kind[rows]), lambda some: most_rates(table.curves.take(some)))
+    alone = ~table.networked
+    kinds, of_kind = _alike(table.kind[rows])
+    best = _carried(table, rows, lambda: most_rates(table.curves.take(table.kind[rows[kinds]])), of_kind)
     bound = Pools(table=table, row=rows, carried=best, used=used, spare=spare)
     if bound.job.prefill_replicas is None:
         fewest = np.full(int(table.machine.max(initial=0)) + 1, np.inf)
         np.fmin.at(fewest, table.machine, nodes)
         rows = rows[bound.nodes() < fewest[table.machine[rows]]]
-    kinds = distinct(table.kind[rows])
+    link = link_bytes_per_s(table.devices.take(rows), alone[rows])
+    firsts, of_first = _alike(table.kind[rows], link)
+    searched = table.kind[rows[firsts]]
     carried = _carried(
-        table, kinds, lambda some: pool_rates(table.curves.take(some), limits.take(some), one_machine=within[some])
+        table, rows, lambda: pool_rates(table.curves.take(searched), limits.take(searched), link[firsts]), of_first
     )
     found = Pools(table=table, row=rows, carried=carried, used=used, spare=spare)
-    placed = found.enough & (~within[table.kind[rows]] | (found.nodes() <= 1))
+    placed = found.enough & (~alone[rows] | (found.nodes() <= 1))
     return replace(found, row=rows[placed])
 
 
-def _carried(table: DecoderTable, kinds: IntArray, rates: Callable[[IntArray], PoolRates]) -> PoolRates:
-    """`rates` of some kinds, in columns over all of them."""
-    count = len(table.curves.batches)
+def _carried(table: DecoderTable, rows: IntArray, rates: Callable[[], PoolRates], taken: IntArray) -> PoolRates:
+    """`rates`, of which each of `rows` has the one at `taken`, in columns over all rows of the table."""
+    count = len(table.kind)
     none = PoolRates(prefill_per_s=np.full(count, np.nan), decode_per_s=np.full(count, np.nan),
                      kept=np.zeros(count, dtype=bool))  # fmt: skip
-    if len(kinds):
-        some = rates(kinds)
+    if len(rows):
+        some = rates()
         for name in ("prefill_per_s", "decode_per_s", "kept"):
-            getattr(none, name)[kinds] = getattr(some, name)
+            getattr(none, name)[rows] = getattr(some, name)[taken]
     return none
+
+
+def _alike(*columns: Array | IntArray) -> tuple[IntArray, IntArray]:
+    """(the first place of each distinct row of the columns, for each place the number of its distinct row)."""
+    number = group_numbers(*columns)
+    return np.unique(number, return_index=True)[1].astype(np.intp), number.astype(np.intp)
 
 
 def pool_miss(table: DecoderTable, pools: Pools, rows: Sequence[int]) -> Miss:
     """Why pools of the stated sizes do not do: the sizes that would, on the row that needs the fewest replicas."""
     job = pools.job
-    kind = table.kind[list(rows)]
-    if not bool(np.any(table.networked[kind])) and (job.prefill_replicas or 0) + (job.decode_replicas or 0) > int(
-        np.max(table.per_node[list(rows)])
+    some = np.array(rows, dtype=np.intp)
+    if not bool(np.any(table.networked[some])) and (job.prefill_replicas or 0) + (job.decode_replicas or 0) > int(
+        np.max(table.per_node[some])
     ):
-        return PoolLinkMiss(lifted_by=(FewerPoolReplicas(replicas=int(np.max(table.per_node[list(rows)]))),))
-    each = (pools.carried.prefill_per_s[kind], pools.carried.decode_per_s[kind])
+        return PoolLinkMiss(lifted_by=(FewerPoolReplicas(replicas=int(np.max(table.per_node[some]))),))
+    each = (pools.carried.prefill_per_s[some], pools.carried.decode_per_s[some])
     needed = [np.ceil(job.rate_per_s / np.maximum(carries, 1e-12)) for carries in each]
     best = int(np.argmin(needed[0] + needed[1]))
-    if not bool(pools.carried.kept[kind[best]]):
+    if not bool(pools.carried.kept[some[best]]):
         return PoolPromiseMiss(
             given_prefill_replicas=job.prefill_replicas,
             given_decode_replicas=job.decode_replicas,

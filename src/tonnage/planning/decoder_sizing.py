@@ -22,7 +22,7 @@ from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import LatencySpread, Load, SeenLoad
+from tonnage.sizing.decoder_seen import DecoderLoad, LatencySpread, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import LEAST_SHARE, LatencyLimits, endless, largest_rate
@@ -76,7 +76,8 @@ def size_decoder_service(
     score = candidates.nodes + table.tensor_parallel[candidates.row] * 1e-3 + (candidates.pool >= 0) * 5e-4
     chosen_ones = best_per_group(table.machine[candidates.row].astype(np.int64), score)
     best, nodes_of = candidates.row[chosen_ones], candidates.nodes[chosen_ones]
-    mixed = np.flatnonzero(candidates.pool[chosen_ones] < 0)
+    pool_of = candidates.pool[chosen_ones].astype(np.intp)
+    mixed, parted = np.flatnonzero(pool_of < 0), np.flatnonzero(pool_of >= 0)
 
     @cache
     def seen() -> SeenLoad:
@@ -85,10 +86,16 @@ def size_decoder_service(
         each_per_s = job.rate_per_s / (job.replicas or table.per_node[rows] * nodes[rows])
         return serve_load(table.curves.take(table.kind[rows]), endless(np.minimum(each_per_s, carries[rows])))
 
+    @cache
+    def seen_in_two() -> SeenLoad:
+        """The same of each of `parted`."""
+        assert pools is not None
+        return pools.seen(pool_of[parted])
+
     def detail(row: int) -> RunDetail:
-        pool = int(candidates.pool[chosen_ones[row]])
+        pool = int(pool_of[row])
         if pools is not None and pool >= 0:
-            return pools.detail(pool)
+            return pools.detail(pool, seen_in_two().take(np.flatnonzero(parted == row)))
         chosen = int(best[row])
         count = job.replicas or int(table.per_node[chosen] * nodes[chosen])
         capacity = float(carries[chosen]) * count
@@ -206,10 +213,10 @@ def _in_flight_s(table: DecoderTable, rows: np.ndarray, requests: Array, work_s:
     return np.asarray(slots * work_s / requests)
 
 
-def _queued(requests: Array) -> Load:
+def _queued(requests: Array) -> DecoderLoad:
     """All there at once."""
     everywhere = np.full(np.shape(requests), np.inf)
-    return Load(requests=requests, rate_per_s=everywhere, users=everywhere)
+    return DecoderLoad(requests=requests, rate_per_s=everywhere, users=everywhere)
 
 
 def _capacity(table: DecoderTable, limits: LatencyLimits) -> tuple[Array, np.ndarray]:

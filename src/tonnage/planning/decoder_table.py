@@ -56,8 +56,8 @@ class DecoderTable:
 
     @property
     def networked(self) -> np.ndarray:
-        """Kinds of replica whose machines have a known network; without one two pools stand inside one machine."""
-        return np.isfinite(self.curves.rows.devices.inter_bytes_per_s)
+        """Rows whose machines have a known network; without one two pools stand inside one machine."""
+        return np.isfinite(self.devices.inter_bytes_per_s)
 
     def factors(self, of: str) -> tuple[Array, Array]:
         """Low and high factor of an interval, a row each."""

@@ -11,7 +11,7 @@ from tonnage.planning.token_ways import wanted_models
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.durations import render_duration
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 
 def check_limits(workload: Workload, catalog: Catalog) -> None:
@@ -20,7 +20,7 @@ def check_limits(workload: Workload, catalog: Catalog) -> None:
     _check_budget(workload, catalog)
     startup_s = terms_of(workload.buy).startup_s
     schedule = workload.buy.schedule
-    if isinstance(workload.job, ServeJob):
+    if workload.is_service:
         return
     if schedule is not None and schedule.hours_per_day * SECONDS_PER_HOUR <= startup_s:
         raise InputError(
@@ -42,7 +42,7 @@ def _check_budget(workload: Workload, catalog: Catalog) -> None:
     budget = workload.constraints.budget_usd
     if budget is None or wanted_models(workload, catalog, training=False) or workload.buy.committed_usd:
         return
-    service = isinstance(workload.job, ServeJob)
+    service = workload.is_service
     startup_s = 0.0 if service else terms_of(workload.buy).startup_s
     machines = {instance.key: instance for instance in catalog.instance_types}
     least: tuple[float, float, Offer] | None = None

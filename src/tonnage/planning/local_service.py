@@ -52,7 +52,7 @@ class LocalService:
 
     @property
     def promise_s(self) -> float | None:
-        return self.job.p95_latency_s if isinstance(self.job, ServeJob) else None
+        return self.job.promises.get("latency")
 
     @property
     def holds_per_s(self) -> Figure:
@@ -87,7 +87,7 @@ def served_work(job: ServeJob | BatchJob) -> EncoderWork:
         raise InputError(f"{job.model.name} writes tokens; a local profile holds encoders")
     return EncoderWork(
         shape=job.model, lengths=job.requests.input_tokens, precision=job.weights, engine=job.engine or ENGINE,
-        p95_s=job.p95_latency_s if isinstance(job, ServeJob) else None,
+        p95_s=job.promises.get("latency"),
     )  # fmt: skip
 
 

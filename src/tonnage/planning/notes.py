@@ -61,7 +61,7 @@ def _unsold(workload: Workload, catalog: Catalog) -> Iterator[NoOffersNote]:
 
 
 def _terms(workload: Workload) -> Iterator[AssumedTermsNote]:
-    if isinstance(workload.job, ServeJob):
+    if workload.is_service:
         return
     found = terms_assumed(workload)
     if found:
@@ -85,7 +85,7 @@ def _unpriced_services(workload: Workload, catalog: Catalog) -> Iterator[Unprice
 
 def _unread_platforms(workload: Workload, catalog: Catalog) -> Iterator[UnreadPlatformNote]:
     """Platforms that sell this kind of work unpriced; one that is asked for by name has its fees estimated."""
-    if isinstance(workload.job, ServeJob) and not workload.constraints.platforms and catalog.managed.dbu_prices:
+    if workload.is_service and not workload.constraints.platforms and catalog.managed.dbu_prices:
         yield from (UnreadPlatformNote(platform=platform) for platform in get_args(UnreadPlatform))
 
 
@@ -94,7 +94,7 @@ def _predictions(workload: Workload, options: Sequence[Option], calibrated: Cali
     job = workload.job
     if isinstance(job, ServeJob | BatchJob):
         yield EngineNote(engine=job.engine, engine_class=cast(EngineClass, calibrated.engine(job).name))
-    if isinstance(job, ServeJob):
+    if job.is_service:
         yield ClosedFormNote()
     best = next(iter(options), None)
     intervals = best.run.intervals if isinstance(best, MachineOption) else ()

@@ -158,7 +158,10 @@ class OptionBuilder:
     def _ledger(self, row: int, billed_h: float, unused_h: float, reading_s: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""
         priced = self.priced
-        spent: list[tuple[str, Part, float]] = [("compute", "machines", float(self.sized.work_s[int(priced.run[row])]))]
+        run = int(priced.run[row])
+        fleet = self.sized.scaled.get(run)
+        what = "compute" if fleet is None else f"compute of {fleet.least} to {fleet.most} machines, simulated"
+        spent: list[tuple[str, Part, float]] = [(what, "machines", float(self.sized.work_s[run]))]
         if not self.service:
             starts = self.startup_s * float(priced.sessions.count[row])
             spent.append(("start-up", "start-up", starts + reading_s))

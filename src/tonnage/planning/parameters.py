@@ -34,7 +34,7 @@ from tonnage.planning.scenario import (
 )
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 STEPS_PER_DOUBLING = 8  # how finely a bracket is halved: to 2^(1/2^8), 0.3 %
 DIGITS = 3  # figures are proposed to three digits, rounded to the side that is enough
@@ -214,22 +214,14 @@ def _budget(workload: Workload) -> tuple[Parameter, ...]:
 
 
 def _rate(workload: Workload) -> tuple[Parameter, ...]:
-    if not isinstance(workload.job, ServeJob):
+    if not workload.is_service:
         return ()
-    return (_limit("rate", workload.job.rate_per_s, 1e-6, lambda x: MoveRate(rate_per_s=x)),)
+    return (_limit("rate", workload.service.rate_per_s, 1e-6, lambda x: MoveRate(rate_per_s=x)),)
 
 
 def _promises(workload: Workload) -> tuple[Parameter, ...]:
     """Each promised latency, loosened alone."""
-    job = workload.job
-    if not isinstance(job, ServeJob):
-        return ()
-    promised: tuple[tuple[Promise, float | None], ...] = (
-        ("latency", job.p95_latency_s),
-        ("ttft", job.p95_ttft_s),
-        ("tpot", job.p95_tpot_s),
-    )
-    return tuple(_promise(promise, limit_s) for promise, limit_s in promised if limit_s)
+    return tuple(_promise(promise, limit_s) for promise, limit_s in workload.job.promises.items() if limit_s)
 
 
 def _promise(promise: Promise, limit_s: float) -> Parameter:

@@ -21,6 +21,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
+from tonnage.planning.scaled_fleets import with_scaling
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
@@ -76,7 +77,7 @@ def rank_options(
 ) -> Plan:
     """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find."""
     calibrated = calibrated or CalibratedModel.packaged()
-    service = isinstance(workload.job, ServeJob)
+    service = workload.is_service
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
@@ -86,6 +87,10 @@ def rank_options(
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
     choice = _choice(workload, catalog, deals, park, objective, max_price_age_days)
     priced = choice.priced(park.sized)
+    if isinstance(workload.job, ServeJob) and workload.job.traffic is not None:
+        park = replace(park, sized=with_scaling(choice, priced, used=calibrated.assumed.target_utilisation))
+        choice = replace(choice, park=park)
+        priced = choice.priced(park.sized)
     built, rejected = choice.options(priced)
     tokens = token_options(workload, catalog, objective, max_price_age_days)
     refused = [

@@ -62,7 +62,9 @@ def join(
 
     nodes, work = sized.nodes[run], sized.work_s[run]
     spot = np.array([one.offer.purchase == "spot" for one in deals], dtype=bool)[deal]
-    service = isinstance(workload.job, ServeJob)
+    service = workload.is_service
+
+    starts, month = _of_service(sized, workload)[:, run]
 
     taken = np.flatnonzero(spot)  # rows that may be interrupted
 
@@ -75,7 +77,7 @@ def join(
 
     def sessions(factor: Array, run: SpotRuns | None) -> Sessions:
         if run is None:
-            return Sessions(count=np.ones_like(work), on_s=work, wall_s=work)
+            return Sessions(count=starts, on_s=work, wall_s=month)
         whole = work * factor
         whole[taken] = run.billed_h * SECONDS_PER_HOUR - startup_s
         made = run_sessions(whole, startup_s, workload.buy.schedule)
@@ -108,3 +110,15 @@ def join(
         sessions=middle,
         rates=row_rates,
     )
+
+
+def _of_service(sized: Sized, workload: Workload) -> Array:
+    """Columns over the table: how often each machine of a service is started in a month, and the seconds of the month.
+    Of other work, one start and the seconds of the work."""
+    job = workload.job
+    if not isinstance(job, ServeJob):
+        return np.array([np.ones_like(sized.work_s), sized.work_s])
+    starts = np.ones_like(sized.work_s)
+    for row, fleet in sized.scaled.items():
+        starts[row] = max(fleet.starts_per_day * job.hours_per_month / 24.0 / sized.nodes[row], 1.0)
+    return np.array([starts, np.full_like(sized.work_s, job.hours_per_month * SECONDS_PER_HOUR)])

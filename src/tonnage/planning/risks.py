@@ -37,7 +37,7 @@ from tonnage.planning.reasons.risks import (
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 SECONDS_PER_DAY = 86_400.0
 PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
@@ -76,16 +76,12 @@ def _promise_risks(workload: Workload, run: RunDetail, time: Figure | None) -> I
     deadline_s = workload.constraints.deadline_s
     if deadline_s is not None and time is not None and time.high > deadline_s:
         yield DeadlineRisk(reaches_s=time.high, deadline_s=deadline_s)
-    job = workload.job
-    if not isinstance(job, ServeJob):
-        return
-    promises: tuple[tuple[Promise, float | None, Figure | None], ...] = (
-        ("latency", job.p95_latency_s, run.latency_p95_s),
-        ("ttft", job.p95_ttft_s, run.ttft_p95_s),
-        ("tpot", job.p95_tpot_s, run.tpot_p95_s),
-    )
-    for promise, promised_s, p95_s in promises:
-        if promised_s is not None and p95_s is not None and p95_s.high > promised_s:
+    reached: dict[Promise, Figure | None] = {
+        "latency": run.latency_p95_s, "ttft": run.ttft_p95_s, "tpot": run.tpot_p95_s,
+    }  # fmt: skip
+    for promise, promised_s in workload.job.promises.items():
+        p95_s = reached[promise]
+        if p95_s is not None and p95_s.high > promised_s:
             yield LatencyRisk(promise=promise, reaches_s=p95_s.high, promised_s=promised_s)
 
 
@@ -139,7 +135,7 @@ def _purchase_risks(workload: Workload, deal: Deal, count: int) -> Iterator[Risk
         yield SpotRisk()
     if term is not None and not workload.buy.reserved_owned:
         yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
-    if deal.platform == "databricks" and count > 1 and workload.kind != "serve":
+    if deal.platform == "databricks" and count > 1 and not workload.is_service:
         yield DriverRisk()
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
+from tonnage.scaling.planned import ScaledFleet
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -21,7 +22,8 @@ IntArray = NDArray[np.intp]
 class Sized:
     """The best layout of each machine type x node count that fits, and one miss per machine type that does not.
 
-    `work_s` is the pure run time, without start-up or interruptions (a month's seconds for a service). `detail(row)`
+    `work_s` is the pure run time, without start-up or interruptions (for a service the seconds of a month that each
+    machine is on, on average). `detail(row)`
     builds the full breakdown of one row; only rows that are shown pay for it.
     """
 
@@ -36,6 +38,7 @@ class Sized:
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     state_parts: Array | None = None  # machines that each save a part of a training's state; None: one saves all
     host_in_doubt: NDArray[np.bool_] | None = None  # nobody states the vCPUs, and many are needed; None: of no row
+    scaled: Mapping[int, ScaledFleet] = field(default_factory=dict)  # rows of services whose machines come and go
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
     unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none

@@ -134,10 +134,15 @@ def _requests(requests: Requests) -> list[tuple[str, str]]:
     return rows
 
 
+def _course(job: ServeJob) -> str:
+    traffic = job.traffic
+    return "" if traffic is None else f" at the busy time, {traffic.mean:.0%} of it on average ({traffic.source})"
+
+
 def _serve(job: ServeJob) -> list[tuple[str, str]]:
     rows = [
         *_model(job.model),
-        ("rate", f"{job.rate_per_s:g} requests/s"),
+        ("rate", f"{job.rate_per_s:g} requests/s" + _course(job)),
         *_requests(job.requests),
     ]
     promises = []

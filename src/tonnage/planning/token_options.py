@@ -94,7 +94,7 @@ class _Judge:
 
     @property
     def service(self) -> bool:
-        return isinstance(self.workload.job, ServeJob)
+        return self.workload.is_service
 
     def provider(self, way: Way) -> str:
         """Who runs it; Databricks on the first cloud that the workload allows."""

@@ -24,7 +24,7 @@ from tonnage.pricing.usage import HOURS_PER_MONTH
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import DataPlace, ServeJob, Workload
+from tonnage.workload.jobs import DataPlace, Workload
 from tonnage.workload.token_models import find_token_models
 
 TokenPlatform = Literal["bedrock", "databricks"]
@@ -119,7 +119,7 @@ class _WayMaker:
             here = [price for price in prices if (price.platform, price.region) == (platform, region)]
             listed = dearest_by_kind(here)
             yield self._tokens(model, platform, listed, "on_demand", Decimal(0), ())
-            if isinstance(self.workload.job, ServeJob):
+            if self.workload.is_service:
                 continue
             for batch in self.catalog.managed.batch_discounts:
                 if batch.platform == platform:
@@ -214,7 +214,7 @@ class _WayMaker:
 
     def _provisioned_hours(self, months: int) -> float | None:
         """Hours on the bill: a service's month; a job's hours, or all of its commitment; None: not known."""
-        if isinstance(self.workload.job, ServeJob):
+        if self.workload.is_service:
             return HOURS_PER_MONTH
         time = api_time_s(self.workload, self.work)
         if months:

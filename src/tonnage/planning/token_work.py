@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
-from tonnage.workload.jobs import BatchJob, Job, ServeJob, Tokens, TrainJob
+from tonnage.workload.jobs import Job, ServeJob, TabularJob, Tokens, TrainJob
 
 MILLION = 1e6
 
@@ -29,19 +28,12 @@ def token_work(job: Job, tokens: Tokens) -> TokenWork | None:
         if job.model.architecture in ("vision-transformer", "convolution"):
             return None
         return TokenWork(input_tokens=job.samples * job.epochs * job.lengths.mean, output_tokens=0.0, training=True)
-    if not isinstance(job, ServeJob | BatchJob):
+    if isinstance(job, TabularJob):
         return None
-    count = _requests(job) * (tokens.load if isinstance(job, ServeJob) else 1.0)
+    count = job.requests_per_bill * (tokens.load if job.is_service else 1.0)
     read, written = tokens.of_request(job.requests)
     alone = None if job.requests.output_tokens is not None else count * job.requests.input_tokens.mean
     return TokenWork(input_tokens=count * read, output_tokens=count * written, read_alone=alone)
-
-
-def _requests(job: ServeJob | BatchJob) -> float:
-    """Requests in all; of a service in a month at its busy rate."""
-    if isinstance(job, BatchJob):
-        return float(job.items)
-    return job.rate_per_s * job.hours_per_month * SECONDS_PER_HOUR
 
 
 def tokens_per_minute(job: ServeJob, tokens: Tokens) -> float:

@@ -16,7 +16,7 @@ from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import LedgerLine, Part, hours
 from tonnage.pricing.usage import HOURS_PER_MONTH
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 OWN = "the workload file"
 
@@ -71,7 +71,7 @@ class Extras:
 
     @property
     def service(self) -> bool:
-        return isinstance(self.workload.job, ServeJob)
+        return self.workload.is_service
 
     def moving(self, provider: str, region: str) -> tuple[Charge, ...] | None:
         """What bringing the data to a place costs: nothing where it is there (or none is stated), None if not known."""
@@ -175,12 +175,12 @@ def people_hours(platform: str, workload: Workload) -> tuple[float, float]:
         return 0.0, 0.0
     setup = {str(name): value for name, value in team.setup_hours}.get(platform, 0.0)
     operation = {str(name): value for name, value in team.operation_hours}.get(platform, 0.0)
-    return setup / team.setup_months if isinstance(workload.job, ServeJob) else setup, operation
+    return setup / team.setup_months if workload.is_service else setup, operation
 
 
 def people_lines(platform: str, workload: Workload) -> list[LedgerLine]:
     setup, operation = people_hours(platform, workload)
-    months = f", a month of {workload.team.setup_months:g}" if isinstance(workload.job, ServeJob) else ""
+    months = f", a month of {workload.team.setup_months:g}" if workload.is_service else ""
     rate = workload.team.hourly_usd
     found = (
         stated_line(f"people: set-up{months}", "people", setup, "person-hour", rate, ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.extras import Extras
 from tonnage.values import dataclass
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,6 @@ class MonthBill:
 
 def month_bill(workload: Workload, services: ServicePrices, *, provider: str, region: str, platform: str) -> MonthBill:
     """The bill of a service at one place, after the workload's prices, people and commitments."""
-    assert isinstance(workload.job, ServeJob)
     extras, data = Extras(workload=workload, services=services), workload.data
     credit = dict(workload.buy.committed_usd)
     moved = extras.egress_usd(provider, region)
@@ -32,7 +31,8 @@ def month_bill(workload: Workload, services: ServicePrices, *, provider: str, re
     abroad = 0.0 if data is None or own else max(moved - credit.get(data.provider, 0.0), 0.0)
     return MonthBill(
         disk_usd_per_machine_hour=extras.disk_usd_per_machine_hour(provider, region),
-        beside_usd=extras.place_usd_per_hour(provider, region) * workload.job.hours_per_month + (moved if own else 0.0),
+        beside_usd=extras.place_usd_per_hour(provider, region) * workload.service.hours_per_month
+        + (moved if own else 0.0),
         credit_usd=credit.get(provider, 0.0),
         outside_usd=extras.people_usd(platform) + abroad,
     )

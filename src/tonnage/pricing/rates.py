@@ -15,7 +15,7 @@ from tonnage.pricing.usage import TERM_HOURS, Array, Sessions, billed_hours, unu
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import BuyTerms, ServeJob, Workload
+from tonnage.workload.jobs import BuyTerms, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ def _once(besides: _Besides, deal: Deal, credit: dict[str, float]) -> tuple[floa
 
 def idle_s(workload: Workload) -> float:
     """How long a machine stays on after the work; a service has no after."""
-    return 0.0 if isinstance(workload.job, ServeJob) else workload.buy.idle_s
+    return 0.0 if workload.is_service else workload.buy.idle_s
 
 
 def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
@@ -180,7 +180,7 @@ def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload
 
 def _total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
     billed = billed_hours(sessions, idle_s=idle_s(workload), quantum_s=rates.quantum_s, minimum_s=rates.minimum_s)
-    unused = unused_hours(billed, rates.term_h, workload.buy, service=isinstance(workload.job, ServeJob))
+    unused = unused_hours(billed, rates.term_h, workload.buy, service=workload.is_service)
     machines = nodes * ((billed + unused) * rates.machine_usd_per_h)
     hourly = nodes * billed * (rates.fee_usd_per_h + rates.disk_usd_per_h)
     place = sessions.wall_s / SECONDS_PER_HOUR * rates.place_usd_per_h if rates.place_usd_per_h.any() else 0.0

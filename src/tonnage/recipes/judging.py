@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, read_split
 from tonnage.recipes.out_of_memory import is_out_of_memory, release_memory
 from tonnage.recipes.task import Evaluation
@@ -103,7 +103,7 @@ def source_of(location: str) -> DataSource:
     return DataSource(location=absolute(location, Path.cwd()), format=form, split=split)
 
 
-def _rows(spec: RunSpec, data: str | None) -> tuple[str, str, Rows]:
+def _rows(spec: RunSpec, data: str | None) -> tuple[str, str, DatasetRows]:
     """Which split, where from, its rows."""
     if data is not None:
         return "file", data, _read(spec, source_of(data), data)
@@ -115,17 +115,17 @@ def _rows(spec: RunSpec, data: str | None) -> tuple[str, str, Rows]:
     return "validation", f"{spec.data.train.location} (held out)", splits.validation
 
 
-def _read(spec: RunSpec, source: DataSource, name: str) -> Rows:
+def _read(spec: RunSpec, source: DataSource, name: str) -> DatasetRows:
     names = dict(spec.data.columns)
     table = "label" in names and set(ROLES[spec.task]) == {"label"}
     return read_split(source, name, names, None if table else frozenset(names.values()))
 
 
-def _judge(trained: Trained, rows: Rows, batch: int) -> Evaluation:
+def _judge(trained: Trained, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures; where memory runs out, with half as many samples at once."""
     if isinstance(trained, TrainedTable):
         return _judge_table(trained, rows)
-    judge: Callable[[Any, Rows, int], Evaluation] = _module(trained.spec).judge
+    judge: Callable[[Any, DatasetRows, int], Evaluation] = _module(trained.spec).judge
     while True:
         try:
             with trained.arithmetic():
@@ -137,7 +137,7 @@ def _judge(trained: Trained, rows: Rows, batch: int) -> Evaluation:
         release_memory(trained.device == "cuda")
 
 
-def _judge_table(trained: TrainedTable, rows: Rows) -> Evaluation:
+def _judge_table(trained: TrainedTable, rows: DatasetRows) -> Evaluation:
     from tonnage.recipes.tasks import boosted_trees, mlp
     from tonnage.recipes.tasks.table_metrics import judge
     from tonnage.recipes.tasks.tables import known_part

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tonnage.http.downloaded import FetchedFile, VerifiedFile
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_duration, render_scaled
-from tonnage.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLine:
-    """What became of one file."""
-
-    name: str
-    source: str
-    outcome: str
-    size_bytes: int | None
-    version: str | None
-    sha256: str | None
-    verified_by: str
-    places: tuple[str, ...]
-    problem: str
-
-
-def fetch_report(lines: Sequence[FetchLine], *, seconds: float, dry_run: bool) -> Report:
+def fetch_report(lines: Sequence[FetchedFile], *, seconds: float, dry_run: bool) -> Report:
     """Every file, and what came over the network in total."""
     came = [one for one in lines if one.outcome in ("fetched", "to fetch")]
     came_bytes = sum(one.size_bytes or 0 for one in came)
@@ -61,7 +46,7 @@ def render_bytes(count: int | None) -> str:
     return UNKNOWN if count is None else render_scaled(count, "B")
 
 
-_FIELDS: tuple[Field[FetchLine], ...] = (
+_FIELDS: tuple[Field[FetchedFile], ...] = (
     Field(key="name", title="file", read=lambda one: one.name),
     Field(key="size_bytes", title="size", read=lambda one: one.size_bytes, show=render_bytes, right=True),
     Field(key="outcome", title="outcome", read=lambda one: one.outcome),
@@ -75,22 +60,10 @@ _FIELDS: tuple[Field[FetchLine], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckLine:
-    """One file of a manifest, read again."""
-
-    name: str
-    target: str
-    state: str
-    size_bytes: int
-    sha256: str
-    found_sha256: str | None
-
-
-def verify_report(lines: Sequence[CheckLine]) -> Report:
+def verify_report(lines: Sequence[VerifiedFile]) -> Report:
     """Every file of the manifests, as it stands now."""
     bad = sum(one.state != "ok" for one in lines)
-    fields: tuple[Field[CheckLine], ...] = (
+    fields: tuple[Field[VerifiedFile], ...] = (
         Field(key="name", title="file", read=lambda one: one.name),
         Field(key="size_bytes", title="size", read=lambda one: one.size_bytes, show=render_bytes, right=True),
         Field(key="state", title="state", read=lambda one: one.state),

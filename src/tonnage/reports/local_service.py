@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isinf
 from typing import Any, Final
 
+from tonnage.calibration.local_inference import BenchedLoad
 from tonnage.planning.local_service import LocalService
 from tonnage.planning.reasons.misses import Miss
 from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph
@@ -86,6 +87,20 @@ def bench_words(made: LocalService) -> str:
     if not own and not others:
         return "none of a service yet"
     return f"{own} of this service, {others} of other models" if others else f"{own} of this service"
+
+
+def measured_rows(made: LocalService, benches: Sequence[BenchedLoad]) -> Iterator[tuple[str, str]]:
+    """The latest benches of the service: requests answered and p95, each measured beside what is predicted at that
+    rate."""
+    for one in benches[-SHOWN:]:
+        p95_s = dict(one.latency_s).get("p95")
+        if p95_s is not None:
+            answered = render_interval(made.answered_per_s(one.offered_per_s))
+            yield (
+                f"at {one.offered_per_s:.4g} requests/s",
+                f"measured {one.answered_per_s:.4g}/s, p95 {render_duration(p95_s)}; predicted {answered}/s, p95 "
+                f"{_latency(made.latency_s('p95', one.offered_per_s))}",
+            )
 
 
 def _rates(made: LocalService) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tonnage.reports.plain import plain_number, plain_usd
 from tonnage.reports.wording import render_duration, render_gib, render_money, render_quantity, short
-from tonnage.runs.measured import Measured
+from tonnage.runs.measured import MeasuredRun
 from tonnage.units import to_gib
 
 PEAKS: Final = (  # figures that are not the same
@@ -43,7 +43,7 @@ def render_value(key: str, value: float) -> tuple[str, str]:
     return render_quantity(key, value)
 
 
-def figure_pairs(measured: Measured) -> Iterator[tuple[str, str]]:
+def figure_pairs(measured: MeasuredRun) -> Iterator[tuple[str, str]]:
     """What was measured, one line a figure; what was not is left out."""
     yield "timing", measured.timing
     if measured.median_step_s is not None:
@@ -68,7 +68,7 @@ def figure_pairs(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "versions", ", ".join(f"{name} {version}" for name, version in measured.versions)
 
 
-def _physics(measured: Measured) -> Iterator[tuple[str, str]]:
+def _physics(measured: MeasuredRun) -> Iterator[tuple[str, str]]:
     if measured.power_w is not None:
         yield "power", f"{short(measured.power_w)} W, mean over all GPUs together"
     if measured.temperature_c is not None:
@@ -83,7 +83,7 @@ def _physics(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "cost", render_money(measured.usd)
 
 
-def measured_document(measured: Measured) -> dict[str, Any]:
+def measured_document(measured: MeasuredRun) -> dict[str, Any]:
     """The same as JSON: null where it was not measured."""
     numbers = (
         "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s", "data_wait_fraction",

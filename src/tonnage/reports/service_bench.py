@@ -12,7 +12,7 @@ from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_duration, short
 from tonnage.traffic.bench import PredictedFigure, ServiceBench
-from tonnage.traffic.exchanges import LoadResult, Spread
+from tonnage.traffic.exchanges import LoadResult, TimingSummary
 
 SCHEMA: Final = "tonnage/bench@1"
 _NAMES: Final = {
@@ -35,11 +35,11 @@ def service_bench_report(bench: ServiceBench) -> Report:
     )
 
 
-def _of_spread(field: Field[Spread]) -> Field[tuple[str, Spread]]:
+def _of_spread(field: Field[TimingSummary]) -> Field[tuple[str, TimingSummary]]:
     return Field(field.key, lambda row: field.read(row[1]))
 
 
-def _spreads(result: LoadResult) -> list[tuple[str, Spread]]:
+def _spreads(result: LoadResult) -> list[tuple[str, TimingSummary]]:
     named = [(name, getattr(result, name)) for name in _NAMES]
     return [(name, found) for name, found in named if found is not None]
 
@@ -145,7 +145,7 @@ def _trial_p95(row: tuple[float, LoadResult]) -> str:
     return render_duration(None if spread is None else spread.p95)
 
 
-_SPREAD: Final[Fields[Spread]] = tuple(
+_SPREAD: Final[Fields[TimingSummary]] = tuple(
     Field(name, attrgetter(name)) for name in ("count", "mean", "p50", "p90", "p95", "p99", "longest")
 )
 _RESULT: Final[Fields[LoadResult]] = tuple(
@@ -163,7 +163,7 @@ _PREDICTED: Final[Fields[PredictedFigure]] = (
     Field("high", lambda one: one.high, title="high", right=True),
     Field("error_percent", lambda one: one.error_percent, title="error", right=True, show=_percent),
 )
-_TIMES: Final[Fields[tuple[str, Spread]]] = (
+_TIMES: Final[Fields[tuple[str, TimingSummary]]] = (
     cell("", lambda row: _NAMES[row[0]], wraps=True),
     *(cell(name, _seconds(name), right=True) for name in ("mean", "p50", "p90", "p95", "p99", "longest")),
 )

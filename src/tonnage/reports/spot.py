@@ -12,7 +12,7 @@ from tonnage.reports.listing import Field, Fields, cell, field_table, field_valu
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural
-from tonnage.spot_instances.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult
+from tonnage.spot_instances.replaying import POLICIES, ReplayResult, SpotPolicyResult, TraceResult
 
 SCHEMA: Final = "tonnage/spot-replay@1"
 
@@ -59,15 +59,15 @@ def _trace(one: TraceResult) -> dict[str, Any]:
     }
 
 
-def mean_results(found: ReplayResult) -> list[PolicyResult]:
+def mean_results(found: ReplayResult) -> list[SpotPolicyResult]:
     """Each policy's plain mean over the traces; misses and windows are sums."""
     return [_mean(name, [one.results[place] for one in found.traces]) for place, name in enumerate(POLICIES)]
 
 
-def _mean(name: str, lines: list[PolicyResult]) -> PolicyResult:
+def _mean(name: str, lines: list[SpotPolicyResult]) -> SpotPolicyResult:
     finished = [line.finished_h for line in lines if line.finished_h is not None]
     launches = [line.launches for line in lines if line.launches is not None]
-    return PolicyResult(
+    return SpotPolicyResult(
         policy=name,
         cost_vs_on_demand=float(np.mean([line.cost_vs_on_demand for line in lines])),
         cost_vs_optimum=float(np.mean([line.cost_vs_optimum for line in lines])),
@@ -116,7 +116,7 @@ _TRACE: Final[Fields[TraceResult]] = (
     cell("spot up %", lambda one: f"{100 * one.availability:.0f}", right=True, folds=9, fold_text="spot up {} %"),
     *(cell(name, _ratio(place), right=True) for place, name in enumerate(POLICIES) if name != "on-demand"),
 )
-_POLICY: Final[Fields[PolicyResult]] = (
+_POLICY: Final[Fields[SpotPolicyResult]] = (
     Field("policy", lambda line: line.policy, title="policy"),
     Field("cost_vs_on_demand", lambda line: line.cost_vs_on_demand, title="vs on-demand", show="{:.3f}".format,
           right=True),

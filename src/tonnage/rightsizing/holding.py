@@ -10,7 +10,7 @@ from tonnage.catalog.market import InstanceType
 from tonnage.errors import UnsizedHardware
 from tonnage.planning.reasons.misses import Miss
 from tonnage.reason import Reason
-from tonnage.rightsizing.usage import Usage
+from tonnage.rightsizing.usage import MachineUsage
 from tonnage.sizing.devices import usable_bytes
 from tonnage.units import to_gib
 from tonnage.values import dataclass
@@ -53,7 +53,9 @@ class Unfit(Reason):
 Broken = Lacks | Differs | Unfit
 
 
-def broken_limits(usage: Usage, candidate: InstanceType, catalog: Catalog, headroom: float) -> tuple[Broken, ...]:
+def broken_limits(
+    usage: MachineUsage, candidate: InstanceType, catalog: Catalog, headroom: float
+) -> tuple[Broken, ...]:
     """What of the measured need, with `headroom` on top, the candidate does not hold; empty where it holds all.
 
     What was not measured must be at least what the machine has today. A figure that nobody publishes counts as missing.
@@ -72,12 +74,12 @@ def broken_limits(usage: Usage, candidate: InstanceType, catalog: Catalog, headr
     return (*out, *_gpu_memory(usage, candidate, old, new, headroom), *_gpu_rates(usage, candidate, old, new, headroom))
 
 
-def _gpu_unused(usage: Usage) -> bool:
+def _gpu_unused(usage: MachineUsage) -> bool:
     """Measured, and nothing ran on it."""
     return usage.gpu_utilisation == 0 and usage.gpu_memory_peak_gib is not None and usage.gpu_memory_peak_gib < 0.5
 
 
-def _host(usage: Usage, now: InstanceType, candidate: InstanceType, headroom: float) -> list[Broken]:
+def _host(usage: MachineUsage, now: InstanceType, candidate: InstanceType, headroom: float) -> list[Broken]:
     out: list[Broken] = []
     measured: tuple[tuple[Limit, float | None, float | None, float | None, Unit], ...] = (
         ("vCPUs", usage.vcpus_peak, now.vcpus, candidate.vcpus, ""),
@@ -93,7 +95,7 @@ def _host(usage: Usage, now: InstanceType, candidate: InstanceType, headroom: fl
 
 
 def _gpu_memory(
-    usage: Usage, candidate: InstanceType, old: Accelerator, new: Accelerator, headroom: float
+    usage: MachineUsage, candidate: InstanceType, old: Accelerator, new: Accelerator, headroom: float
 ) -> list[Broken]:
     """Per device, and of all devices together: the work may be spread over them, or held whole on each."""
     had, has = usable_gib(old), usable_gib(new)
@@ -119,7 +121,7 @@ def usable_gib(device: Accelerator) -> float | None:
 
 
 def _gpu_rates(
-    usage: Usage, candidate: InstanceType, old: Accelerator, new: Accelerator, headroom: float
+    usage: MachineUsage, candidate: InstanceType, old: Accelerator, new: Accelerator, headroom: float
 ) -> list[Broken]:
     """The time in use must fit: in bandwidth, in 16-bit and in 32-bit rate, since nobody says which of them binds."""
     used = 1.0 if usage.gpu_utilisation is None else min(usage.gpu_utilisation * (1.0 + headroom), 1.0)

@@ -30,7 +30,7 @@ from tonnage.rightsizing.remarks import (
     SizedAndFits,
     Smaller,
 )
-from tonnage.rightsizing.usage import Usage
+from tonnage.rightsizing.usage import MachineUsage
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
@@ -66,7 +66,7 @@ class Rejected:
 class MachineFinding:
     """What to do with one machine. `offer` None: keep it, or (`usd_per_hour_now` None) its price is not known."""
 
-    usage: Usage
+    usage: MachineUsage
     usd_per_hour_now: float | None
     price_read_on: date | None
     instance: InstanceType | None
@@ -84,7 +84,7 @@ class MachineFinding:
         return "keep" if self.offer is None else "move"
 
 
-def rightsize(usage: Usage, catalog: Catalog, where: Where, workload: Workload | None = None) -> MachineFinding:
+def rightsize(usage: MachineUsage, catalog: Catalog, where: Where, workload: Workload | None = None) -> MachineFinding:
     """The cheapest machine that holds `usage` with the headroom; with a `workload` it must hold that too."""
     now = _price_now(usage, catalog)
     if now is None:
@@ -100,7 +100,7 @@ def rightsize(usage: Usage, catalog: Catalog, where: Where, workload: Workload |
     return _finding(usage, now, None, None, tuple(rejected), workload, where, catalog)
 
 
-def _price_now(usage: Usage, catalog: Catalog) -> Offer | None:
+def _price_now(usage: MachineUsage, catalog: Catalog) -> Offer | None:
     sold = [
         offer
         for offer in catalog.offers_of(usage.instance)
@@ -109,7 +109,7 @@ def _price_now(usage: Usage, catalog: Catalog) -> Offer | None:
     return min(sold, key=lambda offer: (offer.usd_per_instance_hour, offer.region), default=None)
 
 
-def _cheaper(usage: Usage, catalog: Catalog, where: Where, now: Offer) -> Iterator[tuple[InstanceType, Offer]]:
+def _cheaper(usage: MachineUsage, catalog: Catalog, where: Where, now: Offer) -> Iterator[tuple[InstanceType, Offer]]:
     """Each cheaper machine at its lowest price in reach, the cheapest first; bought the same way."""
     lowest: dict[tuple[str, str], Offer] = {}
     for offer in catalog.offers:
@@ -148,7 +148,7 @@ def _broken_by(workload: Workload, offer: Offer, catalog: Catalog) -> tuple[Unfi
 
 
 def _finding(
-    usage: Usage,
+    usage: MachineUsage,
     now: Offer | None,
     instance: InstanceType | None,
     offer: Offer | None,
@@ -184,7 +184,7 @@ def _otherness(one: Rejected) -> int:
     return len(one.broken) + 100 * any(isinstance(broken, Differs) for broken in one.broken)
 
 
-def _changes(usage: Usage, now: Offer, new: InstanceType, offer: Offer) -> Iterator[Difference]:
+def _changes(usage: MachineUsage, now: Offer, new: InstanceType, offer: Offer) -> Iterator[Difference]:
     """What is different on the new machine beyond what was measured: each may matter."""
     old = usage.instance
     if offer.provider != now.provider:
@@ -219,7 +219,7 @@ def _lost_precisions(old: InstanceType, new: InstanceType, catalog: Catalog) -> 
 
 
 def _confidence(
-    usage: Usage, instance: InstanceType | None, workload: Workload | None
+    usage: MachineUsage, instance: InstanceType | None, workload: Workload | None
 ) -> tuple[Confidence, tuple[Doubt, ...]]:
     doubts: list[Doubt] = [NotMeasured(of=name) for name in unmeasured(usage)]
     if usage.hours_per_month < SHORT_MONTH_H:
@@ -234,7 +234,7 @@ def _confidence(
     return words[min(max(level, 0), 2)], tuple(doubts)
 
 
-def unmeasured(usage: Usage) -> tuple[Measure, ...]:
+def unmeasured(usage: MachineUsage) -> tuple[Measure, ...]:
     """Names of what the row leaves empty."""
     gpu = usage.instance.accelerator is not None
     found: tuple[tuple[Measure, float | None, bool], ...] = (

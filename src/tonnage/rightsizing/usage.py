@@ -16,7 +16,7 @@ PURCHASES: Final[tuple[Purchase, ...]] = ("on_demand", "spot", "reserved_1y", "r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class MachineUsage:
     """Peaks are the highest over the time measured. None: not measured. GPU figures are of one device, its mean of all
     for the utilisation (part of the time in which any kernel ran, as `nvidia-smi` reports it)."""
 
@@ -50,12 +50,12 @@ def usage_columns(catalog: Catalog) -> tuple[InputColumn, ...]:
     )
 
 
-def parse_usage(rows: Sequence[InputRow], file: str, catalog: Catalog) -> tuple[Usage, ...]:
+def parse_usage(rows: Sequence[InputRow], file: str, catalog: Catalog) -> tuple[MachineUsage, ...]:
     """Usage from the rows of a table of `usage_columns`. WorkloadError names file, line and column of what is wrong."""
     return tuple(_usage(row, file, catalog) for row in rows)
 
 
-def _usage(row: InputRow, file: str, catalog: Catalog) -> Usage:
+def _usage(row: InputRow, file: str, catalog: Catalog) -> MachineUsage:
     provider, name = row.text("provider"), row.text("instance_type")
     assert provider is not None
     assert name is not None
@@ -74,7 +74,7 @@ def _usage(row: InputRow, file: str, catalog: Catalog) -> Usage:
         )
     _check_peaks(row, file, instance)
     percent = row.number("gpu_utilisation_percent")
-    return Usage(
+    return MachineUsage(
         name=row.text("name") or f"{provider} {instance.name}",
         instance=instance,
         region=region,

@@ -9,7 +9,7 @@ from tonnage.units import SECONDS_PER_HOUR, to_gib
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.runs.measured import Measured, Records
+    from tonnage.runs.measured import MeasuredRun, Records
 
 # Judgements: from where on something is worth naming. None of them moves a figure.
 WAITED: Final = 0.10  # of the step time, for data
@@ -53,7 +53,7 @@ class _Finding:
     explains: frozenset[str]
 
 
-def compare(records: Records, measured: Measured) -> tuple[Compared, ...]:
+def compare(records: Records, measured: MeasuredRun) -> tuple[Compared, ...]:
     """Every predicted figure beside the one that was measured."""
     figures = records.prediction.get("figures") or {}
     return tuple(
@@ -67,7 +67,7 @@ def compare(records: Records, measured: Measured) -> tuple[Compared, ...]:
     )  # fmt: skip
 
 
-def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float | None, str]:
+def _counterpart(key: str, records: Records, measured: MeasuredRun) -> tuple[float | None, str]:
     done, changed = records.state.state.value == "succeeded", len(records.stretches) > 1
     if changed and key in ("time_s", "cost_usd"):
         return None, f"processes or device changed at step {measured.since_step:,}: no one prediction is of all of it"
@@ -85,14 +85,14 @@ def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float 
     return None, "not measured"
 
 
-def _steps_usd(records: Records, measured: Measured) -> float | None:
+def _steps_usd(records: Records, measured: MeasuredRun) -> float | None:
     """What the time in steps costs by the price given, as it is predicted: the bill has start-up, saving and whole
     billing intervals too."""
     hour = records.spec.guard.usd_per_hour
     return None if hour is None or measured.training_s is None else measured.training_s / SECONDS_PER_HOUR * hour
 
 
-def _memory(measured: Measured) -> tuple[float | None, str]:
+def _memory(measured: MeasuredRun) -> tuple[float | None, str]:
     """What a device must have: the fullest reading there is."""
     readings = (
         (measured.peak_device_bytes, f"{'own processes' if measured.device_memory_is_own else 'whole device'} (NVML)"),
@@ -103,7 +103,7 @@ def _memory(measured: Measured) -> tuple[float | None, str]:
     return next(((to_gib(size), words) for size, words in readings if size), (None, "not measured"))
 
 
-def explain(records: Records, measured: Measured, compared: tuple[Compared, ...]) -> tuple[str, ...]:
+def explain(records: Records, measured: MeasuredRun, compared: tuple[Compared, ...]) -> tuple[str, ...]:
     """Why figures lie outside their interval, as far as the measurements tell; empty where all lie inside."""
     missed = {way for one in compared for way in _ways(one)}
     if not missed:
@@ -118,7 +118,7 @@ def explain(records: Records, measured: Measured, compared: tuple[Compared, ...]
     return (f"nothing that was measured explains it: the prediction of {worst.key} itself is off ({off}); {then}",)
 
 
-def doubts(records: Records, measured: Measured) -> tuple[str, ...]:
+def doubts(records: Records, measured: MeasuredRun) -> tuple[str, ...]:
     """Why the rows of a run should not be fitted to; empty where they may."""
     return tuple(one.text for one in _findings(records, measured) if "doubtful" in one.explains)
 
@@ -135,14 +135,14 @@ def _ways(one: Compared) -> Iterator[str]:
         yield "long" if above else "short"
 
 
-def _findings(records: Records, measured: Measured) -> Iterator[_Finding]:
+def _findings(records: Records, measured: MeasuredRun) -> Iterator[_Finding]:
     yield from _of_load(measured)
     yield from _of_events(measured)
     yield from _of_lengths(records.prediction, measured)
     yield from _of_size(records, measured)
 
 
-def _of_load(measured: Measured) -> Iterator[_Finding]:
+def _of_load(measured: MeasuredRun) -> Iterator[_Finding]:
     waited, others, held = measured.data_wait_fraction, measured.other_cpu_fraction, measured.throttled_fraction
     if waited is not None and waited > WAITED:
         text = f"{100 * waited:.0f} % of the step time was waiting for data"
@@ -157,7 +157,7 @@ def _of_load(measured: Measured) -> Iterator[_Finding]:
         yield _finding(text, *ways)  # a GPU at its power limit runs as it is sold
 
 
-def _of_events(measured: Measured) -> Iterator[_Finding]:
+def _of_events(measured: MeasuredRun) -> Iterator[_Finding]:
     if measured.halvings:
         text = f"memory ran out: the micro-batch went down to {measured.micro_batch}, with more accumulation"
         yield _finding(text, "slow", "long", "small", "large")
@@ -166,7 +166,7 @@ def _of_events(measured: Measured) -> Iterator[_Finding]:
         yield _finding(text, "long")
 
 
-def _of_lengths(prediction: Mapping[str, Any], measured: Measured) -> Iterator[_Finding]:
+def _of_lengths(prediction: Mapping[str, Any], measured: MeasuredRun) -> Iterator[_Finding]:
     stated = (prediction.get("lengths") or {}).get("mean")
     if not stated or not measured.tokens_per_sample:
         return
@@ -177,7 +177,7 @@ def _of_lengths(prediction: Mapping[str, Any], measured: Measured) -> Iterator[_
         yield _finding(text, *(("slow", "long", "large") if longer else ("fast", "short", "small")))
 
 
-def _of_size(records: Records, measured: Measured) -> Iterator[_Finding]:
+def _of_size(records: Records, measured: MeasuredRun) -> Iterator[_Finding]:
     timed_s = (measured.median_step_s or 0.0) * measured.timed_steps
     if measured.timed_steps < FEWEST_STEPS or timed_s < SHORTEST_S:
         text = f"a short run: {measured.timed_steps} timed steps, {timed_s:.1f} s"

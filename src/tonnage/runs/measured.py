@@ -35,7 +35,7 @@ _BY_WORKER: Final = "timed step by step by the worker; the first step of each at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredRun:
     """The figures of one run. None: not measured."""
 
     timing: str  # what the step times are over
@@ -147,7 +147,7 @@ def versions_text(folder: RunFolder) -> str:
     return ", ".join(f"{name} {version}" for name, version in measure(read_records(folder)).versions)
 
 
-def measure(records: Records) -> Measured:
+def measure(records: Records) -> MeasuredRun:
     """The figures of a run so far: rates, peaks and load of its newest configuration, totals over all of it."""
     whole, stretch, records = records, records.stretches[-1], records.newest_stretch()
     spec, result, samples = records.spec, records.result, records.samples
@@ -156,7 +156,7 @@ def measure(records: Records) -> Measured:
     gpus = [gpu for sample in samples for gpu in sample.get("gpus", ())]
     preflight = _newest(records.events, EventKind.PREFLIGHT)
     costs = [session.usd for session in sessions if session.usd is not None]
-    return Measured(
+    return MeasuredRun(
         **times,
         steps=state.step,
         longest_tokens=preflight.get("longest_tokens"),

@@ -16,7 +16,7 @@ from tonnage.runs.spec import RunSpec
 from tonnage.units import to_gib
 
 if TYPE_CHECKING:
-    from tonnage.runs.measured import Measured, Records
+    from tonnage.runs.measured import MeasuredRun, Records
 
 _SHAPE: Final = ("params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab")
 _OPTIMIZERS: Final = {"adamw": "AdamW", "adamw-8bit": "AdamW8bit", "sgd": "SGD", "adafactor": "Adafactor"}
@@ -38,7 +38,7 @@ HOST: Final = "host RSS of one process"
 
 
 def rows_of(
-    records: Records, measured: Measured, as_of: datetime, *, began: datetime | None = None
+    records: Records, measured: MeasuredRun, as_of: datetime, *, began: datetime | None = None
 ) -> list[dict[str, str]]:
     """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row.
 
@@ -55,7 +55,7 @@ def rows_of(
     return rows
 
 
-def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
+def _figures(records: Records, measured: MeasuredRun) -> Iterator[dict[str, Any]]:
     """The columns in which the rows of one run differ."""
     mean = round(measured.tokens_per_sample) if measured.tokens_per_sample else None
     if records.spec.task == "causal-lm" and measured.tokens_per_s:
@@ -76,7 +76,7 @@ def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
     yield from _fits(records, measured)
 
 
-def _fits(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
+def _fits(records: Records, measured: MeasuredRun) -> Iterator[dict[str, Any]]:
     """Each micro-batch that did not fit, and the one that then did: what the memory model is corrected by."""
     short = [event.fields for event in records.events if event.kind is EventKind.OUT_OF_MEMORY]
     for fields in short:
@@ -86,7 +86,7 @@ def _fits(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
         yield {"metric": "fits", "value": 1, "seq_len": measured.longest_tokens or short[-1].get("longest_tokens")}
 
 
-def _base(records: Records, measured: Measured, began: datetime | None) -> dict[str, Any]:
+def _base(records: Records, measured: MeasuredRun, began: datetime | None) -> dict[str, Any]:
     """The columns that all rows of a run share."""
     spec, result = records.spec, records.result
     training, shape = spec.training, result.get("shape") or {}
@@ -125,13 +125,13 @@ def _batches(spec: RunSpec, micro: int | None, processes: int) -> dict[str, Any]
     }
 
 
-def _device(records: Records, measured: Measured) -> str:
+def _device(records: Records, measured: MeasuredRun) -> str:
     """As its driver names it; a processor as its device profile does, where it was predicted by one."""
     planned = str(records.prediction.get("device") or "")
     return planned if planned.startswith("local-") else measured.device
 
 
-def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple[str, ...]) -> str:
+def _note(records: Records, measured: MeasuredRun, as_of: datetime, doubtful: tuple[str, ...]) -> str:
     """Date, versions, how it was timed, and why the row is doubtful where it is.
 
     `threads=`, `objective=`, `log_sd=`, `steps=` and `saves=` are what device profiles read: threads of a process, what

@@ -13,7 +13,7 @@ from tonnage.runs.diagnosis import Compared, compare, explain
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, without_witness
-from tonnage.runs.measured import Measured, Records, measure, read_records
+from tonnage.runs.measured import MeasuredRun, Records, measure, read_records
 from tonnage.runs.spending import SpendSession, sessions_of
 from tonnage.runs.states import RunState
 from tonnage.values import dataclass
@@ -47,7 +47,7 @@ class RunSummary:
     folder: str
     records: Records
     state: RunState
-    measured: Measured
+    measured: MeasuredRun
     compared: tuple[Compared, ...]
     why: tuple[str, ...]  # figures lie outside their interval
     sessions: tuple[SpendSession, ...]

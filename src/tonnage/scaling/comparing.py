@@ -14,7 +14,7 @@ from tonnage.scaling.fleet import FleetRun, StartUp, simulate_fleet
 from tonnage.scaling.law import control_law
 from tonnage.scaling.load import Load
 from tonnage.scaling.rivals import Fixed, Hpa, Knative, RayServe, SkyServe
-from tonnage.scaling.schedules import Schedule
+from tonnage.scaling.schedules import WeekSchedule
 from tonnage.scaling.service import Policy, ScaledService
 from tonnage.values import dataclass
 
@@ -72,7 +72,7 @@ def compare_policies(
     *,
     policies: Sequence[str] = POLICIES,
     start_up: StartUp | None = None,
-    schedule: Schedule | None = None,
+    schedule: WeekSchedule | None = None,
     learn_fraction: float = 0.5,
     tuning: Tuning = "hindsight",
     seed: int = 0,

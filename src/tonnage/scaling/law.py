@@ -17,7 +17,7 @@ import numpy as np
 
 from tonnage.scaling import shadows
 from tonnage.scaling.reasons import ClearsBacklog, FollowsLoad, HoldsFloor, HoldsPeak, Idle, ScalingReason, Scheduled
-from tonnage.scaling.schedules import Schedule
+from tonnage.scaling.schedules import WeekSchedule
 from tonnage.scaling.service import Observation, ScaledService
 from tonnage.scaling.shadows import Candidates, Shadows
 from tonnage.values import dataclass
@@ -49,7 +49,7 @@ class ControlLaw:
     """The law for one service. `decide` is all there is to it."""
 
     service: ScaledService
-    schedule: Schedule | None = None
+    schedule: WeekSchedule | None = None
     name: str = "tonnage"
     candidates: Candidates
 
@@ -143,6 +143,6 @@ def _mean_service(state: LawState, seen: Observation) -> tuple[float | None, flo
     return (state.service_s * kept + mean * seen.finished) / weight, weight
 
 
-def control_law(service: ScaledService, schedule: Schedule | None = None) -> ControlLaw:
+def control_law(service: ScaledService, schedule: WeekSchedule | None = None) -> ControlLaw:
     """The law with its default candidates."""
     return ControlLaw(service=service, schedule=schedule, candidates=shadows.default_candidates(service))

@@ -38,7 +38,7 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class WeekSchedule:
     """The hours of a week. `offset_s`: seconds from Monday 00:00 to second 0 of the clock in use."""
 
     hours: tuple[Hours, ...]

@@ -82,8 +82,7 @@ class BreakEven:
 
     @property
     def job(self) -> ServeJob:
-        assert isinstance(self.workload.job, ServeJob)
-        return self.workload.job
+        return self.workload.service
 
     @property
     def requests_per_month(self) -> float:

@@ -57,8 +57,7 @@ class BatchBreakEven:
 
     @property
     def job(self) -> BatchJob:
-        assert isinstance(self.workload.job, BatchJob)
-        return self.workload.job
+        return self.workload.batch
 
 
 def batch_break_even(
@@ -76,12 +75,11 @@ def batch_break_even(
 
     A failed item is tried again, so the machines answer items / (1 - `item_failure`).
     """
-    if not isinstance(workload.job, BatchJob):
-        raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
+    job = workload.batch
     if not 0 <= item_failure < 1:
         raise InputError("failures lie in 0 to below 1")
     calibrated = calibrated or CalibratedModel.packaged()
-    tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
+    tried = _with_items(workload, job.items / (1.0 - item_failure))
     plan = make_plan(tried, catalog, calibrated=calibrated)
     option = next((one for one in plan.choices if isinstance(one, MachineOption)), None)
     if option is None or option.run.time_s is None:
@@ -106,8 +104,7 @@ def batch_break_even(
 
 
 def _with_items(workload: Workload, items: float) -> Workload:
-    assert isinstance(workload.job, BatchJob)
-    return replace(workload, job=replace(workload.job, items=max(math.ceil(items - 1e-9), 1)))
+    return replace(workload, job=replace(workload.batch, items=max(math.ceil(items - 1e-9), 1)))
 
 
 def _only(option: MachineOption, catalog: Catalog) -> Catalog:
@@ -125,17 +122,17 @@ def _of_count(workload: Workload, catalog: Catalog, count: int, calibrated: Cali
 
 
 def _row(workload: Workload, option: MachineOption, item_failure: float, seed: int) -> QueueRow:
-    assert isinstance(workload.job, BatchJob)
+    items = workload.batch.items
     assert option.run.time_s is not None
     assert option.time_s is not None
-    rate = workload.job.items / (1.0 - item_failure) / (option.run.time_s.value * option.count)
+    rate = items / (1.0 - item_failure) / (option.run.time_s.value * option.count)
     spot = option.spot
     layout = dict(option.run.layout_fields)
     flying = int(layout["concurrency"]) * int(layout["replicas_per_node"])
     job = QueueJob(
-        items=workload.job.items, items_per_s=rate, machines=option.count,
+        items=items, items_per_s=rate, machines=option.count,
         usd_per_machine_hour=option.usd_per_instance_hour,
-        in_flight=max(1, min(flying, workload.job.items // option.count)),
+        in_flight=max(1, min(flying, items // option.count)),
         hazard=None if spot is None else spot.hazard.model, startup_s=terms_of(workload.buy).startup_s,
         item_failure=item_failure,
     )  # fmt: skip
@@ -160,8 +157,7 @@ def _api(
     batch: bool,
     cached: float,
 ) -> BatchApi:
-    job = workload.job
-    assert isinstance(job, BatchJob)
+    job = workload.batch
     read, written = workload.buy.tokens.of_request(job.requests)
     each = prices.usd_per_request(input_tokens=read, output_tokens=written, cached_fraction=cached, batch=batch)
 

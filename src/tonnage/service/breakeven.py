@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 from tonnage.catalog import Catalog
-from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.service.answer import ApiCost, BreakEven, BreakEvenQuestion
@@ -18,7 +17,7 @@ from tonnage.service.economics import End, burst_factor, planned_fleet
 from tonnage.service.study import FleetStudy, Way, api_usd, ways_to_buy
 from tonnage.service.units import ENDS
 from tonnage.sizing.estimates import Array
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 
 STAIRS = 40  # machines up to which every stair of a fleet stands in the grid
 
@@ -36,8 +35,6 @@ def break_even(
 
     Raises InputError for a workload that is no service.
     """
-    if not isinstance(workload.job, ServeJob):
-        raise InputError(f"{workload.name} is of kind {workload.kind}, not a service", hint="kind: serve")
     study = FleetStudy(workload, catalog, question, calibrated)
     plan = study.plan
     empty = BreakEven(
@@ -47,7 +44,7 @@ def break_even(
     verified = study.verify()
     if not study.units:
         return empty
-    rate = workload.job.rate_per_s
+    rate = workload.service.rate_per_s
     fleet = study.fleet(rate)
     grid = volume_grid(rate, [*_stairs(study), *_api_stairs(study, prices)], top=_saturated(study))
     own = cache(lambda volume, end: study.fleet(volume, end).usd)  # asked again for each price

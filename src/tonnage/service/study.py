@@ -35,10 +35,9 @@ class FleetStudy:
     def __init__(
         self, workload: Workload, catalog: Catalog, question: BreakEvenQuestion, calibrated: CalibratedModel | None
     ) -> None:
-        assert isinstance(workload.job, ServeJob)
         self.workload, self.catalog, self.question = workload, catalog, question
         self.calibrated = calibrated or CalibratedModel.packaged()
-        self.job = self.asked(workload.job.requests)
+        self.job = self.asked(workload.service.requests)
         sized = replace(workload, job=self.job)
         self.plan = make_plan(sized, catalog, calibrated=self.calibrated)
         found = next((option for option in self.plan.choices if isinstance(option, MachineOption)), None)
@@ -67,8 +66,7 @@ class FleetStudy:
 
         A job that states its own share keeps it.
         """
-        job = self.workload.job
-        assert isinstance(job, ServeJob)
+        job = self.workload.service
         cached = self.question.cached_fraction if cached is None else cached
         share = job.prefix_cache_fraction
         if self.question.own_prefix_cache and cached and not share and generates(job):

@@ -95,8 +95,7 @@ def fleet_units(
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    job = workload.job
-    assert isinstance(job, ServeJob)
+    job = workload.service
     full = replace(job, rate_per_s=FULL_RATE_PER_S, replicas=None, prefill_replicas=None, decode_replicas=None)
     tried = [replace(full, prefill_replicas=0, decode_replicas=0), *([full] if wants_pools(full) else [])]
     limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
@@ -137,7 +136,6 @@ def unit_of(
 ) -> FleetUnit:
     """An option of a plan as what fleets are built of; `choices`: what the plan may choose beside it."""
     fleet = option.run.fleet
-    assert isinstance(workload.job, ServeJob)
     assert fleet is not None
     return FleetUnit(
         option=option,
@@ -146,7 +144,7 @@ def unit_of(
         most_machines=1.0 if fleet.one_machine else inf,
         used=used,
         usd_per_hour=option.usd_per_instance_hour,
-        hours_per_month=workload.job.hours_per_month,
+        hours_per_month=workload.service.hours_per_month,
         bill=month_bill(workload, services, provider=option.provider, region=option.region, platform=option.platform),
         reserved_usd_per_hour=_reserved(option, choices, reserved_discount),
     )

@@ -14,7 +14,7 @@ from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.machines import accelerator_park
 from tonnage.service.units import FleetUnit
-from tonnage.sizing.arrivals import Bursty, Poisson, SpreadLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, Bursty, Poisson, SpreadLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
@@ -111,7 +111,7 @@ def _seen(
     longest = max(promise.latency_s or 0.0, promise.ttft_s or 0.0, 0.1)
     count = int(min(max(FEWEST_REQUESTS, PROMISES * rate * longest), MOST_REQUESTS))
     process = Poisson(rate_per_s=rate) if variation == 1.0 else Bursty(rate_per_s=rate, variation=variation)
-    traffic = Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count)
+    traffic = Arrivals(process=process, lengths=SpreadLengths(requests=job.requests), requests=count)
     seen = simulate(replica, traffic, seed=seed)
     return seen, promise.kept(seen.latency_s, seen.ttft_s)
 

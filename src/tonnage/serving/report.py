@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tonnage.calibration.local_inference import BenchedLoad
+from tonnage.planning.local_service import LocalService
 from tonnage.planning.plan import MachineOption
 from tonnage.reports.blocks import Block, Code, Heading, Page, Pairs, Paragraph
+from tonnage.reports.local_service import measured_rows, service_blocks, service_document
 from tonnage.reports.option_table import render_cost
 from tonnage.reports.plain import plain_figure
 from tonnage.reports.rendering import Report
@@ -39,6 +42,8 @@ class PlannedReplica:
     container: EngineCommand | None = None
     slots: int | None = None
     devices: int = 0
+    here: LocalService | None = None  # what is predicted of it on this machine, where that was measured
+    benches: tuple[BenchedLoad, ...] = ()  # of it on this machine
     cluster_file: Callable[[ClusterReplicas], str] | None = None
 
 
@@ -56,6 +61,7 @@ def replica_report(planned: PlannedReplica) -> Report:
                 "region": option.region, "count": option.count, "purchase": option.purchase, "layout": option.layout,
             },
             "predicted": {name: plain_figure(figure) for name, figure in predicted(option)} if option else None,
+            "here": None if planned.here is None else service_document(planned.here),
             **{name: command.document() for name, command in commands},
         },
         columns=("name", "value"),
@@ -74,6 +80,12 @@ def predicted(option: MachineOption) -> tuple[tuple[str, Figure], ...]:
 def _blocks(planned: PlannedReplica) -> Iterator[Block]:
     if planned.option is not None:
         yield from _prediction(planned.option)
+    if planned.here is not None:
+        yield Heading(text=f"Predicted on this machine ({planned.here.device})")
+        yield from service_blocks(planned.here)
+        if planned.benches:
+            yield Heading(text="Measured beside it")
+            yield Pairs(rows=tuple(measured_rows(planned.here, planned.benches)))
     yield Heading(text="One replica")
     yield Code(lines=(planned.command.command_line,))
     for file in planned.command.files:
@@ -105,3 +117,15 @@ def served_words(command: EngineCommand, ready_s: float) -> Sequence[str]:
         f"{command.engine} takes requests at {command.url} after {render_duration(ready_s)}",
         "Ctrl-C ends it; what it is answering then is finished first",
     )
+
+
+def here_words(planned: PlannedReplica) -> Iterator[str]:
+    """What is said of the service on this machine once it takes requests; nothing where it was not measured."""
+    made = planned.here
+    if made is None:
+        return
+    yield f"predicted here: at most {render_interval(made.saturation_per_s)} texts/s"
+    if made.promise_s is not None:
+        promised = render_duration(made.promise_s)
+        yield f"predicted here: {render_interval(made.holds_per_s)} requests/s inside p95 {promised}"
+    yield from (f"{rate}: {words}" for rate, words in measured_rows(made, planned.benches))

@@ -155,7 +155,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Arrivals:
     """An arrival process, request lengths and how many requests; `lengths` None: those of the replayed trace."""
 
     process: Process

@@ -15,13 +15,14 @@ import numpy as np
 
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_makespan import makespan_s
+from tonnage.sizing.decoder_reading import States
 from tonnage.sizing.decoder_run import Run, settle
-from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, Load, Seen, SeenLoad, p95_of, spread_of
+from tonnage.sizing.decoder_seen import PERCENTILES, DecoderLoad, LatencySpread, Seen, SeenLoad, p95_of, spread_of
 from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
 from tonnage.sizing.estimates import Array
 
 
-def serve_load(curves: DecoderCurves, load: Load) -> SeenLoad:
+def serve_load(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     """What the requests of `load` see on each row."""
     if curves.rows.scheduler.admission == "fixed":
         return _fixed_batch(curves, load)
@@ -40,13 +41,15 @@ def serve_load(curves: DecoderCurves, load: Load) -> SeenLoad:
     )  # fmt: skip
 
 
-def p95_seen(curves: DecoderCurves, load: Load, of: Collection[Seen]) -> dict[Seen, Array]:
+def p95_seen(
+    curves: DecoderCurves, load: DecoderLoad, of: Collection[Seen], states: States | None = None
+) -> dict[Seen, Array]:
     """95th percentiles of the times asked for, seconds, as `serve_load` says them, and nothing else: a search for the
-    largest load within promises asks many times."""
+    largest load within promises asks many times, with the `states` of these curves at hand."""
     if curves.rows.scheduler.admission == "fixed":
         seen = serve_load(curves, load)
         return {name: getattr(seen, name).at["p95"] for name in of}
-    run = settle(curves, load)
+    run = settle(curves, load, states)
     steps, shares = token_points(run)
     found: dict[Seen, Array] = {}
     if "tpot" in of:
@@ -73,7 +76,7 @@ def _until_last(run: Run, latency: LatencySpread) -> Array:
     return np.where(run.closed, work + turns * front_s, np.maximum(work, latest))
 
 
-def _fixed_batch(curves: DecoderCurves, load: Load) -> SeenLoad:
+def _fixed_batch(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     """One batch from its prompts to its last token: everyone waits for all prompts, then for all steps."""
     rows = curves.rows
     batch = rows.slots

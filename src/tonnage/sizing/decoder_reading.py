@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.estimates import Array
@@ -62,38 +63,61 @@ class InFlight:
     wait_s: Array  # their mean wait
 
 
-def in_flight_at(curves: DecoderCurves, rate_per_s: Array) -> InFlight:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Numbers in flight that a replica may be in, (rows x states), none first: whatever the rate is."""
+
+    number: Array
+    log_service: Array  # logarithm of X(1)·...·X(n)
+    width: Array  # numbers in flight that a state stands for
+    most_per_s: Array  # X(slots), a row each
+
+    def take(self, index: NDArray[np.intp]) -> States:
+        """Those of some rows."""
+        return States(
+            number=self.number[index], log_service=self.log_service[index], width=self.width[index],
+            most_per_s=self.most_per_s[index],
+        )  # fmt: skip
+
+
+def states_of(curves: DecoderCurves) -> States:
+    """One by one up to a few in flight, then in equal ratios to all slots."""
+    slots = np.maximum(curves.rows.slots, 1.0)
+    none = np.zeros((len(slots), 1))
+    few = np.broadcast_to(np.arange(1.0, FEW + 1.0), (len(slots), FEW))
+    many = np.maximum(slots / FEW, 1.0)[:, None] ** (np.arange(1, MANY + 1) / MANY) * FEW
+    number = np.minimum(np.concatenate([few, many], axis=1), slots[:, None])
+    rates = np.maximum.accumulate(capacity_per_s(curves, number), axis=1)
+    step = np.diff(number, axis=1, prepend=0.0)
+    logs = np.log(rates)
+    before = np.concatenate([logs[:, :1], logs[:, :-1]], axis=1)
+    slower = np.cumsum(step * (logs + before) / 2.0 + np.where(step > 0, (logs - before) / 2.0, 0.0), axis=1)
+    after = np.concatenate([step[:, 1:], none], axis=1)
+    width = (step + after) / 2.0 + (step <= 1.0) * (step - after) / 2.0
+    return States(
+        number=np.concatenate([none, number], axis=1), log_service=np.concatenate([none, slower], axis=1),
+        width=np.maximum(np.concatenate([none + 1.0, width], axis=1), 0.0), most_per_s=rates[:, -1],
+    )  # fmt: skip
+
+
+def in_flight_at(states: States, rate_per_s: Array) -> InFlight:
     """Requests in flight when they come at random times at a rate, each slowing the others down.
 
     A processor-sharing queue whose service rate is X(n) with n in flight: P(n) ~ r^n / (X(1)·...·X(n)), whatever the
     distribution of lengths (Baskett, Chandy, Muntz, Palacios 1975); beyond the slots requests queue at X(slots). At or
     above X(slots) all slots are taken.
     """
-    slots = np.maximum(curves.rows.slots, 1.0)
-    few = np.arange(1.0, FEW + 1.0)
-    many = np.maximum(slots / FEW, 1.0)[:, None] ** (np.arange(1, MANY + 1) / MANY) * FEW
-    number = np.minimum(np.concatenate([np.broadcast_to(few, (len(slots), FEW)), many], axis=1), slots[:, None])
-    rates = np.maximum.accumulate(capacity_per_s(curves, number), axis=1)
-    rate = np.asarray(rate_per_s, dtype=np.float64)
-    top = rates[:, -1]
+    rate, number, top = np.asarray(rate_per_s, dtype=np.float64), states.number, states.most_per_s
+    slots = number[:, -1]
     used = np.minimum(rate / top, MOST_USED)
-    step = np.diff(number, axis=1, prepend=0.0)
-    logs = np.log(rates)
-    before = np.concatenate([logs[:, :1], logs[:, :-1]], axis=1)
-    slower = np.cumsum(step * (logs + before) / 2.0 + np.where(step > 0, (logs - before) / 2.0, 0.0), axis=1)
-    log_weight = number * np.log(used * top)[:, None] - slower
-    log_weight = np.concatenate([np.zeros((len(slots), 1)), log_weight], axis=1)
-    after = np.concatenate([step[:, 1:], np.zeros((len(slots), 1))], axis=1)
-    width = np.concatenate(
-        [np.ones((len(slots), 1)), (step + after) / 2.0 + (step <= 1.0) * (step - after) / 2.0], axis=1
-    )
-    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True)) * np.maximum(width, 0.0)
-    last = np.exp(log_weight[:, -1] - log_weight.max(axis=1))
+    log_weight = number * np.log(used * top)[:, None] - states.log_service
+    highest = log_weight.max(axis=1)
+    weight = np.exp(log_weight - highest[:, None]) * states.width
+    last = np.exp(log_weight[:, -1] - highest)
     queued = last * used / (1.0 - used)  # states beyond the slots
     total = weight.sum(axis=1) + queued
-    places = np.concatenate([np.zeros((len(slots), 1)), number], axis=1)
-    mean = ((weight * places).sum(axis=1) + queued * slots) / total
-    square = ((weight * places**2).sum(axis=1) + queued * slots**2) / total
+    mean = ((weight * number).sum(axis=1) + queued * slots) / total
+    square = ((weight * number**2).sum(axis=1) + queued * slots**2) / total
     full = rate >= top
     return InFlight(
         mean=np.where(full, slots, mean), deviation=np.where(full, 0.0, np.sqrt(np.maximum(square - mean**2, 0.0))),

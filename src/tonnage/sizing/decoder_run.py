@@ -6,8 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
-from tonnage.sizing.decoder_reading import InFlight, Reading, capacity_per_s, fed, in_flight_at, read_prompts
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_reading import (
+    InFlight,
+    Reading,
+    States,
+    capacity_per_s,
+    fed,
+    in_flight_at,
+    read_prompts,
+    states_of,
+)
+from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -25,7 +34,7 @@ class Run:
     """
 
     curves: DecoderCurves
-    load: Load
+    load: DecoderLoad
     slots: Array
     capacity_per_s: Array
     paced_per_s: Array
@@ -63,8 +72,8 @@ class Run:
         return np.where(self.closed, np.maximum(self.most - 1.0, 0.0), self.most)
 
 
-def settle(curves: DecoderCurves, load: Load) -> Run:
-    """The run of `load`."""
+def settle(curves: DecoderCurves, load: DecoderLoad, states: States | None = None) -> Run:
+    """The run of `load`. `states`: of these curves, where they are at hand (a search asks for many loads)."""
     rows = curves.rows
     slots = np.minimum(rows.slots, load.users)
     capacity, closed = capacity_per_s(curves, slots), np.isfinite(load.users)
@@ -72,7 +81,7 @@ def settle(curves: DecoderCurves, load: Load) -> Run:
     front_s = rows.scheduler.front_s(curves.engine) - np.where(at_once, rows.scheduler.accept_s, 0.0)
     offered = np.minimum(load.rate_per_s, 1.0 / np.maximum(front_s, 1e-12))
     paced = np.where(closed, capacity, offered)
-    flying = in_flight_at(curves, np.minimum(paced, FASTEST_PER_S))
+    flying = in_flight_at(states or states_of(curves), np.minimum(paced, FASTEST_PER_S))
     most = np.minimum(np.where(closed, slots, np.minimum(flying.mean, slots)), load.requests)
     refill = read_prompts(curves, most, most / rows.answer)
     step = curves.decode_s(np.maximum(most, 1.0)) + most / rows.answer * refill.mean_s

@@ -22,7 +22,7 @@ PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class DecoderLoad:
     """What a replica is asked, a figure a row; infinite where there is no such limit.
 
     `requests` in all, `rate_per_s` at which they arrive (infinite: all at once), `users` who each wait for an answer.

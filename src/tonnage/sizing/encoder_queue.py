@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.sizing.arrivals import Poisson, SpreadLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, Poisson, SpreadLengths
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.percentiles import Percentiles
 from tonnage.values import dataclass
@@ -173,7 +173,7 @@ class LatencyCurve:
 def latency_curve(queue: EncoderQueue, requests: Requests, *, seed: int = 0) -> LatencyCurve:
     """The queue simulated at each of `LOADS`, with the same unit draws. Saturation: all requests there at once."""
     lengths = SpreadLengths(requests=requests)
-    stream = Traffic(process=Poisson(rate_per_s=1.0), lengths=lengths, requests=REQUESTS).draw(seed)
+    stream = Arrivals(process=Poisson(rate_per_s=1.0), lengths=lengths, requests=REQUESTS).draw(seed)
     tokens: list[int] = stream.input_tokens.tolist()
     one_a_second = stream.at_s * (REQUESTS / stream.at_s[-1])  # exactly, so that a load is the load it says
     saturation = REQUESTS / float(np.max(answer_times(queue, [0.0] * REQUESTS, tokens)))

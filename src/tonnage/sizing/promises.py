@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_loads import p95_seen
-from tonnage.sizing.decoder_reading import capacity_per_s
-from tonnage.sizing.decoder_seen import SEEN, Load, Seen
+from tonnage.sizing.decoder_reading import States, capacity_per_s, states_of
+from tonnage.sizing.decoder_seen import SEEN, DecoderLoad, Seen
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -41,16 +41,16 @@ class LatencyLimits:
         """Those of some rows."""
         return LatencyLimits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
 
-    def kept(self, curves: DecoderCurves, load: Load) -> Flags:
-        """Which rows keep all of them under a load."""
-        p95 = p95_seen(curves, load, self.made)
+    def kept(self, curves: DecoderCurves, load: DecoderLoad, states: States | None = None) -> Flags:
+        """Which rows keep all of them under a load. `states`: of these curves, where they are at hand."""
+        p95 = p95_seen(curves, load, self.made, states)
         return np.asarray(np.logical_and.reduce([seconds <= self.of(name) for name, seconds in p95.items()]))
 
 
-def endless(rate_per_s: Array) -> Load:
+def endless(rate_per_s: Array) -> DecoderLoad:
     """Requests that come at random at a rate, with no end."""
     everywhere = np.full(np.shape(rate_per_s), np.inf)
-    return Load(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
+    return DecoderLoad(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
 
 
 def largest_rate(curves: DecoderCurves, limits: LatencyLimits) -> tuple[Array, Flags]:
@@ -59,18 +59,19 @@ def largest_rate(curves: DecoderCurves, limits: LatencyLimits) -> tuple[Array, F
     if not limits.made:
         return top, np.isfinite(top)
     share = np.full(len(top), np.log(LEAST_SHARE))
-    kept = limits.kept(curves, endless(top * LEAST_SHARE))
+    states = states_of(curves)
+    kept = limits.kept(curves, endless(top * LEAST_SHARE), states)
     able = np.flatnonzero(kept)
     if len(able):
-        share[able] = _largest_share(curves.take(able), limits.take(able), top[able])
+        share[able] = _largest_share(curves.take(able), limits.take(able), top[able], states.take(able))
     return top * np.exp(share), kept
 
 
-def _largest_share(curves: DecoderCurves, limits: LatencyLimits, top: Array) -> Array:
+def _largest_share(curves: DecoderCurves, limits: LatencyLimits, top: Array, states: States) -> Array:
     """Logarithm of the largest share of `top` within the limits, by halving."""
     low, high = np.full(len(top), np.log(LEAST_SHARE)), np.zeros(len(top))
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        good = limits.kept(curves, endless(top * np.exp(middle)))
+        good = limits.kept(curves, endless(top * np.exp(middle)), states)
         low, high = np.where(good, middle, low), np.where(good, high, middle)
     return low

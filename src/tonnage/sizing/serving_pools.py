@@ -17,6 +17,7 @@ from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import request_bytes
 from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, SeenLoad, quantiles
+from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LatencyLimits, endless, largest_rate
 from tonnage.sizing.schedulers import UNLIMITED
@@ -52,9 +53,8 @@ def handed_bytes(curves: DecoderCurves, tokens: Array) -> Array:
     return request_bytes(curves.rows, tokens)
 
 
-def link_bytes_per_s(curves: DecoderCurves, one_machine: np.ndarray | bool) -> Array:
+def link_bytes_per_s(devices: Devices, one_machine: np.ndarray | bool) -> Array:
     """What each device can send: inside a machine over its link; else its share of the machine's network."""
-    devices = curves.rows.devices
     return np.where(one_machine, devices.intra_bytes_per_s, devices.inter_bytes_per_s / devices.per_node)
 
 
@@ -67,10 +67,10 @@ def most_rates(curves: DecoderCurves) -> PoolRates:
     )  # fmt: skip
 
 
-def pool_rates(curves: DecoderCurves, limits: LatencyLimits, *, one_machine: np.ndarray | bool) -> PoolRates:
+def pool_rates(curves: DecoderCurves, limits: LatencyLimits, link: Array) -> PoolRates:
     """What replicas of both pools carry. Each pool keeps its own promise; the first token also waits for the transfer
-    and for the step of the second pool that writes it on; the link carries no more prompts than it can."""
-    link = link_bytes_per_s(curves, one_machine)
+    over a `link` (bytes a second, a row each) and for the step of the second pool that writes it on; the link carries
+    no more prompts than it can."""
     rows = curves.rows
     none = np.full(len(curves.batches), np.inf)
     writing = writing_only(curves)
@@ -86,11 +86,10 @@ def pool_rates(curves: DecoderCurves, limits: LatencyLimits, *, one_machine: np.
     )
 
 
-def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, *, one_machine: bool) -> SeenLoad:
-    """What requests see at the rates of one replica of each pool."""
+def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, link: Array) -> SeenLoad:
+    """What requests see at the rates of one replica of each pool. `link`: bytes a second between the pools."""
     reading = serve_load(reading_only(curves), endless(prefill_per_s))
     writing = serve_load(writing_only(curves), endless(decode_per_s))
-    link = link_bytes_per_s(curves, one_machine)
     rows = curves.rows
     step = writing.tpot.mean
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.sizing.arrivals import Poisson, Stream, TokenLengths, Traffic
+from tonnage.sizing.arrivals import Arrivals, Poisson, Stream, TokenLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.percentiles import Served, ServingPercentiles
 from tonnage.sizing.replica_model import ReplicaModel, Server
@@ -26,7 +26,7 @@ RATE_TOLERANCE = 0.01
 
 def simulate(
     replica: ReplicaModel,
-    arrivals: Traffic,
+    arrivals: Arrivals,
     *,
     seed: int,
     replicas: int = 1,
@@ -143,7 +143,7 @@ def largest_rate(
 
     def trial(rate: float) -> ServingPercentiles:
         count = int(min(max(FEWEST_REQUESTS, HORIZON_PROMISES * rate * longest_promise), MOST_REQUESTS))
-        traffic = Traffic(process=Poisson(rate_per_s=rate), lengths=lengths, requests=count)
+        traffic = Arrivals(process=Poisson(rate_per_s=rate), lengths=lengths, requests=count)
         return simulate(replica, traffic, seed=seed, replicas=replicas, dispatch=dispatch)
 
     def keeps(seen: ServingPercentiles) -> bool:

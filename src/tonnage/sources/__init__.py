@@ -1,6 +1,6 @@
 """Read providers' prices into dated snapshots. The one part of the library that uses the network."""
 
-from tonnage.sources.answer_cache import AnswerCache, default_cache_folder
+from tonnage.sources.answer_cache import ResponseCache, default_cache_folder
 from tonnage.sources.aws_price_list import AwsPriceListSource
 from tonnage.sources.aws_spot import AwsSpotSource
 from tonnage.sources.aws_spot_advisor import AwsSpotAdvisorSource
@@ -22,10 +22,10 @@ from tonnage.sources.snapshots import dated_meta, gather, write_snapshot
 from tonnage.sources.web import Web
 
 __all__ = [
-    "KINDS", "AnswerCache", "AwsPriceListSource", "AwsSpotAdvisorSource", "AwsSpotSource", "AzureRetailSource",
-    "BedrockSource", "Circumstances", "DatabricksSource", "DigitalOceanSource", "FetchLimits", "GcpBillingSource",
-    "GpuhuntSource", "ManagedPriceRow", "PriceSource", "QuarantinedRow", "Refreshed", "SkyPilotSource", "SourceKind",
-    "SourceReport", "SourceResult", "Watch", "Web", "ask_sources", "chosen_kinds", "dated_meta",
-    "default_cache_folder", "fetch_text", "gather", "installed_kinds", "judge_offers", "load_managed_prices",
-    "merge_answers", "parse_catalog_items", "parse_rates", "parse_skypilot_csv", "write_snapshot",
+    "KINDS", "AwsPriceListSource", "AwsSpotAdvisorSource", "AwsSpotSource", "AzureRetailSource", "BedrockSource",
+    "Circumstances", "DatabricksSource", "DigitalOceanSource", "FetchLimits", "GcpBillingSource", "GpuhuntSource",
+    "ManagedPriceRow", "PriceSource", "QuarantinedRow", "Refreshed", "ResponseCache", "SkyPilotSource", "SourceKind",
+    "SourceReport", "SourceResult", "Watch", "Web", "ask_sources", "chosen_kinds", "dated_meta", "default_cache_folder",
+    "fetch_text", "gather", "installed_kinds", "judge_offers", "load_managed_prices", "merge_answers",
+    "parse_catalog_items", "parse_rates", "parse_skypilot_csv", "write_snapshot",
 ]  # fmt: skip

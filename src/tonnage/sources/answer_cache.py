@@ -16,7 +16,7 @@ KEPT_DAYS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
+class KeptResponse:
     """A body as it was read, and what the server calls that version of it."""
 
     text: str
@@ -32,12 +32,12 @@ def default_cache_folder() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCache:
+class ResponseCache:
     """One file an address. Keys are addresses without secrets; files are written whole or not at all."""
 
     folder: Path
 
-    def load(self, key: str) -> KeptAnswer | None:
+    def load(self, key: str) -> KeptResponse | None:
         """What is kept under `key`; None when nothing is, or it is damaged."""
         try:
             head, _, text = self._path(key).read_text(encoding="utf-8").partition("\n")
@@ -45,7 +45,7 @@ class AnswerCache:
             read_at = datetime.fromisoformat(meta["read_at"])
             if meta["key"] != key or meta["sha256"] != _digest(text) or read_at.tzinfo is None:
                 return None
-            return KeptAnswer(text=text, etag=str(meta["etag"]), read_at=read_at)
+            return KeptResponse(text=text, etag=str(meta["etag"]), read_at=read_at)
         except (OSError, ValueError, KeyError, TypeError):  # not kept, or damaged: it is read again
             return None
 
@@ -76,7 +76,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_fresh(kept: KeptAnswer, *, max_age_s: float, now: datetime) -> bool:
+def is_fresh(kept: KeptResponse, *, max_age_s: float, now: datetime) -> bool:
     """Whether an answer is young enough to be used without asking again (an age of 0: never)."""
     age_s = (now.astimezone(UTC) - kept.read_at).total_seconds()
     return 0 <= age_s < max_age_s

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from tonnage.errors import SourceError
 from tonnage.http.retries import TemporaryError
 from tonnage.http.urls import without_secrets
-from tonnage.sources.answer_cache import AnswerCache, KeptAnswer, is_fresh
+from tonnage.sources.answer_cache import KeptResponse, ResponseCache, is_fresh
 from tonnage.sources.fetching import (
     FetchLimits,
     Watch,
@@ -50,7 +50,7 @@ class Web:
 
     limits: FetchLimits = field(default_factory=FetchLimits)
     watch: Watch = field(default_factory=Watch)
-    cache: AnswerCache | None = None
+    cache: ResponseCache | None = None
     max_age_s: float = 0.0
     say: Callable[[str], None] = field(default=lambda _text: None)
     days: list[date] = field(default_factory=list)  # on which the answers were read
@@ -91,7 +91,7 @@ class Web:
 
         return with_attempts(url, self.limits, once, watch=self.watch)
 
-    def _kept(self, key: str) -> KeptAnswer | None:
+    def _kept(self, key: str) -> KeptResponse | None:
         return self.cache.load(key) if self.cache else None
 
     def _json_once(self, client: httpx.Client, url: str) -> Any:
@@ -129,7 +129,7 @@ class Web:
         return rest
 
 
-def _condition(kept: KeptAnswer | None) -> dict[str, str]:
+def _condition(kept: KeptResponse | None) -> dict[str, str]:
     """The header that asks for an answer only if it is another than the one kept."""
     return {"If-None-Match": kept.etag} if kept is not None and kept.etag else {}
 

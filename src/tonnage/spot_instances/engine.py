@@ -52,7 +52,7 @@ class Moment:
         return np.isnan(self.finished_h)
 
 
-class Policy(Protocol):
+class SpotPolicy(Protocol):
     """Chooses where to be in the next tick. `start` is called before the first one."""
 
     def start(self, job: SpotJob, windows: int, zones: int) -> None: ...
@@ -87,7 +87,7 @@ class ReplayOutcome:
     launches: NDArray[np.int32]
 
 
-def replay(job: SpotJob, world: World, policy: Policy) -> ReplayOutcome:
+def replay(job: SpotJob, world: World, policy: SpotPolicy) -> ReplayOutcome:
     """Run one policy over every window of a world until the deadline."""
     up = world.up(0, None)
     count, zones = up.shape

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.errors import InputError
-from tonnage.spot_instances.engine import Policy, Recorded, ReplayOutcome, replay
+from tonnage.spot_instances.engine import Recorded, ReplayOutcome, SpotPolicy, replay
 from tonnage.spot_instances.hazards import HazardModel
 from tonnage.spot_instances.job import SpotJob
 from tonnage.spot_instances.optimum import optimal_costs
@@ -25,7 +25,7 @@ Hours = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyResult:
+class SpotPolicyResult:
     """Means over the windows of one trace; `slices` of time-sliced is the best number in hindsight.
 
     `cost_vs_on_demand` is the mean bill over that of the whole job on demand, `cost_vs_optimum` over the mean bill of
@@ -51,7 +51,7 @@ class TraceResult:
     zones: tuple[str, ...]
     nodes: int
     availability: float  # share of the windows' ticks with spot in some zone
-    results: tuple[PolicyResult, ...]
+    results: tuple[SpotPolicyResult, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _drawn(
     return drawn, skipped
 
 
-def _policies(model: HazardModel) -> list[tuple[str, int | None, Policy]]:
+def _policies(model: HazardModel) -> list[tuple[str, int | None, SpotPolicy]]:
     return [
         ("tonnage", None, TonnagePolicy(model)),
         ("uniform-progress", None, UniformProgress()),
@@ -155,12 +155,12 @@ def _optima(job: SpotJob, windows: SpotWindows, place: int, of: int, on_step: Pr
 
 def _results(
     job: SpotJob, outcomes: Sequence[tuple[str, int | None, ReplayOutcome]], bests: Hours, part: slice
-) -> tuple[PolicyResult, ...]:
+) -> tuple[SpotPolicyResult, ...]:
     best = float(bests[part].mean())
-    found: dict[str, PolicyResult] = {}
+    found: dict[str, SpotPolicyResult] = {}
     for name, slices, outcome in outcomes:
         mean = float(outcome.cost[part].mean())
-        line = PolicyResult(
+        line = SpotPolicyResult(
             policy=name,
             cost_vs_on_demand=mean / job.on_demand_cost,
             cost_vs_optimum=mean / best,
@@ -172,7 +172,7 @@ def _results(
         )
         if name not in found or line.cost_vs_on_demand < found[name].cost_vs_on_demand:
             found[name] = line
-    found["optimum"] = PolicyResult(
+    found["optimum"] = SpotPolicyResult(
         policy="optimum", cost_vs_on_demand=best / job.on_demand_cost, cost_vs_optimum=1.0, misses=0,
         windows=len(bests[part]), finished_h=None, launches=None,
     )  # fmt: skip

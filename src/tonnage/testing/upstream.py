@@ -1,6 +1,6 @@
 """A small inference service for tests: speaks the protocols that services speak, and misbehaves as it is told.
 
-    with Upstream(delay_s=0.01) as upstream:
+    with PretendedUpstream(delay_s=0.01) as upstream:
         tonnage.bench_serve(upstream.url, ...)
 
 A word in a request's text says what happens to it: `status-500`, `once-503` (the first time only), `hang`, `rubbish`,
@@ -23,7 +23,7 @@ _MARK: Final = re.compile(rb"\b(status-(\d{3})|once-(\d{3})|hang|rubbish|cut)\b"
 _REASONS: Final = {200: b"OK", 429: b"Too Many Requests"}
 
 
-class Upstream:
+class PretendedUpstream:
     """`slots` requests are answered at a time, each for `delay_s`; with `most_per_s` those above it get 429, and wait
     `retry_after_s`. `seen` counts requests by idempotency key (else by body)."""
 
@@ -98,7 +98,7 @@ class Upstream:
 class _Client(asyncio.Protocol):
     """One connection of a client."""
 
-    def __init__(self, upstream: Upstream, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, upstream: PretendedUpstream, loop: asyncio.AbstractEventLoop) -> None:
         self._upstream, self._loop = upstream, loop
         self._parser = httptools.HttpRequestParser(self)
         self._headers: dict[bytes, bytes] = {}
@@ -225,7 +225,7 @@ def _content(path: bytes, asked: dict[str, Any]) -> Any:
 
 
 async def _serve(port: int, delay_s: float) -> None:
-    async with await Upstream(port=port, delay_s=delay_s).listen() as server:
+    async with await PretendedUpstream(port=port, delay_s=delay_s).listen() as server:
         await server.serve_forever()
 
 

@@ -73,7 +73,7 @@ class LatencyPromise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class TimingSummary:
     """A figure over requests, in seconds."""
 
     count: int
@@ -99,11 +99,11 @@ class LoadResult:
     sent: int
     answered: int
     faults: tuple[tuple[str, int], ...]  # kind, how many; the most frequent first
-    latency: Spread | None
-    ttft: Spread | None
-    tpot: Spread | None
-    gaps: Spread | None  # between pieces: inter-token latency
-    lateness: Spread
+    latency: TimingSummary | None
+    ttft: TimingSummary | None
+    tpot: TimingSummary | None
+    gaps: TimingSummary | None  # between pieces: inter-token latency
+    lateness: TimingSummary
     requests_per_s: float  # answers that came in the window
     output_tokens_per_s: float | None
     input_tokens: float | None  # mean, as the service counted
@@ -117,7 +117,7 @@ class LoadResult:
     tail_is_late: bool
 
 
-def spread_of(values: Sequence[float]) -> Spread | None:
+def spread_of(values: Sequence[float]) -> TimingSummary | None:
     """Mean and percentiles; None of nothing.
 
     >>> spread_of([1.0, 2.0, 3.0]).p50
@@ -127,7 +127,7 @@ def spread_of(values: Sequence[float]) -> Spread | None:
         return None
     found = np.asarray(values, dtype=float)
     p50, p90, p95, p99 = (float(one) for one in np.quantile(found, SHARES))
-    return Spread(
+    return TimingSummary(
         count=len(found), mean=float(found.mean()), p50=p50, p90=p90, p95=p95, p99=p99, longest=float(found.max())
     )
 
@@ -179,7 +179,7 @@ def summarise(
     )  # fmt: skip
 
 
-def _spread_known(values: Iterable[float | None]) -> Spread | None:
+def _spread_known(values: Iterable[float | None]) -> TimingSummary | None:
     return spread_of([value for value in values if value is not None])
 
 
@@ -189,7 +189,7 @@ def _p95_with_faults(sent: Sequence[Exchange], name: str) -> float:
     return values[min(int(0.95 * len(values)), len(values) - 1)] if values else 0.0
 
 
-def _void(lateness: Spread, limit_s: float) -> str:
+def _void(lateness: TimingSummary, limit_s: float) -> str:
     if lateness.p95 <= limit_s:
         return ""
     return (

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tonnage.calibration.columns import INFERENCE_COLUMNS
-from tonnage.traffic.exchanges import LoadResult, Spread
+from tonnage.traffic.exchanges import LoadResult, TimingSummary
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
 from tonnage.workload.parameters import count_parameters
@@ -65,7 +65,7 @@ def _figures(result: LoadResult, generates: bool) -> Iterator[tuple[str, float]]
         yield "output_tokens_per_s", result.output_tokens_per_s
 
 
-def _latencies(name: str, mean: str, spread: Spread) -> Iterator[tuple[str, float]]:
+def _latencies(name: str, mean: str, spread: TimingSummary) -> Iterator[tuple[str, float]]:
     yield mean, 1000.0 * spread.mean
     for share in _SHARES:
         yield f"{name}_{share}", 1000.0 * getattr(spread, share)

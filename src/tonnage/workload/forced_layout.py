@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.file.fields import StrictModel
-from tonnage.workload.file.layout_checks import Fault, find_train_faults
+from tonnage.workload.file.layout_checks import LayoutFault, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.problems import explain_validation
@@ -92,7 +92,7 @@ def _validated(stated: Mapping[str, int | str], fields: type[Fields]) -> Fields:
         raise InputError(f"--layout: {problem.path[-1]}: {problem.message}", hint=problem.hint) from None
 
 
-def _faults(job: Job, stated: Mapping[str, int | str], max_gpus: int | None) -> Iterator[Fault]:
+def _faults(job: Job, stated: Mapping[str, int | str], max_gpus: int | None) -> Iterator[LayoutFault]:
     """Faults of the layout that results: what is stated now, over what the job has."""
     if isinstance(job, TrainJob):
         own = {name: getattr(job, name) for name in TrainLayoutFields.model_fields}

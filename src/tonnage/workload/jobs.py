@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal, Self, cast
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.errors import InputError
+from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.file.money_fields import OwnPrices as OwnPrices
@@ -24,6 +26,8 @@ TrainPrecision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "bf16-true", "f
 Objective = Literal["classification", "language-model"]
 NO_LIMIT: Final = 10**9  # machines
 Trust = Literal["dated", "any"]  # which prices may win
+Kind = Literal["train", "serve", "batch", "tabular"]
+Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 Risk = Literal["memory", "deadline", "budget", "latency"]  # what may not hold at the far end of an interval
 Method = Literal["full", "lora", "qlora"]
 AdapterKind = Literal["lora", "dora", "llama-adapter", "llama-adapter-v2", "prefix", "prompt"]
@@ -64,8 +68,26 @@ class Lora:
     tokens: int = 10
 
 
+class JobKind:
+    """What a job of any kind answers, so that who asks need not know the kind. What is sized, what is tokens and what
+    has a layout differs in its type, and is told apart by the union `Job`."""
+
+    __slots__ = ()
+    kind: ClassVar[Kind]
+    is_service: ClassVar[bool] = False  # has no end: billed by the month, and has latencies to keep for a deadline
+
+    @property
+    def promises(self) -> dict[Promise, float]:
+        """The p95 latencies promised, in seconds; none but a service's."""
+        return {}
+
+    def in_fp16(self) -> Self:
+        """The job in fp16: the arithmetic of a training run, the weights of a service or batch; a table's as it is."""
+        return self
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainJob:
+class TrainJob(JobKind):
     """Pre-training or fine-tuning over `samples` sequences (or images) for `epochs` passes.
 
     `None` in what says how it is spread (nodes to accumulation) means: the planner chooses. Precision `auto` is
@@ -96,6 +118,11 @@ class TrainJob:
     micro_batch: int | None = None
     accumulation: int | None = None
     program: Program = field(default_factory=Program)
+
+    kind = "train"
+
+    def in_fp16(self) -> Self:
+        return replace(self, precision="fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +166,26 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeJob:
+class Traffic:
+    """How the rate of a service moves: shares of the busy rate, one a step of `step_s` seconds.
+
+    A day of 24 hours repeats (`repeats`), its shares hold at the middle of each hour and are linear in between. A trace
+    does not: a share is the mean of its step.
+    """
+
+    shares: tuple[float, ...]
+    step_s: float
+    repeats: bool
+    source: str  # in words: "a day's course", or the file of a trace
+
+    @property
+    def mean(self) -> float:
+        """The mean rate over the busy one."""
+        return sum(self.shares) / len(self.shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeJob(JobKind):
     """A service answering `rate_per_s` requests with a promised p95 latency."""
 
     model: ModelShape
@@ -163,10 +209,27 @@ class ServeJob:
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
     spare_replicas: int = 0
     hours_per_month: float = 730.0
+    traffic: Traffic | None = None  # None: the busy rate all the time
+
+    kind = "serve"
+    is_service = True
+
+    @property
+    def promises(self) -> dict[Promise, float]:
+        stated = {"latency": self.p95_latency_s, "ttft": self.p95_ttft_s, "tpot": self.p95_tpot_s}
+        return {cast(Promise, name): limit_s for name, limit_s in stated.items() if limit_s is not None}
+
+    @property
+    def requests_per_bill(self) -> float:
+        """Requests in a month at the busy rate."""
+        return self.rate_per_s * self.hours_per_month * SECONDS_PER_HOUR
+
+    def in_fp16(self) -> Self:
+        return replace(self, weights="fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchJob:
+class BatchJob(JobKind):
     """`items` requests to answer once, latency no matter; the deadline sits in the constraints."""
 
     model: ModelShape
@@ -186,9 +249,19 @@ class BatchJob:
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
 
+    kind = "batch"
+
+    @property
+    def requests_per_bill(self) -> float:
+        """Requests in all."""
+        return float(self.items)
+
+    def in_fp16(self) -> Self:
+        return replace(self, weights="fp16")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TabularJob:
+class TabularJob(JobKind):
     """Boosted trees or a multi-layer perceptron over rows x features."""
 
     rows: int
@@ -200,6 +273,8 @@ class TabularJob:
     epochs: float = 10
     hidden_layers: tuple[int, ...] = (512, 256)
     global_batch: int = 4096
+
+    kind = "tabular"
 
 
 Job = TrainJob | ServeJob | BatchJob | TabularJob
@@ -301,7 +376,6 @@ class Workload:
     """One workload file, read and checked."""
 
     name: str
-    kind: Literal["train", "serve", "batch", "tabular"]
     job: Job
     constraints: Constraints
     buy: BuyTerms
@@ -310,3 +384,25 @@ class Workload:
     file: str | None = None
     data: DataPlace | None = None  # None: not stated
     host: HostTerms = field(default_factory=HostTerms)
+
+    @property
+    def kind(self) -> Kind:
+        return self.job.kind
+
+    @property
+    def is_service(self) -> bool:
+        return self.job.is_service
+
+    @property
+    def service(self) -> ServeJob:
+        """The job of a service. InputError on another kind."""
+        if not isinstance(self.job, ServeJob):
+            raise InputError(f"{self.name} is of kind {self.kind}, not a service", hint="kind: serve")
+        return self.job
+
+    @property
+    def batch(self) -> BatchJob:
+        """The job of a batch. InputError on another kind."""
+        if not isinstance(self.job, BatchJob):
+            raise InputError(f"{self.name} is of kind {self.kind}, not a batch", hint="kind: batch")
+        return self.job

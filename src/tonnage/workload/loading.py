@@ -29,8 +29,9 @@ from tonnage.workload.file.problems import (
 from tonnage.workload.file.run_checks import find_run_problems
 from tonnage.workload.file.sweep_checks import find_sweep_problems
 from tonnage.workload.file.terms_checks import find_term_problems
+from tonnage.workload.file.traffic_checks import read_traffic
 from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
-from tonnage.workload.jobs import Workload
+from tonnage.workload.jobs import Traffic, Workload
 from tonnage.workload.shapes import ModelShape
 
 LARGEST_FILE_BYTES: Final = 1024 * 1024
@@ -90,12 +91,13 @@ class CheckedFile:
     name: str
     draft: ModelShape | None = None  # of speculative decoding
     market: MarketTerms = field(default_factory=MarketTerms)
+    traffic: Traffic | None = None  # how a service's rate moves
 
     def starting(self, as_of: datetime) -> Workload:
         """The workload whose clock starts at `as_of` (with its time zone)."""
         return freeze_workload(
             self.entries, self.shape, name=self.name, as_of=as_of, source=self.document.file, draft=self.draft,
-            market=self.market,
+            market=self.market, traffic=self.traffic,
         )  # fmt: skip
 
 
@@ -118,10 +120,11 @@ def check_workload(
     problems += find_sweep_problems(entries)
     problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
     market, of_market = read_market_terms(entries.constraints, folder, catalog)
-    problems += of_market
+    traffic, of_traffic = read_traffic(entries, folder)
+    problems += [*of_market, *of_traffic]
     raise_problems(problems, document)
     return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(document.file),
-                       draft=draft, market=market)  # fmt: skip
+                       draft=draft, market=market, traffic=traffic)  # fmt: skip
 
 
 def load_checked(

@@ -18,6 +18,7 @@ from tonnage.workload.file.job_fields import (
     ServeFields,
     SpeculativeFields,
     TabularFields,
+    TrafficFields,
     TrainFields,
 )
 from tonnage.workload.file.kinds import KINDS
@@ -83,6 +84,7 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     TrainLayoutFields: "`layout` of a training",
     ServingLayoutFields: "`layout` of a service or batch",
     ServeFields: "`serve`",
+    TrafficFields: "`serve.traffic`",
     BatchFields: "`batch`",
     SpeculativeFields: "Speculative decoding",
     TabularFields: "`tabular`",

@@ -14,18 +14,18 @@ pytest.importorskip("uvloop")
 
 import tonnage
 from tonnage import BenchServeOptions
-from tonnage.benchmarks.load.dialects import DIALECTS, StreamReader
+from tonnage.benchmarks.load.dialects import DIALECTS, TimedStreamReader
 from tonnage.cli import run
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.pool import read_endpoint, request_bytes
-from tonnage.testing.upstream import Upstream
+from tonnage.testing.upstream import PretendedUpstream
 
 SOON = {"rate_per_s": 60.0, "duration_s": 0.25, "warm_up_s": 0.02, "most_late_s": 5.0}  # shared cores may be late
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(delay_s=0.01) as one:
+def upstream() -> Iterator[PretendedUpstream]:
+    with PretendedUpstream(delay_s=0.01) as one:
         yield one
 
 
@@ -35,7 +35,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_every_protocol_is_spoken(upstream: Upstream, protocol: str) -> None:
+def test_every_protocol_is_spoken(upstream: PretendedUpstream, protocol: str) -> None:
     """All requests are answered; a service that generates shows first tokens and tokens a second."""
     found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol=protocol, **SOON)).found
     assert found.result.sent == found.result.answered > 0
@@ -44,7 +44,7 @@ def test_every_protocol_is_spoken(upstream: Upstream, protocol: str) -> None:
     assert (found.result.ttft is not None) == DIALECTS[protocol].generates
 
 
-def test_lengths_are_in_the_tokens_of_the_service(upstream: Upstream) -> None:
+def test_lengths_are_in_the_tokens_of_the_service(upstream: PretendedUpstream) -> None:
     """The service counts two tokens a word and three more: two probes show it, so that 203 tokens are asked for."""
     found = tonnage.bench_serve(upstream.url, BenchServeOptions(input_tokens="203", output_tokens="5", **SOON)).found
     assert found.result.input_tokens == 203.0
@@ -53,7 +53,7 @@ def test_lengths_are_in_the_tokens_of_the_service(upstream: Upstream) -> None:
     assert found.result.gaps.count == 4 * found.result.answered
 
 
-def test_rows_are_in_the_file_and_in_the_store(upstream: Upstream, tmp_path: Path) -> None:
+def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_path: Path) -> None:
     """The same rows; `validate inference` reads the file."""
     from tonnage.settings import current_settings
     from tonnage.store import open_store
@@ -75,7 +75,7 @@ def test_rows_are_in_the_file_and_in_the_store(upstream: Upstream, tmp_path: Pat
     assert rate.error_percent == pytest.approx(metrics["requests_per_s"], rel=0.01)
 
 
-def test_errors_are_counted_by_kind(upstream: Upstream, tmp_path: Path) -> None:
+def test_errors_are_counted_by_kind(upstream: PretendedUpstream, tmp_path: Path) -> None:
     """A row of a data set that the service refuses, one that it answers with rubbish, one that it cuts off."""
     data = tmp_path / "texts.jsonl"
     rows = ["plain", "status-500", "rubbish", "cut"]
@@ -89,7 +89,7 @@ def test_errors_are_counted_by_kind(upstream: Upstream, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_capacity_lies_where_slots_run_out() -> None:
     """4 slots of 20 ms answer 200 requests a second: the search ends below that, and above a third of it."""
-    with Upstream(delay_s=0.02, slots=4) as small:
+    with PretendedUpstream(delay_s=0.02, slots=4) as small:
         asked = BenchServeOptions(
             protocol="tei-embed", find_capacity=True, p95_latency_s=0.15, rate_per_s=40.0, duration_s=0.8,
             warm_up_s=0.1, most_late_s=5.0,
@@ -114,7 +114,9 @@ def test_capacity_lies_where_slots_run_out() -> None:
         (BenchServeOptions(protocol="tei-embed", rate_per_s=0.5, duration_s=0.1), "no request was due"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(upstream: Upstream, options: BenchServeOptions, said: str) -> None:
+def test_options_that_cannot_be_used_are_refused(
+    upstream: PretendedUpstream, options: BenchServeOptions, said: str
+) -> None:
     """Each names the option at fault."""
     with pytest.raises(InputError, match=said):
         tonnage.bench_serve(upstream.url, options)
@@ -124,7 +126,7 @@ def test_a_service_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str])
     """Exit 1, with the address; a wrong key shows what the service says, and no key."""
     assert run(["bench", "serve", "http://127.0.0.1:9", "--protocol", "tei-embed"]) == 1
     assert "no answer from 127.0.0.1:9" in capsys.readouterr().err
-    with Upstream(key="right") as locked, pytest.raises(TonnageError, match=r"http 401 .*wrong key"):
+    with PretendedUpstream(key="right") as locked, pytest.raises(TonnageError, match=r"http 401 .*wrong key"):
         tonnage.bench_serve(locked.url, BenchServeOptions(protocol="tei-embed"))
 
 
@@ -152,17 +154,19 @@ def test_a_stream_is_read_whatever_its_pieces() -> None:
         b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
     )
     for size in (1, 7, 1000):
-        reader = StreamReader()
+        reader = TimedStreamReader()
         for place in range(0, len(events), size):
             reader.feed(events[place : place + size], float(place))
         assert (len(reader.pieces_s), reader.ended, reader.fault) == (2, True, "")
         assert (reader.usage.input_tokens, reader.usage.output_tokens) == (3, 2)
-    broken = StreamReader()
+    broken = TimedStreamReader()
     broken.feed(b"data: {\n", 0.0)
     assert broken.fault == "rubbish in stream"
 
 
-def test_the_page_names_the_client_that_was_late(upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_names_the_client_that_was_late(
+    upstream: PretendedUpstream, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run that is void ends with exit 1, keeps no rows and says why, in every form."""
     words = ["bench", "serve", upstream.url, "--protocol", "tei-embed", "--rate", "60", "--duration", "400ms"]
     assert run([*words, "--most-late", "0.001ms", "-o", "json"]) == 1

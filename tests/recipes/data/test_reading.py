@@ -13,7 +13,7 @@ import pytest
 
 from tonnage.errors import DataError, InputError
 from tonnage.recipes.data.reading import read_rows
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import load_splits
 from tonnage.runs.locations import absolute, files_at
 from tonnage.runs.spec import DataSource, DataSpec
@@ -23,11 +23,11 @@ ROWS = [{"text": "one", "label": "a"}, {"text": "two", "label": "b"}, {"text": "
 WANTED = frozenset({"text", "label"})
 
 
-def read(location: Path | str, form: Any = "jsonl", **more: Any) -> Rows:
+def read(location: Path | str, form: Any = "jsonl", **more: Any) -> DatasetRows:
     return read_rows(DataSource(location=str(location), format=form, **more), name="train", wanted=WANTED)
 
 
-def values(rows: Rows) -> list[dict[str, Any]]:
+def values(rows: DatasetRows) -> list[dict[str, Any]]:
     return [{name: rows.columns[name][at] for name in ("text", "label")} for at in range(len(rows))]
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.serving.encoder.batching import Batcher, Text, Waiting
-from tonnage.serving.encoder.faults import BadRequest, Draining, Failed, Late, Overloaded
+from tonnage.serving.encoder.batching import Batcher, EncodedText, Waiting
+from tonnage.serving.encoder.faults import BadRequest, Draining, Late, ModelFailed, Overloaded
 from tonnage.sizing.encoder_queue import FIRST, RATIO, bucket_of
 
 
@@ -25,14 +25,14 @@ class Gate:
         if is_open:
             self.let.set()
 
-    def __call__(self, texts: Sequence[Text]) -> Sequence[int]:
+    def __call__(self, texts: Sequence[EncodedText]) -> Sequence[int]:
         self.batches.append([len(text.ids) for text in texts])
         assert self.let.wait(10)
         return [len(text.ids) for text in texts]
 
 
-def texts(*lengths: int) -> list[Text]:
-    return [Text(ids=[1] * length) for length in lengths]
+def texts(*lengths: int) -> list[EncodedText]:
+    return [EncodedText(ids=[1] * length) for length in lengths]
 
 
 def batcher(compute: Any, **changed: int) -> Batcher[int]:
@@ -129,7 +129,7 @@ def test_one_bad_text_fails_alone() -> None:
     """The model raises for one text of a batch: the others are answered."""
     begun = threading.Event()
 
-    def picky(batch: Sequence[Text]) -> Sequence[int]:
+    def picky(batch: Sequence[EncodedText]) -> Sequence[int]:
         begun.wait(5)
         if any(len(text.ids) == 7 for text in batch):
             raise ValueError("seven")
@@ -140,7 +140,7 @@ def test_one_bad_text_fails_alone() -> None:
     begun.set()
     assert one.drain(timeout_s=5)
     faults = [request.fault for request, _ in waiting]
-    assert [type(fault) for fault in faults] == [type(None), type(None), Failed, type(None)]
+    assert [type(fault) for fault in faults] == [type(None), type(None), ModelFailed, type(None)]
     assert "ValueError: seven" in str(faults[2])
     assert one.computing == 0
 
@@ -148,13 +148,13 @@ def test_one_bad_text_fails_alone() -> None:
 def test_a_model_that_loses_an_answer_fails_its_requests_alone() -> None:
     """Fewer answers than texts: those requests fail, the worker lives on, and the next is answered."""
 
-    def short(batch: Sequence[Text]) -> Sequence[int]:
+    def short(batch: Sequence[EncodedText]) -> Sequence[int]:
         return [len(text.ids) for text in batch][: -1 if len(batch[0].ids) == 7 else None]
 
     one = batcher(short)
     lost, told = submit(one, 7)
     assert told.wait(5)
-    assert isinstance(lost.fault, Failed)
+    assert isinstance(lost.fault, ModelFailed)
     found, told = submit(one, 5)
     assert told.wait(5)
     assert (found.answers, one.alive) == ([5], True)
@@ -164,7 +164,7 @@ def test_a_model_that_loses_an_answer_fails_its_requests_alone() -> None:
 def test_a_fault_of_the_request_stays_what_it_is() -> None:
     """What the model's reader says of one request reaches that request as it was said."""
 
-    def picky(batch: Sequence[Text]) -> Sequence[int]:
+    def picky(batch: Sequence[EncodedText]) -> Sequence[int]:
         if len(batch[0].ids) == 7:
             raise BadRequest("no tokens")
         return [len(text.ids) for text in batch]

@@ -114,7 +114,7 @@ def test_a_kept_embedding_holds_nothing_else(encoders: dict[str, Path]) -> None:
     """An answer is a copy: what is kept of a batch of 32 is one row, not the batch."""
     import numpy as np
 
-    from tonnage.serving.encoder.batching import Text
+    from tonnage.serving.encoder.batching import EncodedText
     from tonnage.serving.encoder.tasks import computing
 
     class Fixed:
@@ -123,6 +123,6 @@ def test_a_kept_embedding_holds_nothing_else(encoders: dict[str, Path]) -> None:
         def outputs(self, ids: Any, mask: Any, segments: Any) -> Any:  # noqa: ARG002
             return np.ones((*ids.shape, 8), np.float32)
 
-    answers = computing(read_folder(encoders["embedding"]), Fixed(), padding=0)([Text(ids=[1, 2])] * 32)
+    answers = computing(read_folder(encoders["embedding"]), Fixed(), padding=0)([EncodedText(ids=[1, 2])] * 32)
     assert answers[0].base is None
     assert len(answers) == 32

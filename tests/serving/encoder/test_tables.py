@@ -254,11 +254,11 @@ def test_an_answer_does_not_depend_on_its_batch_mates(write: Any, tmp_path: Path
 def test_rows_of_several_requests_are_computed_together(trees: Path) -> None:
     """What waits is one batch, as many rows as the budget holds; each request gets its own answers."""
     from tonnage.serving.encoder.tables.boosters import load_xgboost
-    from tonnage.serving.encoder.tables.rows import Rows, computing
+    from tonnage.serving.encoder.tables.rows import NumberRows, computing
 
     model = load_xgboost(trees / "model.ubj", TableCoder.load(trees), threads=1)
     codes, _ = table(9)
-    parts = [Rows(codes[:2]), Rows(codes[2:3]), Rows(codes[3:])]
+    parts = [NumberRows(codes[:2]), NumberRows(codes[2:3]), NumberRows(codes[3:])]
     found = computing(model)(parts)
     assert [len(one) for one in found] == [2, 1, 6]
     assert [row for one in found for row in one] == model.predict(codes).tolist()

@@ -13,15 +13,15 @@ import pytest
 
 from tonnage.serving.encoder.faults import TooLarge
 from tonnage.serving.encoder.folders import read_folder
-from tonnage.serving.encoder.tokens import Tokens, beginning, is_wordwise
+from tonnage.serving.encoder.tokens import TextTokenizer, beginning, is_wordwise
 from tonnage.testing.tiny_encoders import WORDS
 
 SPACES = (" ", "  ", "\n", "\t ", ". ", "\u00a0", "\x1c", "\u2028")
 
 
 @pytest.fixture
-def tokens(encoders: dict[str, Path]) -> Tokens:
-    return Tokens(read_folder(encoders["question-answering"]), most_tokens=None)
+def tokens(encoders: dict[str, Path]) -> TextTokenizer:
+    return TextTokenizer(read_folder(encoders["question-answering"]), most_tokens=None)
 
 
 def long_text(seed: int, words: int) -> str:
@@ -39,7 +39,7 @@ def plainly(folder: Path, *parts: str) -> Any:
 
 
 @pytest.mark.parametrize("words", [3, 60, 63, 100, 400])
-def test_a_beginning_has_the_tokens_of_the_whole(tokens: Tokens, encoders: dict[str, Path], words: int) -> None:
+def test_a_beginning_has_the_tokens_of_the_whole(tokens: TextTokenizer, encoders: dict[str, Path], words: int) -> None:
     """Texts and pairs, either part long or both: as the library cuts the whole."""
     one, other = long_text(words, words), long_text(words + 1, 300)
     for given in ((one,), (one, other), (other, one), ("who wrote it", one), (one, "x" * 2000)):
@@ -52,7 +52,7 @@ def test_a_beginning_has_the_tokens_of_the_whole(tokens: Tokens, encoders: dict[
         ]
 
 
-def test_a_text_far_too_long_is_refused_by_its_beginning(tokens: Tokens) -> None:
+def test_a_text_far_too_long_is_refused_by_its_beginning(tokens: TextTokenizer) -> None:
     """Not all of its 100,000 words are read to know that they are too many; a text with one token more is counted."""
     with pytest.raises(TooLarge, match=r"has more than (\d{2,3}) tokens, the model takes 64"):
         tokens.read("it " * 100_000, truncate=False)
@@ -60,7 +60,7 @@ def test_a_text_far_too_long_is_refused_by_its_beginning(tokens: Tokens) -> None
         tokens.read("it " * 63, truncate=False)
 
 
-def test_long_texts_are_read_beside_the_event_loop(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_read_beside_the_event_loop(tokens: TextTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Short ones are read at once, long ones in another thread."""
     read, where = tokens.read, []
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.serving.encoder import tuning
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.tuning import tune
 from tonnage.sizing.encoder_queue import SIZES
 
@@ -20,7 +20,7 @@ class Device:
         self.fixed_s, self.each_s, self.shared = fixed_s, each_s, shared
         self.batch_s = 0.0
 
-    def __call__(self, texts: Sequence[Text]) -> None:
+    def __call__(self, texts: Sequence[EncodedText]) -> None:
         self.batch_s = self.fixed_s + self.each_s * len(texts)
 
     def rate(self, call: Callable[[], Any], workers: int) -> tuple[float, float]:
@@ -32,7 +32,7 @@ class Device:
 
 def tuned(monkeypatch: pytest.MonkeyPatch, device: Device, **asked: Any) -> tuning.Tuned:
     monkeypatch.setattr(tuning, "_rate", device.rate)
-    return tune(device, Text(ids=[1] * 64), **{"workers": [1, 2], "sizes": SIZES, "p95_s": None, **asked})
+    return tune(device, EncodedText(ids=[1] * 64), **{"workers": [1, 2], "sizes": SIZES, "p95_s": None, **asked})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class CountedTokens:
     """Tokens as the service counted them; None: it did not say."""
 
     input_tokens: int | None = None
@@ -40,7 +40,7 @@ class Dialect:
     name: str
     path: Callable[[str], str]  # of the model
     body: Callable[[str, Prompt], dict[str, Any]]
-    read: Callable[[Any], Usage]
+    read: Callable[[Any], CountedTokens]
     generates: bool = False
 
     def request_body(self, model: str, prompt: Prompt) -> bytes:
@@ -58,7 +58,7 @@ def find_dialect(name: str) -> Dialect:
     return DIALECTS[name]
 
 
-def read_answer(dialect: Dialect, body: bytes) -> Usage:
+def read_answer(dialect: Dialect, body: bytes) -> CountedTokens:
     """What a whole answer says; Rubbish where it is not JSON, says an error, or lacks what the protocol gives."""
     try:
         found = json.loads(body)
@@ -72,13 +72,13 @@ def read_answer(dialect: Dialect, body: bytes) -> Usage:
         raise Rubbish("the answer lacks what its protocol gives") from error
 
 
-class StreamReader:
+class TimedStreamReader:
     """The events of a streamed answer (server-sent events): when each piece of text came, and the usage at its end."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.pieces_s: list[float] = []
-        self.usage = Usage()
+        self.usage = CountedTokens()
         self.ended = False  # the protocol's own end was seen
         self.fault = ""
 
@@ -108,9 +108,9 @@ class StreamReader:
             self.fault = "rubbish in stream"
 
 
-def _openai_usage(found: Mapping[str, Any]) -> Usage:
+def _openai_usage(found: Mapping[str, Any]) -> CountedTokens:
     usage = found.get("usage") or {}
-    return Usage(input_tokens=usage.get("prompt_tokens"), output_tokens=usage.get("completion_tokens"))
+    return CountedTokens(input_tokens=usage.get("prompt_tokens"), output_tokens=usage.get("completion_tokens"))
 
 
 def _chat(model: str, prompt: Prompt) -> dict[str, Any]:
@@ -128,23 +128,23 @@ def _streamed(prompt: Prompt) -> dict[str, Any]:
     return {**length, "stream": True, "stream_options": {"include_usage": True}}
 
 
-def _read_vectors(found: Any) -> Usage:
+def _read_vectors(found: Any) -> CountedTokens:
     found["data"][0]["embedding"][0]
     return _openai_usage(found)
 
 
-def _read_list(found: Any) -> Usage:
+def _read_list(found: Any) -> CountedTokens:
     """A list with an entry a text; vLLM puts it under `data`."""
     (found["data"] if isinstance(found, dict) else found)[0]
-    return Usage()
+    return CountedTokens()
 
 
-def _read_outputs(found: Any) -> Usage:
+def _read_outputs(found: Any) -> CountedTokens:
     found["outputs"][0]["data"][0]
-    return Usage()
+    return CountedTokens()
 
 
-def _read_generated(found: Any) -> Usage:
+def _read_generated(found: Any) -> CountedTokens:
     found["choices"][0]
     return _openai_usage(found)
 

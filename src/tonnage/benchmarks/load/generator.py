@@ -8,7 +8,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Final
 
-from tonnage.benchmarks.load.dialects import Dialect, Prompt, Rubbish, StreamReader, Usage, read_answer
+from tonnage.benchmarks.load.dialects import CountedTokens, Dialect, Prompt, Rubbish, TimedStreamReader, read_answer
 from tonnage.http.pool import Endpoint, ExchangeFault, HttpAnswer, HttpPool, request_bytes
 from tonnage.traffic.arrivals import Arrival
 from tonnage.traffic.exchanges import Exchange
@@ -21,7 +21,7 @@ OnProgress = Callable[[int, int], None]  # sent, answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class LoadTarget:
     """The service, how it is spoken to, and how long an answer may take."""
 
     endpoint: Endpoint
@@ -39,7 +39,7 @@ class Target:
 
 
 async def offer_load(
-    target: Target,
+    target: LoadTarget,
     pool: HttpPool,
     arrivals: Iterable[Arrival],
     prompt_of: Callable[[Arrival], Prompt],
@@ -73,9 +73,9 @@ async def offer_load(
     return done
 
 
-async def ask_once(target: Target, pool: HttpPool, prompt: Prompt) -> tuple[Exchange, HttpAnswer | None]:
+async def ask_once(target: LoadTarget, pool: HttpPool, prompt: Prompt) -> tuple[Exchange, HttpAnswer | None]:
     """One request outside of a run, and its answer where one came."""
-    reader = StreamReader() if target.dialect.generates else None
+    reader = TimedStreamReader() if target.dialect.generates else None
     due_s = perf_counter()
     try:
         answer = await pool.send(
@@ -96,8 +96,8 @@ async def _until(due_s: float) -> None:
         wait_s = due_s - perf_counter()
 
 
-async def _exchange(target: Target, pool: HttpPool, request: bytes, began_s: float, at_s: float) -> Exchange:
-    reader = StreamReader() if target.dialect.generates else None
+async def _exchange(target: LoadTarget, pool: HttpPool, request: bytes, began_s: float, at_s: float) -> Exchange:
+    reader = TimedStreamReader() if target.dialect.generates else None
     due_s, sent_s = began_s + at_s, perf_counter()
     try:
         answer = await pool.send(request, timeout_s=target.timeout_s, on_body=reader.feed if reader else None)
@@ -110,7 +110,7 @@ async def _exchange(target: Target, pool: HttpPool, request: bytes, began_s: flo
 
 
 def _noted(
-    dialect: Dialect, answer: HttpAnswer, reader: StreamReader | None, at_s: float, due_s: float, sent_s: float
+    dialect: Dialect, answer: HttpAnswer, reader: TimedStreamReader | None, at_s: float, due_s: float, sent_s: float
 ) -> Exchange:
     """The exchange of a whole answer. Times run from when it was due, or from its sending where that was earlier."""
     base_s, late_s = min(due_s, sent_s), max(sent_s - due_s, 0.0)
@@ -128,16 +128,16 @@ def _noted(
     )  # fmt: skip
 
 
-def _content(dialect: Dialect, answer: HttpAnswer, reader: StreamReader | None) -> tuple[str, Usage, bool]:
+def _content(dialect: Dialect, answer: HttpAnswer, reader: TimedStreamReader | None) -> tuple[str, CountedTokens, bool]:
     """(fault, usage, whether it was a stream) of a whole answer."""
     if answer.status != 200:
-        return f"http {answer.status}", Usage(), False
+        return f"http {answer.status}", CountedTokens(), False
     if reader is not None and "event-stream" in (answer.header("content-type") or ""):
         return reader.fault or ("" if reader.ended else "stream without end"), reader.usage, True
     try:
         return "", read_answer(dialect, answer.body), False
     except Rubbish:
-        return "rubbish", Usage(), False
+        return "rubbish", CountedTokens(), False
 
 
 def _fault_words(fault: ExchangeFault) -> str:

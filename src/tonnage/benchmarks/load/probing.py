@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 from tonnage.benchmarks.load.dialects import Prompt
-from tonnage.benchmarks.load.generator import Target, ask_once
+from tonnage.benchmarks.load.generator import LoadTarget, ask_once
 from tonnage.benchmarks.load.prompts import made_text
 from tonnage.errors import InputError, TonnageError
+from tonnage.http.listed_models import first_listed, models_path
 from tonnage.http.pool import ExchangeFault, HttpPool, request_bytes
 
 
-async def first_model(target: Target, pool: HttpPool) -> str:
+async def first_model(target: LoadTarget, pool: HttpPool) -> str:
     """The first model of `/v1/models`."""
-    path = "/models" if target.endpoint.path.endswith("/v1") else "/v1/models"
+    path = models_path(target.endpoint.path)
     try:
         request = request_bytes(target.endpoint, path, None, target.headers, "GET")
         answer = await pool.send(request, timeout_s=target.timeout_s)
-        return str(json.loads(answer.body)["data"][0]["id"])
     except ExchangeFault as fault:
         raise _no_service(target, str(fault)) from fault
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"the service lists no model at {path}", hint="--model names it") from error
+    found = first_listed(answer.body)
+    if found is None:
+        raise InputError(f"the service lists no model at {path}", hint="--model names it")
+    return found
 
 
-async def probe(target: Target, pool: HttpPool, words: int) -> int | None:
+async def probe(target: LoadTarget, pool: HttpPool, words: int) -> int | None:
     """Tokens that the service counted in a text of so many words. TonnageError where it does not answer."""
     exchange, answer = await ask_once(
         target, pool, Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
@@ -36,7 +37,7 @@ async def probe(target: Target, pool: HttpPool, words: int) -> int | None:
     return exchange.input_tokens
 
 
-def _no_service(target: Target, why: str) -> TonnageError:
+def _no_service(target: LoadTarget, why: str) -> TonnageError:
     return TonnageError(
         f"no answer from {target.endpoint.authority} over {target.dialect.name}: {why}",
         hint="is the service up, and does it speak that --protocol?",

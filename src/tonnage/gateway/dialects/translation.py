@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from tonnage.errors import InputError
 from tonnage.gateway.dialects.conversation import (
     Answer,
+    CallPiece,
     Conversation,
     Counted,
     Ended,
@@ -44,7 +45,7 @@ class Reader(Protocol):
     def feed(self, piece: bytes) -> Iterable[Event]: ...
 
 
-class Upstream(Protocol):
+class DialectModule(Protocol):
     """What a module of `upstreams` has."""
 
     def write_request(self, said: Conversation, model: str) -> UpstreamRequest: ...
@@ -72,7 +73,7 @@ class Translator:
 
     def __init__(self, surface: Surface, dialect: Dialect) -> None:
         self.surface, self.dialect = surface, dialect
-        self._upstream: Upstream = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")
+        self._upstream: DialectModule = import_module(f"tonnage.gateway.dialects.upstreams.{dialect}")
 
     def request(self, body: Mapping[str, Any], model: str) -> UpstreamRequest:
         """Raises UntranslatableRequest, which names the field."""
@@ -139,6 +140,8 @@ class StreamTranslator:
         if self._ended or self.failed is not None:
             return b""
         self.events += 1
+        if isinstance(event, CallPiece) and self.finished:
+            event = Failed(status=502, message="the upstream went on with a call after its answer's end")
         if isinstance(event, Counted):
             self.usage = event.usage
         elif isinstance(event, Stopped):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
-
-from tonnage.values import dataclass
+from typing import Any, Literal, NamedTuple
 
 Surface = Literal["chat", "completions", "responses", "embeddings", "messages"]
 Dialect = Literal["openai", "anthropic", "converse"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(NamedTuple):
     """`cached_input_tokens` and `cache_write_tokens` are counted in `input_tokens`, `reasoning_tokens` in
     `output_tokens`, images and audio in the side they are on."""
 
@@ -66,12 +63,13 @@ def _anthropic(said: dict[str, Any]) -> Usage | None:
         return None
     cached = _count(said, "cache_read_input_tokens") or 0
     written = _count(said, "cache_creation_input_tokens") or 0
+    details = said.get("output_tokens_details")
     return Usage(
         input_tokens=fresh + cached + written,
         output_tokens=writes or 0,
         cached_input_tokens=cached,
         cache_write_tokens=written,
-        reasoning_tokens=_count(said.get("output_tokens_details") or {}, "thinking_tokens") or 0,
+        reasoning_tokens=(_count(details, "thinking_tokens") if isinstance(details, dict) else None) or 0,
     )
 
 

@@ -30,6 +30,7 @@ class Deployment:
     quality: float | None
     first_byte_s: float | None
     image_tokens: int
+    stored_tokens: int | None
     region: str | None
     allowances: tuple[Allowance, ...]
 

@@ -132,6 +132,11 @@ class DeploymentEntry(StrictModel):
     quality: PositiveOrZero | None = entry("Its score in your own evaluation.", default=None)
     first_byte_ms: Positive | None = entry("Expected time to the first byte, until it is measured.", default=None)
     image_tokens: TokenLength = entry("The most that an image given by its address counts.", default=4096)
+    stored_tokens: TokenLength | None = entry(
+        "The most input that it adds itself: stored conversations, files by id or address, tools that it runs. "
+        "Without it such requests are refused where a budget holds.",
+        default=None,
+    )
     region: Word | None = entry("Where it computes, for residency.", default=None)
 
 

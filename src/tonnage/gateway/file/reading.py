@@ -194,6 +194,7 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         quality=one.quality,
         first_byte_s=None if one.first_byte_ms is None else one.first_byte_ms / 1000.0,
         image_tokens=one.image_tokens,
+        stored_tokens=one.stored_tokens,
         region=one.region,
         allowances=tuple(made),
     )

@@ -7,7 +7,7 @@ then settled at what it was. Windows are aligned to UTC: a minute, a day, a mont
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from tonnage.gateway.money.rates import usd_text
 from tonnage.values import dataclass
@@ -18,8 +18,7 @@ ScopeKind = Literal["total", "key", "team", "project", "route", "deployment"]
 SCOPE_KINDS: Final = ("total", "key", "team", "project", "route", "deployment")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(NamedTuple):
     """What a request takes of allowances, by unit."""
 
     usd_pico: int

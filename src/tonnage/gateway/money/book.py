@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.journal import Journal, dead_journals, remains
@@ -87,8 +87,7 @@ class Refused(Exception):
         self.allowance, self.need, self.has, self.until = allowance, need, has, until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of an attempt."""
 
     status: int

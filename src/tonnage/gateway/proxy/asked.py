@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.values import dataclass
+from tonnage.gateway.proxy.unbounded import unbounded_part
 
 SURFACES: Final[Mapping[str, Surface]] = {
     "/v1/chat/completions": "chat",
@@ -28,9 +28,7 @@ OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
 MOST_TOKENS: Final = 10**8
 TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
 BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
-_IMAGE_ADDRESS: Final = re.compile(
-    rb'"(?:image_url|url|file_id|fileUri|file_url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)'
-)
+_IMAGE_ADDRESS: Final = re.compile(rb'"(?:image_url|url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)')
 
 
 class UnreadableRequest(Exception):
@@ -43,8 +41,7 @@ class UnreadableRequest(Exception):
         self.status, self.kind, self.param = status, kind, param
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayRequest:
+class GatewayRequest(NamedTuple):
     """A request. `body`: as the client sent it; `said`: the same, parsed. `answers`: how many it asks for (`n`)."""
 
     surface: Surface
@@ -56,10 +53,15 @@ class GatewayRequest:
     max_tokens: int | None  # of one answer, as stated
     answers: int
     images: int  # given by an address, whose tokens their size does not bound
+    unbounded: str | None  # a part to which the upstream adds what it has stored, or finds
 
-    def most_input_tokens(self, image_tokens: int) -> int:
-        """No tokenizer of bytes makes more tokens of a text than it has bytes; its JSON has more bytes still."""
-        return len(self.body) + TEMPLATE_TOKENS + self.images * image_tokens
+    def most_input_tokens(self, image_tokens: int, stored_tokens: int | None = None) -> int:
+        """No tokenizer of bytes makes more tokens of a text than it has bytes; its JSON has more bytes still.
+
+        `stored_tokens`: the most that the upstream adds itself where the request has an unbounded part.
+        """
+        stored = 0 if self.unbounded is None or stored_tokens is None else stored_tokens
+        return len(self.body) + TEMPLATE_TOKENS + self.images * image_tokens + stored
 
     @property
     def input_tokens_estimate(self) -> int:
@@ -95,11 +97,13 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
     options = said.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise UnreadableRequest("`stream_options` must be an object", param="stream_options")
+    plain = _written(said) if b"\\u" in body else body  # a name may be written in escapes
     return GatewayRequest(
         surface=surface, model=model, body=body, said=said, stream=stream,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         max_tokens=_max_tokens(surface, said), answers=_answers(said),
-        images=len(_IMAGE_ADDRESS.findall(body)) if b'"image' in body or b'"file' in body else 0,
+        images=len(_IMAGE_ADDRESS.findall(plain)) if b'"image' in plain else 0,
+        unbounded=unbounded_part(surface, said, plain),
     )  # fmt: skip
 
 
@@ -142,6 +146,8 @@ def _model_place(model: str) -> re.Pattern[bytes]:
 
 
 def _max_tokens(surface: Surface, said: Mapping[str, Any]) -> int | None:
+    """The larger one where both names are stated: upstreams differ in which of them they follow."""
+    most = None
     for name in OUTPUT_KEYS[surface]:
         value = said.get(name)
         if value is None:
@@ -150,8 +156,8 @@ def _max_tokens(surface: Surface, said: Mapping[str, Any]) -> int | None:
             raise UnreadableRequest(f"`{name}` must be a whole number, 1 or more", param=name)
         if value > MOST_TOKENS:
             raise UnreadableRequest(f"`{name}` is above {MOST_TOKENS:,}", param=name)
-        return value
-    return None
+        most = value if most is None else max(most, value)
+    return most
 
 
 def _answers(said: Mapping[str, Any]) -> int:

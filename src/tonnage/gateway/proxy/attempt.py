@@ -20,7 +20,7 @@ from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
-from tonnage.gateway.proxy.bounds import TooDear, most_amounts
+from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
@@ -77,21 +77,29 @@ class Attempt:
                 expected_output=int(self.health.output_tokens),
             )
             self._hold = await self.book.hold(
-                allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate_pico()
+                allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate().usd_pico
             )
         except Refused as refused:
             journey.running.count_refused(refused.allowance)
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
             return Reply(status=400, kind="request_too_dear", message=str(dear)), False
+        except Unbounded as error:
+            return Reply(status=400, kind="unbounded_input", message=str(error), param=error.part), True
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+        if journey.exchange.gone:  # while it waited for its hold
+            self.book.settle(self._hold, None)
+            journey.running.count_gone()
+            return None, False
         self.health.begin()
         journey.tracker.watch(self)
         try:
             return await self._through(bound.output_tokens if self._passage.translated else bound.told)
-        except BaseException:  # a fault of ours, or the worker's end: the hold must not stay
+        except BaseException:  # a fault of ours, or the worker's end: neither hold nor connection must stay
+            if self._answer is not None:
+                self._answer.abort()
             self._lost()
             raise
         finally:
@@ -126,7 +134,7 @@ class Attempt:
             answer = await self.journey.running.upstreams[self.deployment.name].ask("POST", target, headers, body)
         except UpstreamFault as fault:
             self.sent = fault.sent
-            self._failed(fault.kind, billed=fault.sent and fault.kind in SILENT)
+            self._failed(fault.kind, billed=fault.sent)  # what was written may have been computed
             return self._no_answer(fault), True
         self.sent, self._answer, self._status = True, answer, answer.status
         self._first_byte_s = monotonic() - asked_s
@@ -156,7 +164,7 @@ class Attempt:
         try:
             body = await _all(answer)
         except UpstreamFault as fault:
-            self._failed(fault.kind, billed=False)
+            self._failed(fault.kind, billed=status in MAYBE_BILLED)
             return self._no_answer(fault), True
         if status in BUSY or (status == 400 and _says_limit(answer, body)):
             wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
@@ -204,9 +212,16 @@ class Attempt:
         size = 0
         fault: UpstreamFault | None = None
         gone_s: float | None = None
+        told_error = False  # the client has the error event already, in its own dialect's words
         try:
             while (piece := await answer.read()) is not None:
                 passed = tap.feed(piece)
+                if tap.failed is not None:  # nothing more can be read: the upstream need not go on writing
+                    answer.abort()
+                    if passed and exchange.begun and gone_s is None:
+                        await exchange.piece(passed)
+                    fault, told_error = UpstreamFault(tap.failed), exchange.begun
+                    break
                 if passed and gone_s is None:
                     if not exchange.begun:
                         exchange.begin(200, b"cache-control: no-cache\r\n" + self._head(kind, told))
@@ -237,7 +252,7 @@ class Attempt:
             exchange.end(rest)
         else:
             broken = self._no_answer(fault or UpstreamFault("its answer has no end"))
-            exchange.end(rest + broken.event(self.asked.surface), whole=False)
+            exchange.end(rest if told_error else rest + broken.event(self.asked.surface), whole=False)
         return None, False
 
     def _no_answer(self, fault: UpstreamFault) -> Reply:
@@ -287,7 +302,7 @@ class Attempt:
             return
         self.health.leave()
         if self.sent:
-            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            amounts = self._estimate()
             self.journey.tracker.keep_uncertain(
                 self._hold, self._outcome(amounts, None, "gateway-fault", estimated=True)
             )
@@ -301,7 +316,7 @@ class Attempt:
         self.health.fail(monotonic())
         self.meter.fault(kind)
         if billed:
-            amounts = Amounts(usd_pico=self._estimate_pico(), tokens=self.asked.input_tokens_estimate)
+            amounts = self._estimate()
             self.journey.tracker.keep_uncertain(self._hold, self._outcome(amounts, None, kind, estimated=True))
         elif self.sent:
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome=kind)
@@ -322,12 +337,12 @@ class Attempt:
             first_byte_s=self._first_byte_s, latency_s=monotonic() - self.began_s,
         )  # fmt: skip
 
-    def _estimate_pico(self) -> int:
-        """What the attempt is expected to cost, where nobody will say."""
-        outputs = 0
+    def _estimate(self) -> Amounts:
+        """What the attempt is expected to take, where nobody will say."""
+        inputs, outputs = self.asked.input_tokens_estimate, 0
         if OUTPUT_KEYS[self.asked.surface]:
-            outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30)
-        return self.deployment.rates.most_pico(self.asked.input_tokens_estimate, outputs)
+            outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30) * self.asked.answers
+        return Amounts(usd_pico=self.deployment.rates.most_pico(inputs, outputs), tokens=inputs + outputs)
 
 
 async def _all(answer: Connection) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError
 from tonnage.gateway.file.described import Deployment, Route
@@ -10,18 +11,31 @@ from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
-from tonnage.values import dataclass
+
+UNSTATED_OUTPUT_TOKENS: Final = 4096  # of one answer, where neither client nor file states a limit
+SHARES: Final = 4  # a headroom that does not pay for that is shared: so many requests may be under way
+FEWEST_SHARED_TOKENS: Final = 1024  # but less than this is no answer: who comes first has it
+
+
+class Unbounded(TonnageError):
+    """A request to which the upstream adds what nobody can count before, under a budget that must hold."""
+
+    def __init__(self, part: str, deployment: str) -> None:
+        super().__init__(
+            f"`{part}` makes {deployment} add input that no budget can bound: send the input itself, or have "
+            f"`stored_tokens` of {deployment} say in the gateway file how much it may be"
+        )
+        self.part = part
 
 
 class TooDear(TonnageError):
     """A request that could cost more than its route allows for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """`told`: output tokens that the upstream is told, because neither client nor route stated any and the headroom
-    does not pay for the deployment's own limit; None: nothing is added to the request. `output_tokens`: of one answer,
-    as the amounts count them; None: the client stated them, or there are none."""
+class Bound(NamedTuple):
+    """`told`: output tokens that the upstream is told, because neither client nor route stated any and the deployment's
+    own limit is not known, or is not paid for by the headroom; None: nothing is added to the request.
+    `output_tokens`: of one answer, as the amounts count them; None: the client stated them, or there are none."""
 
     amounts: Amounts
     told: int | None
@@ -40,9 +54,12 @@ async def most_amounts(
     """Dollars: the most input tokens that the bytes can be, at the dearest price of input, and every output token.
 
     Tokens, for rate limits: the input by estimate. `expected_output`: of one answer, where no budget needs a bound.
-    Raises TooDear.
+    Raises TooDear, Unbounded.
     """
-    inputs = asked.most_input_tokens(deployment.image_tokens)
+    part = None if deployment.stored_tokens is not None else asked.unbounded
+    if part is not None and (route.most_usd_pico is not None or book.left(allowances) is not None):
+        raise Unbounded(part, deployment.name)
+    inputs = asked.most_input_tokens(deployment.image_tokens, deployment.stored_tokens)
     outputs, told = asked.max_tokens, None
     if outputs is None:
         outputs, told = await _unstated(asked, deployment, route, allowances, book, inputs, expected_output)
@@ -69,13 +86,12 @@ async def _unstated(
     most = deployment.max_output_tokens
     if left is None:
         return most or expected, None
-    rates, answers = deployment.rates, asked.answers
-    if most is not None and rates.most_pico(inputs, most * answers) <= left:
-        return most, None
-    await book.lease_all(allowances)
-    left = book.left(allowances) or 0
-    if most is not None and rates.most_pico(inputs, most * answers) <= left:
-        return most, None
-    affordable = max(rates.affordable_output_tokens(inputs, left) // answers, 1)
-    affordable = affordable if most is None else min(affordable, most)
-    return affordable, affordable
+    wanted = UNSTATED_OUTPUT_TOKENS if most is None else most
+    affordable = deployment.rates.affordable_output_tokens(inputs, left) // asked.answers
+    if affordable < wanted:
+        await book.lease_all(allowances)
+        affordable = deployment.rates.affordable_output_tokens(inputs, book.left(allowances) or 0) // asked.answers
+    if affordable >= wanted:
+        return wanted, wanted if most is None else None
+    share = max(affordable // SHARES, min(affordable, FEWEST_SHARED_TOKENS), 1)
+    return share, share

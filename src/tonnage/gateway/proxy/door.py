@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -37,6 +38,7 @@ class Door:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self._numbers = count()
+        self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
 
@@ -55,7 +57,7 @@ class Door:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
             return
-        request = f"{self.book.worker}-{next(self._numbers)}"
+        request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
         )

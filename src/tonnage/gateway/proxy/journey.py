@@ -61,6 +61,9 @@ class Journey:
             if reply is None:
                 return
             route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
+            if self.exchange.gone:  # nobody waits for another attempt
+                self.running.count_gone()
+                return
         assert reply is not None
         self.running.meter(self.route.name, "none").answered(reply.status)
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
@@ -83,13 +86,13 @@ class Journey:
             if name is None and tried:  # all were asked: once more, after a rest
                 await asyncio.sleep(SECOND_ROUND_S)
                 tried = []
-                name = self._next(route, tried)
+                name = None if self.exchange.gone else self._next(route, tried)
             if name is None or (self._sent and not budget.take(monotonic())):
                 break
             tried.append(name)
             attempt = Attempt(self, route, self.running.gateway.deployments[name])
             reply, again = await attempt.run()
-            if reply is None or not again:
+            if reply is None or not again or self.exchange.gone:
                 return reply, True
             if attempt.sent:
                 self._sent = True

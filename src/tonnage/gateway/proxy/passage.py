@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -12,7 +12,6 @@ from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest, with_model
 from tonnage.gateway.proxy.tap import UsageTap
 from tonnage.http.upstream import Headers
-from tonnage.values import dataclass
 
 _HEADERS: Final[dict[Dialect, Headers]] = {"anthropic": ((b"anthropic-version", b"2023-06-01"),)}
 STREAM_KIND: Final = b"text/event-stream"
@@ -26,8 +25,7 @@ class NotAnAnswer(Exception):
     """A whole answer that its dialect does not allow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(NamedTuple):
     """A request as it goes to the upstream; `dropped`: hints that the upstream has no word for."""
 
     target: bytes
@@ -36,13 +34,18 @@ class Passed:
 
 
 class Tap(Protocol):
-    """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end."""
+    """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end.
+
+    `failed`: why nothing more can be read from it.
+    """
 
     def feed(self, data: bytes) -> bytes: ...
     @property
     def usage(self) -> Usage | None: ...
     @property
     def finished(self) -> bool: ...
+    @property
+    def failed(self) -> str | None: ...
     @property
     def events(self) -> int: ...
     @property
@@ -151,6 +154,10 @@ class _TranslatedTap:
     @property
     def finished(self) -> bool:
         return self._stream.finished and self._stream.failed is None
+
+    @property
+    def failed(self) -> str | None:
+        return None if self._stream.failed is None else self._stream.failed.message
 
     @property
     def events(self) -> int:

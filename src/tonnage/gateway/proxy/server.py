@@ -25,6 +25,8 @@ IDLE_S: Final = 120.0
 MOST_HEADER_BYTES: Final = 64 << 10
 MOST_AHEAD: Final = 16  # requests that one connection may send before the first is answered
 _LINES: Final = {one.value: b"HTTP/1.1 %d %s\r\n" % (one.value, one.phrase.encode()) for one in HTTPStatus}
+LINGER_S: Final = 30.0  # how long what follows a refused request is read and thrown away: a reset would eat the answer
+MOST_LINGERING_BYTES: Final = 256 << 20
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -121,8 +123,8 @@ class DoorServer:
 class _ClientConnection(asyncio.Protocol):
     """One client: requests in turn."""
 
-    __slots__ = ("_ahead", "_body", "_expects", "_headers", "_loop", "_parser", "_size", "_task", "_told_s", "_url",
-                 "_waits", "door", "full", "transport")  # fmt: skip
+    __slots__ = ("_ahead", "_body", "_expects", "_headers", "_lingering", "_loop", "_parser", "_refusal", "_size",
+                 "_task", "_told_s", "_url", "_waits", "door", "full", "transport")  # fmt: skip
 
     def __init__(self, door: DoorServer, loop: asyncio.AbstractEventLoop) -> None:
         self.door, self._loop = door, loop
@@ -133,9 +135,11 @@ class _ClientConnection(asyncio.Protocol):
         self._parser: Any = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._waits = "idle"  # for: "idle" the next request, "headers", "body"
+        self._waits = "idle"  # for: "idle" the next request, "headers", "body", "end" of what is thrown away
         self._told_s = monotonic()
         self._expects = False
+        self._refusal: tuple[int, bytes] | None = None  # of a request whose turn has not come
+        self._lingering = 0  # bytes thrown away
 
     # what asyncio calls
 
@@ -146,6 +150,11 @@ class _ClientConnection(asyncio.Protocol):
         self.door.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._waits == "end":
+            self._lingering += len(data)
+            if self._lingering > MOST_LINGERING_BYTES:
+                self.abort()
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -185,18 +194,25 @@ class _ClientConnection(asyncio.Protocol):
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._waits == "body":  # a trailer: counted with the body, and no header
+            self._size += len(name) + len(value)
+            if self._size > self.door.most_bytes:
+                raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+            return
         name = name.lower()
         self._headers.append((name, value))
         self._count(len(name) + len(value))
         if name == b"expect":
-            self._expects = value.lower() == b"100-continue"
+            if value.lower() != b"100-continue":
+                raise _Refusal(417, b"nothing can be expected here but 100-continue")
+            self._expects = True
         elif name == b"content-length" and (not value.isdigit() or int(value) > self.door.most_bytes):
             raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
 
     def on_headers_complete(self) -> None:
         self._waits, self._size = "body", 0
-        if self._expects:
-            self.write(_CONTINUE)
+        if self._expects and self._task is None:
+            self._continue()
 
     def on_body(self, body: bytes) -> None:
         self._size += len(body)
@@ -205,7 +221,7 @@ class _ClientConnection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        self._waits, self._told_s = "idle", monotonic()
+        self._waits, self._told_s, self._expects = "idle", monotonic(), False
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         parser = self._parser
         exchange = ClientExchange(
@@ -226,6 +242,12 @@ class _ClientConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.write(data)
 
+    def _continue(self) -> None:
+        """Tell a client that waits for it to send its body; not in the middle of an earlier answer."""
+        self._expects, self._told_s = False, monotonic()
+        if self._parser.get_http_version() != "1.0":
+            self.write(_CONTINUE)
+
     def answered(self, keep: bool) -> None:
         """The answer of the request under way is whole."""
         self._task, self._told_s = None, monotonic()
@@ -236,17 +258,21 @@ class _ClientConnection(asyncio.Protocol):
             self._task = self._loop.create_task(self._run(self._ahead.popleft()))
             if self.transport is not None:
                 self.transport.resume_reading()
+        elif self._refusal is not None:
+            self._say(*self._refusal)
+        elif self._expects and self._waits == "body":
+            self._continue()
 
     def check(self, now_s: float) -> None:
         """Too slow with its headers or its body, or idle for long."""
         if self._task is not None:
             return
-        limit = {"idle": IDLE_S, "headers": HEADERS_S, "body": BODY_SILENCE_S}[self._waits]
+        limit = {"idle": IDLE_S, "headers": HEADERS_S, "body": BODY_SILENCE_S, "end": LINGER_S}[self._waits]
         if now_s - self._told_s > limit:
             self.abort()
 
     def close_if_idle(self) -> None:
-        if self._task is None and self._waits == "idle" and self.transport is not None:
+        if self._task is None and self._waits in ("idle", "end") and self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
@@ -270,13 +296,23 @@ class _ClientConnection(asyncio.Protocol):
             raise _Refusal(431, b"the headers have over %d bytes" % MOST_HEADER_BYTES)
 
     def _refuse(self, status: int, why: bytes) -> None:
-        """A request that is not read to its end. While an earlier one is under way nothing is said, only closed."""
+        """A request that is not read to its end; while an earlier one is under way it is answered after that."""
+        self._waits = "end"
         if self._task is None:
-            body = _ERROR % (why, status)
-            self.write(b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                       % (_line(status), len(body), body))  # fmt: skip
-        if self.transport is not None:
-            self.transport.close()
+            self._say(status, why)
+        else:
+            self._refusal = (status, why)
+
+    def _say(self, status: int, why: bytes) -> None:
+        """Answer, close our side, and let the client send the rest: it may read only when it has sent everything."""
+        transport = self.transport
+        if transport is None:
+            return
+        self._told_s, self._refusal = monotonic(), None
+        body = _ERROR % (why, status)
+        transport.write(b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                        % (_line(status), len(body), body))  # fmt: skip
+        transport.write_eof()
 
 
 class _Refusal(Exception):

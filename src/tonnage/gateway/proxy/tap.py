@@ -14,7 +14,8 @@ from tonnage.gateway.dialects.usage import Surface, Usage, read_usage
 
 LONGEST_EVENT_BYTES: Final = 8 << 20
 _USAGE: Final = b'"usage"'
-_ENDS: Final = (b"data: [DONE]", b"data:[DONE]", b'"message_stop"', b'"response.completed"', b'"response.incomplete"')
+_ENDS: Final = (b"[DONE]", b'"message_stop"', b'"response.completed"', b'"response.incomplete"')  # in an event
+_LAST_TYPES: Final = ("message_stop", "response.completed", "response.incomplete")
 
 
 class UsageTap:
@@ -24,6 +25,7 @@ class UsageTap:
         self.surface, self.strip = surface, strip
         self.usage: Usage | None = None
         self.finished = False
+        self.failed: str | None = None  # an upstream's own words go to the client as they are
         self.events = 0
         self._rest = b""
         self._started: dict[str, Any] = {}  # what Anthropic says of the input, at the start
@@ -46,7 +48,7 @@ class UsageTap:
         """Look at whole events; only those that may speak of usage or of the end are parsed."""
         self.events += whole.count(b"data:")
         if not self.finished and any(mark in whole for mark in _ENDS):
-            self.finished = True
+            self.finished = any(_is_last(event) for event in _events(whole))
         if _USAGE not in whole:
             return whole
         kept = []
@@ -77,9 +79,10 @@ class UsageTap:
     def _read_anthropic(self, said: dict[str, Any]) -> None:
         if said.get("type") == "message_start":
             message = said.get("message")
-            self._started = dict(message.get("usage") or {}) if isinstance(message, dict) else {}
-        elif said.get("type") == "message_delta":
-            told = {key: value for key, value in (said.get("usage") or {}).items() if value is not None}
+            usage = message.get("usage") if isinstance(message, dict) else None
+            self._started = usage if isinstance(usage, dict) else {}
+        elif said.get("type") == "message_delta" and isinstance(usage := said.get("usage"), dict):
+            told = {key: value for key, value in usage.items() if value is not None}
             self.usage = read_usage("messages", {"usage": {**self._started, **told}})
 
 
@@ -97,6 +100,14 @@ def _events(whole: bytes) -> list[bytes]:
     last = parts.pop()
     events = [part + mark for part in parts]
     return [*events, last] if last else events
+
+
+def _is_last(event: bytes) -> bool:
+    """Whether an event ends its stream. Texts may say the same: only all of the data, or its type, counts."""
+    if any(line.startswith(b"data:") and line[5:].strip() == b"[DONE]" for line in event.splitlines()):
+        return True
+    said = _said(event)
+    return said is not None and said.get("type") in _LAST_TYPES
 
 
 def _said(event: bytes) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
@@ -16,8 +16,7 @@ from tonnage.values import dataclass
 WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins."""
 
     surface: Surface

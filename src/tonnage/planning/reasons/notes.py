@@ -185,7 +185,34 @@ class SharesNote(Reason):
     tolerance_fraction: float
 
 
-RunNote = LoadNote | PoolLoadNote | FrontEndNote | AllocatorNote
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledFleetNote(Reason):
+    """The machines of a service come and go with its traffic, by the control law of `tonnage serve --replicas`: what
+    they take on a simulated mean day, beside the fixed fleet for the busy rate. `kept_fraction`: of requests, those
+    that find a machine below the most it carries within the promise."""
+
+    kind: ClassVar[str] = "scaled fleet"
+    least_machines: int
+    most_machines: int
+    machine_hours_per_day: float
+    fixed_machines: int
+    fixed_machine_hours_per_day: float
+    kept_fraction: float
+    start_up_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedFleetNote(Reason):
+    """The machines of a service stay on: simulated on its traffic, the control law keeps the promise to too few, or
+    takes no fewer machine-hours."""
+
+    kind: ClassVar[str] = "fixed fleet"
+    machines: int
+    kept_fraction: float
+    start_up_s: float
+
+
+RunNote = LoadNote | PoolLoadNote | FrontEndNote | AllocatorNote | ScaledFleetNote | FixedFleetNote
 PortfolioNote = (
     LeftOutPriceNote | MoreLeftOutNote | SharedCapacityNote | CommittedHoursNote | ReservedLeftOutNote | SharesNote
 )

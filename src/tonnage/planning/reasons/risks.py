@@ -13,8 +13,7 @@ from tonnage.pricing.fee_estimates import Parts
 from tonnage.reason import Reason
 from tonnage.sizing.host import HostStage
 from tonnage.values import dataclass
-
-Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
+from tonnage.workload.jobs import Promise as Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

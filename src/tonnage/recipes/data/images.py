@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError, InputError, MissingExtra
 from tonnage.features.pixels import BICUBIC, SETTINGS, View, fitted
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def see(source: str | bytes, place: str, side: int) -> NDArray[Any]:
     return fitted(image, View(shorter=side, cut=(side, side)))
 
 
-def find_images(rows: Rows, column: str) -> tuple[list[str | bytes], list[str]]:
+def find_images(rows: DatasetRows, column: str) -> tuple[list[str | bytes], list[str]]:
     """The images in a column, and where each stands. DataError names a row whose image is not there."""
     sources, places = [], []
     for position, value in enumerate(rows.column(column, "image")):

@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.http.urls import without_secrets
-from tonnage.recipes.data.rows import Rows, RowsBuilder
+from tonnage.recipes.data.rows import DatasetRows, RowsBuilder
 from tonnage.recipes.network import patiently, refusal
 from tonnage.runs.locations import files_at, is_remote
 from tonnage.runs.secrets import fill_secrets
@@ -20,7 +20,7 @@ from tonnage.runs.spec import DataSource
 NumberedRows = Iterator[tuple[int | None, Mapping[str, Any]]]
 
 
-def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -> Rows:
+def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -> DatasetRows:
     """All rows of a source, `wanted` columns only (None: all). DataError says what cannot be read, and where.
 
     What comes over a network is read again from its beginning where that fails; NetworkTrouble after several tries.
@@ -36,7 +36,7 @@ def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -
         raise DataError(message, hint="check the URL and its credentials") from error
 
 
-def _read(source: DataSource, name: str, wanted: frozenset[str] | None) -> Rows:
+def _read(source: DataSource, name: str, wanted: frozenset[str] | None) -> DatasetRows:
     builder = RowsBuilder(name, wanted)
     if source.format == "hf":
         builder.read(source.location, _hub_rows(source, wanted))

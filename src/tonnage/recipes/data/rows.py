@@ -21,7 +21,7 @@ class RowOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class DatasetRows:
     """Columns of equal length. A value that a row does not have is None."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -51,12 +51,12 @@ class Rows:
         inside = at - place.first
         return f"{place.name}:{place.lines[inside]}" if place.lines is not None else f"{place.name}, row {inside + 1}"
 
-    def part(self, positions: Sequence[int], name: str) -> Rows:
+    def part(self, positions: Sequence[int], name: str) -> DatasetRows:
         """Some of the rows, in the order given."""
         columns = {key: [values[at] for at in positions] for key, values in self.columns.items()}
         before = self.positions
         origin = [before[at] for at in positions] if before is not None else list(positions)
-        return Rows(columns, self.places, name, self.seen, origin)
+        return DatasetRows(columns, self.places, name, self.seen, origin)
 
 
 @dataclass(slots=True)
@@ -94,10 +94,10 @@ class RowsBuilder:
     def _new(self, row: Mapping[str, Any]) -> Iterator[str]:
         return (key for key in row if key not in self.seen)
 
-    def rows(self) -> Rows:
+    def rows(self) -> DatasetRows:
         """All of them. DataError where there is none."""
         if self.count == 0:
             raise DataError(f"{self.name} has no rows", hint="check the location in `run.data`, or the query")
         if not self.columns and self.wanted is not None:  # no column asked for is there: the asker names the first
-            return Rows({}, tuple(self.places), self.name, frozenset(self.seen))
-        return Rows(self.columns, tuple(self.places), self.name, frozenset(self.seen))
+            return DatasetRows({}, tuple(self.places), self.name, frozenset(self.seen))
+        return DatasetRows(self.columns, tuple(self.places), self.name, frozenset(self.seen))

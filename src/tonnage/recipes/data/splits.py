@@ -7,7 +7,7 @@ from typing import Any
 
 from tonnage.errors import DataError
 from tonnage.recipes.data.reading import read_rows
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splitting import held_out
 from tonnage.runs.spec import DataSource, DataSpec
 from tonnage.values import dataclass
@@ -17,11 +17,11 @@ from tonnage.values import dataclass
 class Splits:
     """Rows by use."""
 
-    train: Rows
-    validation: Rows
-    test: Rows | None
+    train: DatasetRows
+    validation: DatasetRows
+    test: DatasetRows | None
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[DatasetRows]:
         yield from (rows for rows in (self.train, self.validation, self.test) if rows is not None)
 
 
@@ -31,7 +31,7 @@ def load_splits(
     roles: Sequence[str] | None,
     same: Sequence[str],
     stratify: str | None = None,
-    are_classes: Callable[[Rows], bool] = lambda _: True,
+    are_classes: Callable[[DatasetRows], bool] = lambda _: True,
 ) -> Splits:
     """Read all sources; where no validation is given, hold rows out of train.
 
@@ -53,7 +53,7 @@ def load_splits(
     return Splits(train=train.part(kept, "train"), validation=train.part(out, "validation"), test=test)
 
 
-def read_split(source: DataSource, name: str, names: Mapping[str, str], wanted: frozenset[str] | None) -> Rows:
+def read_split(source: DataSource, name: str, names: Mapping[str, str], wanted: frozenset[str] | None) -> DatasetRows:
     """The rows of one source. DataError where a column that plays a role is not there."""
     rows = read_rows(source, name=name, wanted=wanted)
     for role, column in names.items():
@@ -62,7 +62,9 @@ def read_split(source: DataSource, name: str, names: Mapping[str, str], wanted: 
     return rows
 
 
-def _positions(rows: Rows, data: DataSpec, same: Sequence[str], label: str | None) -> tuple[list[int], list[int]]:
+def _positions(
+    rows: DatasetRows, data: DataSpec, same: Sequence[str], label: str | None
+) -> tuple[list[int], list[int]]:
     if len(rows) < 2:
         raise DataError(f"{rows.name} has one row: none can be held out", hint="give more rows, or `validation:`")
     groups: Sequence[Hashable]

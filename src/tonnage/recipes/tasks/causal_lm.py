@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
 from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
@@ -55,18 +55,18 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("text", "prompt"), same=("text",))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on texts, cut as they were in training."""
     items = _cut(rows, trained.spec, trained.tokenizer, trained.longest)
     return _evaluate(trained.model, items, batch, collate=partial(pad, tokenizer=trained.tokenizer, labels=IGNORED))
 
 
-def _cut(rows: Rows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
+def _cut(rows: DatasetRows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
     packed = spec.training.packing and spec.column("prompt") is None
     return (_packed if packed else _padded)(rows, spec, tokenizer, longest)
 
 
-def _texts(rows: Rows, spec: RunSpec) -> Sequence[str]:
+def _texts(rows: DatasetRows, spec: RunSpec) -> Sequence[str]:
     texts = check_texts(rows, spec.column("text") or "text", "text")
     for position, text in enumerate(texts):
         if not text.strip():
@@ -80,7 +80,7 @@ def _ends(tokenizer: Any) -> list[int]:
     return [] if found is None else [found]
 
 
-def _packed(rows: Rows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
+def _packed(rows: DatasetRows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
     """All texts in a row, each ended, cut into blocks of `longest` tokens; the last block is shorter."""
     texts, end = _texts(rows, spec), _ends(tokenizer)
     stream: list[int] = []
@@ -98,7 +98,7 @@ def _packed(rows: Rows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
     return encode(len(blocks), columns)
 
 
-def _padded(rows: Rows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
+def _padded(rows: DatasetRows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
     """A sample per text, cut at `longest` tokens; the prompt before it, where there is one, is not learned."""
     texts, end = _texts(rows, spec), _ends(tokenizer)
     prompt = spec.column("prompt")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.data.images import Images, Pixels, find_images, pixels_of
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.items import answers
@@ -57,7 +57,7 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("image", "label"), stratify="label", same=("image",))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on labelled images."""
     assert trained.pixels is not None
     label = trained.spec.column("label") or "label"
@@ -66,7 +66,7 @@ def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
     return _evaluate(trained.model, items, batch, collate=partial(collate, pixels=trained.pixels))
 
 
-def _images(rows: Rows, spec: RunSpec, labels: Sequence[int], pixels: Pixels) -> Images:
+def _images(rows: DatasetRows, spec: RunSpec, labels: Sequence[int], pixels: Pixels) -> Images:
     return Images(*find_images(rows, spec.column("image") or "image"), labels, pixels)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.errors import DataError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.values import dataclass
 
 FEW_IS_MEANT: Final = "for numbers to predict, use `kind: tabular` with `objective: regression`"
@@ -27,7 +27,7 @@ class Labels:
         names = dict(enumerate(self.names))
         return {"num_labels": len(names), "id2label": names, "label2id": {name: at for at, name in names.items()}}
 
-    def number(self, rows: Rows, column: str) -> list[int]:
+    def number(self, rows: DatasetRows, column: str) -> list[int]:
         """Each row's class as a number. DataError names a row whose class train does not have."""
         numbers = {value: at for at, value in enumerate(self.values)}
         found = []
@@ -47,7 +47,7 @@ def trained_labels(model: Any) -> Labels:
     return Labels(values=tuple(names[number] for number in sorted(names)))
 
 
-def number_trained(names: Sequence[str], rows: Rows, column: str) -> list[int]:
+def number_trained(names: Sequence[str], rows: DatasetRows, column: str) -> list[int]:
     """Each row's class as the number a finished model gives it. DataError names a row whose class it never learned."""
     numbers = {name: at for at, name in enumerate(names)}
     found = []
@@ -62,7 +62,7 @@ def number_trained(names: Sequence[str], rows: Rows, column: str) -> list[int]:
     return found
 
 
-def find_labels(splits: Iterable[Rows], column: str) -> Labels:
+def find_labels(splits: Iterable[DatasetRows], column: str) -> Labels:
     """The classes of the training rows, which come first.
 
     DataError for a value in any split that is no class, for values of two types, and where train has but one class.
@@ -82,7 +82,7 @@ def find_labels(splits: Iterable[Rows], column: str) -> Labels:
     return Labels(values=_at_least_two(train.column(column, "label"), train, column))
 
 
-def _kind(value: Any, column: str, rows: Rows, position: int) -> type:
+def _kind(value: Any, column: str, rows: DatasetRows, position: int) -> type:
     if value is None or value == "":
         raise DataError(f"{rows.where(position)}: no label in '{column}'", hint="label the row, or remove it")
     if not isinstance(value, (str, int, bool)):
@@ -91,7 +91,7 @@ def _kind(value: Any, column: str, rows: Rows, position: int) -> type:
     return type(value)
 
 
-def _at_least_two(values: Sequence[Any], rows: Rows, column: str) -> tuple[Any, ...]:
+def _at_least_two(values: Sequence[Any], rows: DatasetRows, column: str) -> tuple[Any, ...]:
     classes = tuple(sorted(set(values)))
     if len(classes) < 2:
         raise DataError(
@@ -101,7 +101,7 @@ def _at_least_two(values: Sequence[Any], rows: Rows, column: str) -> tuple[Any, 
     return classes
 
 
-def check_texts(rows: Rows, column: str, role: str) -> Sequence[str]:
+def check_texts(rows: DatasetRows, column: str, role: str) -> Sequence[str]:
     """A column of texts. DataError names a row that holds something else."""
     values = rows.column(column, role)
     for position, value in enumerate(values):

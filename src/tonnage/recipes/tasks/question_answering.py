@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError, InputError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad, pad_widths
@@ -70,7 +70,7 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("question", "context", "answers", "answer_start"), same=("context",))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on questions whose answers are known."""
     questions = _read(rows, trained.spec)
     items = TokenWindows(trained.tokenizer, trained.longest, trained.spec.training.stride).encode(questions, 0)
@@ -78,7 +78,7 @@ def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
     return _evaluate(trained.model, items, batch, collate=collate, questions=questions)
 
 
-def _read(rows: Rows, spec: RunSpec) -> list[ContextQuestion]:
+def _read(rows: DatasetRows, spec: RunSpec) -> list[ContextQuestion]:
     names = {role: spec.column(role) or role for role in ("question", "context", "answers")}
     questions = check_texts(rows, names["question"], "question")
     contexts = check_texts(rows, names["context"], "context")

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.baselines import text_baseline
@@ -70,7 +70,7 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("text", "text_pair", "label"), stratify="label", same=("text", "text_pair"))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on labelled rows."""
     label = trained.spec.column("label") or "label"
     part = _Texts(*_texts(rows, trained.spec), number_trained(trained.labels.names, rows, label))
@@ -78,7 +78,7 @@ def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
     return _evaluate(trained.model, items, batch, collate=partial(_collate, tokenizer=trained.tokenizer))
 
 
-def _texts(rows: Rows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str] | None]:
+def _texts(rows: DatasetRows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str] | None]:
     pair = spec.column("text_pair")
     first = check_texts(rows, spec.column("text") or "text", "text")
     return first, None if pair is None else check_texts(rows, pair, "text_pair")

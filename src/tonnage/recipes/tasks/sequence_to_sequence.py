@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError, InputError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
@@ -57,7 +57,7 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("source", "target"), same=("source",))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on pairs of texts."""
     start, end = ends_of(trained.model, trained.tokenizer)
     items = _encode(*_texts(rows, trained.spec), trained.tokenizer, trained.longest, end)
@@ -76,7 +76,7 @@ def ends_of(model: Any, tokenizer: Any) -> tuple[int, int]:
     return int(start), int(end)
 
 
-def _texts(rows: Rows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str]]:
+def _texts(rows: DatasetRows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str]]:
     source = check_texts(rows, spec.column("source") or "source", "source")
     target = check_texts(rows, spec.column("target") or "target", "target")
     for position, texts in enumerate(zip(source, target, strict=True)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import DataError
 from tonnage.features.tables import Feature, TableCoder, as_number
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.tasks.labels import find_labels, number_trained
 from tonnage.runs.spec import RunSpec
@@ -28,7 +28,7 @@ MOST_CATEGORIES: Final = 1000  # of a column, the commonest; others count as mis
 class TableSplit:
     """One split: its rows and their labels, class numbers or values."""
 
-    rows: Rows
+    rows: DatasetRows
     labels: NDArray[np.float64]
 
 
@@ -52,7 +52,7 @@ def read(spec: RunSpec) -> Splits:
     return _splits(spec, spec.column("label") or "label")
 
 
-def known_part(coder: TableCoder, rows: Rows) -> TableSplit:
+def known_part(coder: TableCoder, rows: DatasetRows) -> TableSplit:
     """Rows for a model that has learned already: its features must be there, its labels are the only ones."""
     import numpy as np
 
@@ -97,14 +97,14 @@ def _splits(spec: RunSpec, label: str) -> Splits:
     roles = {name: name for name in spec.data.features} | dict(spec.data.columns)
     data = replace(spec.data, columns=tuple(roles.items()))
 
-    def are_classes(rows: Rows) -> bool:
+    def are_classes(rows: DatasetRows) -> bool:
         return _objective((rows,), label, spec.tabular.objective) == "classification"
 
     read = tuple(roles) if spec.data.features else None
     return load_splits(data, roles=read, same=(), stratify="label", are_classes=are_classes)
 
 
-def _others(rows: Rows, label: str, group: str | None) -> tuple[str, ...]:
+def _others(rows: DatasetRows, label: str, group: str | None) -> tuple[str, ...]:
     found = tuple(name for name in rows.columns if name not in (label, group))
     if not found:
         raise DataError(f"{rows.name} has no column but the label", hint="a table needs columns to learn from")
@@ -112,7 +112,7 @@ def _others(rows: Rows, label: str, group: str | None) -> tuple[str, ...]:
 
 
 def _objective(
-    parts: Iterable[Rows], label: str, asked: Literal["auto", "regression", "classification"]
+    parts: Iterable[DatasetRows], label: str, asked: Literal["auto", "regression", "classification"]
 ) -> Literal["regression", "classification"]:
     """What the labels of all splits together are; DataError for one that can be neither."""
     values = set()
@@ -132,7 +132,7 @@ def _objective(
     return "classification" if whole and not fractions and len(values) <= FEW_CLASSES else "regression"
 
 
-def _numbers(rows: Rows, label: str) -> list[float]:
+def _numbers(rows: DatasetRows, label: str) -> list[float]:
     found = []
     for position, value in enumerate(rows.column(label, "label")):
         number = as_number(value)
@@ -143,7 +143,7 @@ def _numbers(rows: Rows, label: str) -> list[float]:
     return found
 
 
-def _check_differs(values: Sequence[float], rows: Rows) -> None:
+def _check_differs(values: Sequence[float], rows: DatasetRows) -> None:
     if min(values) == max(values):
         hint = "name another column in `run.data.columns`"
         raise DataError(f"every row of {rows.name} has the label {values[0]:g}: there is nothing to learn", hint=hint)

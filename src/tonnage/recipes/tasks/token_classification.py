@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError
-from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
 from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
@@ -69,7 +69,7 @@ def read(spec: RunSpec) -> Splits:
     return load_splits(spec.data, roles=("tokens", "tags"), same=("tokens",))
 
 
-def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on tagged rows."""
     part = _read(rows, trained.spec)
     names = trained.labels.names
@@ -84,7 +84,7 @@ def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
     return _evaluate(trained.model, items, batch, collate=collate, names=names, known=part.tags)
 
 
-def _read(rows: Rows, spec: RunSpec) -> _Tagged:
+def _read(rows: DatasetRows, spec: RunSpec) -> _Tagged:
     words_in, tags_in = (spec.column(role) or role for role in ("tokens", "tags"))
     words, tags = [], []
     for position, (found, marks) in enumerate(
@@ -101,7 +101,7 @@ def _read(rows: Rows, spec: RunSpec) -> _Tagged:
     return _Tagged(words, tags)
 
 
-def _texts(value: Any, rows: Rows, position: int, column: str) -> Sequence[str]:
+def _texts(value: Any, rows: DatasetRows, position: int, column: str) -> Sequence[str]:
     found = value.split() if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(one, (str, int)) for one in found):
         shown = "nothing" if value in (None, [], "") else repr(value)[:60]
@@ -116,7 +116,7 @@ def _is_entity(tag: str) -> bool:
     return tag[:2] in ("B-", "I-")
 
 
-def _check_iob(tags: Sentences, rows: Rows) -> None:
+def _check_iob(tags: Sentences, rows: DatasetRows) -> None:
     """IOB2: every entity begins with B-. Plain tags, none of which reads as B- or I-, are let pass."""
     if not any(_is_entity(tag) for marks in tags for tag in marks):
         return

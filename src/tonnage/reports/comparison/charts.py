@@ -10,7 +10,7 @@ from tonnage.comparison.criteria import HIGHEST
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Column, Table
-from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, Span, Spans
+from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, Spans, TaskSpan
 from tonnage.reports.comparison.sections import Chart
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
@@ -84,7 +84,7 @@ def migration_chart(migration: Migration) -> Chart:
     for task in migration.tasks:
         first, last = migration.dates(task.id)
         spans.append(
-            Span(
+            TaskSpan(
                 name=task.title,
                 phase=titles[task.phase],
                 start=first,

@@ -277,8 +277,8 @@ def _option_cells(row: WorkRow) -> tuple[str, ...]:
         where = f"{where.strip()} ({render_gpus(option.gpu, option.gpu_count, option.count)})"
     return (
         where.strip(),
-        "runs all the time" if row.kind == "serve" else duration(option.time_s),
-        duration(row.latency_p95_s) if row.kind == "serve" else "—",
+        "runs all the time" if row.is_service else duration(option.time_s),
+        duration(row.latency_p95_s) if row.is_service else "—",
         rate(row.rate),
         money(option.cost_usd),
         f"{row.options:,}",

@@ -115,7 +115,7 @@ class Shifts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TaskSpan:
     """One task: the days it takes at the likely effort, and when it ends if all goes fast or slowly."""
 
     name: str
@@ -131,7 +131,7 @@ class Span:
 class Spans:
     """Tasks over the calendar."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TaskSpan, ...]
     x_title: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.comparison.changes import Change
+from tonnage.comparison.changes import AnswerChange
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.horizons import WEEKS_PER_MONTH
 from tonnage.comparison.reasons import ChoiceReason
@@ -121,7 +121,7 @@ def payback_words(comparison: Comparison, target: str) -> str:
     return f"{_returns(found.weeks, inputs.weeks)}; 80 % interval in weeks: {ends[0]} to {ends[1]}{hours}"
 
 
-def change_words(comparison: Comparison, change: Change) -> str:
+def change_words(comparison: Comparison, change: AnswerChange) -> str:
     """One change and where it leads."""
     titles = comparison.title_of
     then = titles[change.then] if change.then is not None else "none of them"

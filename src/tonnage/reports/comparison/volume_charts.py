@@ -109,7 +109,7 @@ def _grid(comparison: Comparison, totals: Mapping[str, Total], turns: list[float
     factors = [*comparison.request.volume_factors, *(factor * step for factor in turns for step in (0.5, 2.0))]
     low, high = min(factors), max(factors)
     planned = {one.factor for total in totals.values() for row in total.rows for one in row.at_volumes}
-    services = [row for total in totals.values() for row in total.rows if row.kind == "serve"]
+    services = [row for total in totals.values() for row in total.rows if row.is_service]
     if services:
         low, high = max(low, min(planned)), min(high, max(planned))
     even = [low * (high / low) ** (step / STEPS) for step in range(STEPS + 1)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
 from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons import notes as kinds
-from tonnage.planning.reasons.notes import Note, PlanNote, RunNote
+from tonnage.planning.reasons.notes import Note, PlanNote
 from tonnage.reports.reasons.document import reason_document
 from tonnage.sizing.program_profiles import UNSTATED_MEMORY
 
@@ -60,6 +61,8 @@ def notes_document(notes: Iterable[Note]) -> dict[str, Any]:
 def note_words(note: Note) -> str:
     """One sentence or clause, without a capital or a full stop."""
     match note:
+        case kinds.ScaledFleetNote() | kinds.FixedFleetNote():
+            return _of_fleet(note)
         case kinds.LoadNote() | kinds.PoolLoadNote() | kinds.FrontEndNote() | kinds.AllocatorNote():
             return _of_run(note)
         case kinds.SharedCapacityNote(hours_per_month=hours):
@@ -77,7 +80,21 @@ def note_words(note: Note) -> str:
             return _of_plan(note)
 
 
-def _of_run(note: RunNote) -> str:
+def _of_fleet(note: kinds.ScaledFleetNote | kinds.FixedFleetNote) -> str:
+    kept = f"{math.floor(note.kept_fraction * 1e4) / 1e4:.2%} of requests find a machine below its most"
+    if isinstance(note, kinds.ScaledFleetNote):
+        return (
+            f"{note.least_machines} to {note.most_machines} machines, {note.machine_hours_per_day:.3g} machine-hours a "
+            f"day; a fixed fleet of {note.fixed_machines} takes {note.fixed_machine_hours_per_day:.4g}. Simulated: the "
+            f"control law on the stated traffic, {note.start_up_s:g} s to start, {kept}"
+        )
+    return (
+        f"all {note.machines} machines stay on: simulated on the stated traffic, {note.start_up_s:g} s to start, the "
+        f"control law saves nothing or is late ({kept})"
+    )
+
+
+def _of_run(note: kinds.LoadNote | kinds.PoolLoadNote | kinds.FrontEndNote | kinds.AllocatorNote) -> str:
     match note:
         case kinds.LoadNote(load_fraction=load, planned_fraction=planned, promised=promised):
             within = "within its promise" if promised else "at most"

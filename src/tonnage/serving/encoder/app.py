@@ -17,9 +17,9 @@ from tonnage.serving.encoder.engine import Encoder, deadline_in
 from tonnage.serving.encoder.faults import (
     BadRequest,
     Draining,
-    Failed,
     Fault,
     Forbidden,
+    ModelFailed,
     NotFound,
     Overloaded,
     TooLarge,
@@ -203,7 +203,7 @@ class App:
             if self.ending():
                 raise Draining("the server is ending")
             if not self.versions.main.batcher.alive:
-                raise Failed("no worker computes any more")
+                raise ModelFailed("no worker computes any more")
             return 200, _JSON, b"{}"
         if path == "/metrics":
             return 200, ((b"content-type", b"text/plain; version=0.0.4"),), self.measures.text()

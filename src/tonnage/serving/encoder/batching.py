@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
+from tonnage.serving.encoder.faults import Draining, Fault, Late, ModelFailed, Overloaded
 from tonnage.sizing.encoder_queue import bucket_of
 from tonnage.values import dataclass
 
@@ -35,7 +35,7 @@ class Item(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class EncodedText:
     """Token numbers of one text (or pair), with the segment of each; `parts`: how the task reads its answer back."""
 
     ids: Sequence[int]
@@ -187,7 +187,7 @@ class Batcher(Generic[Answer]):
             else:
                 self._settle(batch, began)
                 self._fail(
-                    batch[0][0], error if isinstance(error, Fault) else Failed(f"{type(error).__name__}: {error}")
+                    batch[0][0], error if isinstance(error, Fault) else ModelFailed(f"{type(error).__name__}: {error}")
                 )
             return
         self._settle(batch, began)

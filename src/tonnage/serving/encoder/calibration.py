@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.export import INPUTS, exported, kept_graph
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.runtimes import Array, OnnxModel, padded
 from tonnage.serving.encoder.tasks import pooled, softmax
-from tonnage.serving.encoder.tokens import Pair, Tokens
+from tonnage.serving.encoder.tokens import Pair, TextTokenizer
 from tonnage.values import dataclass
 
 LEAST: Final = 16  # texts
@@ -42,7 +42,9 @@ class Int8Change:
     same_class_share: float | None = None
 
 
-def calibrated(folder: ModelFolder, tokens: Tokens, cache: Path, digest: str, file: Path) -> tuple[Path, Int8Change]:
+def calibrated(
+    folder: ModelFolder, tokens: TextTokenizer, cache: Path, digest: str, file: Path
+) -> tuple[Path, Int8Change]:
     """The graph in int8, and how its answers differ; both made once for these texts and this model."""
     given = read_texts(file)
     texts = [tokens.read(one, truncate=True) for one in given]
@@ -87,13 +89,13 @@ def _text(line: str, where: str) -> str | Pair:
     raise InputError(f"{where} is no text and no pair of texts in JSON", hint='"a text" or ["one", "other"]')
 
 
-def _fed(texts: Sequence[Text], padding: int) -> Iterator[Mapping[str, Array]]:
+def _fed(texts: Sequence[EncodedText], padding: int) -> Iterator[Mapping[str, Array]]:
     """One text at a time: padding would widen what is measured."""
     for one in texts:
         yield dict(zip(INPUTS, padded([one], padding=padding), strict=True))
 
 
-def _change(folder: ModelFolder, whole: Path, graph: Path, texts: Sequence[Text], padding: int) -> Int8Change:
+def _change(folder: ModelFolder, whole: Path, graph: Path, texts: Sequence[EncodedText], padding: int) -> Int8Change:
     models = [OnnxModel(one, threads=1) for one in (whole, graph)]
     if folder.task == "embedding":
         cosines = [_cosine(*(pooled(folder, *_both(model, one, padding))[0] for model in models)) for one in texts]
@@ -109,7 +111,7 @@ def _change(folder: ModelFolder, whole: Path, graph: Path, texts: Sequence[Text]
     return Int8Change(texts=len(texts), largest_probability_change=largest, same_class_share=float(np.mean(same)))
 
 
-def _both(model: OnnxModel, one: Text, padding: int) -> tuple[Array, Array]:
+def _both(model: OnnxModel, one: EncodedText, padding: int) -> tuple[Array, Array]:
     ids, mask, segments = padded([one], padding=padding)
     return model.outputs(ids, mask, segments), mask
 

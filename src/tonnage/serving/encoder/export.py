@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.serving.encoder.folders import ModelFolder
-from tonnage.serving.encoder.service import Number
+from tonnage.workload.encoder_terms import Number
 
 OPSET: Final = 17
 LAYOUT: Final = "3"  # of the graph that is written here: another number is another file

@@ -121,7 +121,7 @@ class Late(Fault):
     kind = "deadline_exceeded"
 
 
-class Failed(Fault):
+class ModelFailed(Fault):
     """The model failed on this batch."""
 
     kind = "model_error"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from tonnage.errors import InputError
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 Pooling = Literal["mean", "cls", "max"]
 WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model.onnx", "adapter_model.safetensors")

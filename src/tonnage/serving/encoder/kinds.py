@@ -8,8 +8,9 @@ from tonnage.errors import InputError
 from tonnage.serving.encoder.folders import read_folder
 from tonnage.serving.encoder.opened import Kind, Opened
 from tonnage.serving.encoder.pictures.folders import is_of_pictures, read_pictures
-from tonnage.serving.encoder.service import EncoderService, Task
+from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.encoder.tables.files import find_table
+from tonnage.workload.encoder_terms import Task
 
 
 def kind_of(path: Path, *, task: Task | None, trust: bool) -> Kind:

@@ -29,12 +29,12 @@ def quantise_static(graph: Path, file: Path, fed: Iterator[Mapping[str, Any]]) -
     """
     library = _quantization()
 
-    class Reader(library.CalibrationDataReader):  # type: ignore[misc, name-defined]
+    class BatchReader(library.CalibrationDataReader):  # type: ignore[misc, name-defined]
         def get_next(self) -> Mapping[str, Any] | None:
             return next(fed, None)
 
     library.quantize_static(
-        str(graph), str(file), Reader(), quant_format=library.QuantFormat.QDQ, op_types_to_quantize=["MatMul"],
+        str(graph), str(file), BatchReader(), quant_format=library.QuantFormat.QDQ, op_types_to_quantize=["MatMul"],
         per_channel=True, reduce_range=True, activation_type=library.QuantType.QUInt8,
         weight_type=library.QuantType.QInt8, extra_options={"MatMulConstBOnly": True},
         nodes_to_exclude=_narrowing_products(graph),

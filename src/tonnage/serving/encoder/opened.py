@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 
 from tonnage.serving.encoder.batching import Compute, Item
 from tonnage.serving.encoder.caching import Kept
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 Kind = Literal["texts", "tables", "images"]
 
@@ -23,7 +23,7 @@ class Described(Protocol):
     def labels(self) -> tuple[str, ...]: ...
 
 
-class Reader(Protocol):
+class ItemReader(Protocol):
     """From what a request asks to items, and back."""
 
     async def read_all(self, given: Any, *, truncate: bool) -> Sequence[Item]:
@@ -49,7 +49,7 @@ class Opened:
     digest: str
     runtime: str
     device: str
-    reader: Reader
+    reader: ItemReader
     compute: Compute[Any]
     example: Item
     sizes: tuple[int, ...]

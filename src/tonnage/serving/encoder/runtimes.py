@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.errors import InputError, MissingExtra
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.export import INPUTS, exported, load_torch
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.service import EncoderService
@@ -29,7 +29,7 @@ class Model(Protocol):
         """(texts, tokens) in; (texts, labels) or (texts, tokens, width) out, as float32."""
 
 
-def padded(texts: Sequence[Text], *, padding: int) -> tuple[Array, Array, Array]:
+def padded(texts: Sequence[EncodedText], *, padding: int) -> tuple[Array, Array, Array]:
     """Token numbers, mask and segments of a batch, as long as its longest text."""
     longest = max(len(text.ids) for text in texts)
     ids = np.full((len(texts), longest), padding, dtype=np.int64)

@@ -9,11 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import InputError
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Number, Runtime, Task
 
-Task = Literal["classification", "token-classification", "embedding", "reranking", "question-answering",
-               "tabular-classification", "tabular-regression", "image-classification", "image-embedding"]  # fmt: skip
-Number = Literal["fp32", "bf16", "fp16", "int8"]
-Runtime = Literal["onnx", "torch"]
 SCHEMA: Final = "tonnage/encoder-service@1"
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.faults import BadRequest
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.runtimes import Array, Model, padded
@@ -16,18 +16,18 @@ from tonnage.serving.encoder.tokens import Span
 LONGEST_ANSWER: Final = 64  # tokens of a span that answers a question
 
 
-def computing(folder: ModelFolder, model: Model, *, padding: int) -> Callable[[Sequence[Text]], Sequence[Any]]:
+def computing(folder: ModelFolder, model: Model, *, padding: int) -> Callable[[Sequence[EncodedText]], Sequence[Any]]:
     """A batch of texts to their answers, as the task's endpoint gives them."""
     read = _READERS[folder.task]
 
-    def compute(texts: Sequence[Text]) -> Sequence[Any]:
+    def compute(texts: Sequence[EncodedText]) -> Sequence[Any]:
         ids, mask, segments = padded(texts, padding=padding)
         return read(folder, texts, model.outputs(ids, mask, segments), mask)
 
     return compute
 
 
-def _classified(folder: ModelFolder, _: Sequence[Text], logits: Array, __: Array) -> Sequence[Any]:
+def _classified(folder: ModelFolder, _: Sequence[EncodedText], logits: Array, __: Array) -> Sequence[Any]:
     """Label and probability, most probable first."""
     scores = softmax(logits)
     labels = folder.labels or tuple(f"LABEL_{number}" for number in range(scores.shape[1]))
@@ -36,12 +36,12 @@ def _classified(folder: ModelFolder, _: Sequence[Text], logits: Array, __: Array
             for row, best in zip(scores, order, strict=True)]  # fmt: skip
 
 
-def _ranked(_: ModelFolder, __: Sequence[Text], logits: Array, ___: Array) -> Sequence[Any]:
+def _ranked(_: ModelFolder, __: Sequence[EncodedText], logits: Array, ___: Array) -> Sequence[Any]:
     """The logit of a pair: of the only label, or of the last of several."""
     return [float(row[-1]) for row in logits]
 
 
-def _embedded(folder: ModelFolder, _: Sequence[Text], hidden: Array, mask: Array) -> Sequence[Any]:
+def _embedded(folder: ModelFolder, _: Sequence[EncodedText], hidden: Array, mask: Array) -> Sequence[Any]:
     # a view would keep the whole batch in memory where answers are kept
     return [row.copy() for row in pooled(folder, hidden, mask)]
 
@@ -58,7 +58,7 @@ def pooled(folder: ModelFolder, hidden: Array, mask: Array) -> Array:
     return found
 
 
-def _marked(folder: ModelFolder, texts: Sequence[Text], logits: Array, _: Array) -> Sequence[Any]:
+def _marked(folder: ModelFolder, texts: Sequence[EncodedText], logits: Array, _: Array) -> Sequence[Any]:
     """Each token that is no special one, with its label, probability and place in the text; those of «O» left out."""
     return [_marks(folder, text.parts, softmax(rows)) for text, rows in zip(texts, logits, strict=True)]
 
@@ -75,7 +75,7 @@ def _marks(folder: ModelFolder, span: Span, scores: Array) -> list[Mapping[str, 
     return found
 
 
-def _answered(_: ModelFolder, texts: Sequence[Text], logits: Array, __: Array) -> Sequence[Any]:
+def _answered(_: ModelFolder, texts: Sequence[EncodedText], logits: Array, __: Array) -> Sequence[Any]:
     """The span of the context with the highest sum of start and end, and its probability among all spans."""
     return [_best_span(text.parts, rows) for text, rows in zip(texts, logits, strict=True)]
 
@@ -101,7 +101,7 @@ def softmax(logits: Array) -> Array:
     return made
 
 
-_READERS: Final[Mapping[str, Callable[[ModelFolder, Sequence[Text], Array, Array], Sequence[Any]]]] = {
+_READERS: Final[Mapping[str, Callable[[ModelFolder, Sequence[EncodedText], Array, Array], Sequence[Any]]]] = {
     "classification": _classified, "reranking": _ranked, "embedding": _embedded, "token-classification": _marked,
     "question-answering": _answered,
 }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tonnage.errors import InputError
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.calibration import calibrated
 from tonnage.serving.encoder.export import digest_of, digest_of_files
 from tonnage.serving.encoder.folders import read_folder
@@ -15,7 +15,7 @@ from tonnage.serving.encoder.opened import Opened
 from tonnage.serving.encoder.runtimes import Model, OnnxModel, open_model
 from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.encoder.tasks import computing
-from tonnage.serving.encoder.tokens import Tokens
+from tonnage.serving.encoder.tokens import TextTokenizer
 from tonnage.sizing.encoder_queue import EXAMPLE_TOKENS, SIZES
 
 
@@ -24,7 +24,7 @@ def open_texts(service: EncoderService) -> Opened:
     depends on others."""
     folder = read_folder(Path(service.model), task=service.task)
     digest = digest_of(folder)
-    tokens = Tokens(folder, most_tokens=service.most_tokens)
+    tokens = TextTokenizer(folder, most_tokens=service.most_tokens)
     alone, change = service.weights == "int8", None
     if service.calibration is None:
         model: Model = open_model(folder, service, Path(service.exports), threads=service.threads)
@@ -38,7 +38,7 @@ def open_texts(service: EncoderService) -> Opened:
     return Opened(
         kind="texts", folder=folder, digest=digest, runtime=service.runtime, device=model.device, reader=tokens,
         compute=computing(folder, model, padding=tokens.padding),
-        example=Text(ids=[1] * min(EXAMPLE_TOKENS, tokens.most_tokens)),
+        example=EncodedText(ids=[1] * min(EXAMPLE_TOKENS, tokens.most_tokens)),
         sizes=SIZES[:1] if alone else SIZES, request_items=service.request_items,
         settings=f"{service.runtime} {tokens.most_tokens}", most_tokens=tokens.most_tokens, change=change,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import EncodedText
 from tonnage.serving.encoder.caching import Kept
 from tonnage.serving.encoder.faults import TooLarge
 from tonnage.serving.encoder.folders import ModelFolder
@@ -31,7 +31,7 @@ class Span:
     offsets: Sequence[tuple[int, int] | None]
 
 
-class Tokens:
+class TextTokenizer:
     """Texts to token numbers by the folder's own fast tokenizer."""
 
     def __init__(self, folder: ModelFolder, *, most_tokens: int | None) -> None:
@@ -49,7 +49,7 @@ class Tokens:
         self._task = folder.task
         self.padding = self._whole.token_to_id("[PAD]") or self._whole.token_to_id("<pad>") or 0
 
-    async def read_all(self, given: Sequence[str | Pair], *, truncate: bool) -> list[Text]:
+    async def read_all(self, given: Sequence[str | Pair], *, truncate: bool) -> list[EncodedText]:
         """The texts of one request; the event loop goes on meanwhile where they are long. Raises TooLarge."""
         chars = sum(len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in given)
         if chars <= SHORT_CHARS:
@@ -60,11 +60,11 @@ class Tokens:
         """The bytes of a text, or of both of a pair."""
         return [part.encode() for part in ((one,) if isinstance(one, str) else one)]
 
-    def kept(self, item: Text, answer: Any) -> Sequence[Kept]:
+    def kept(self, item: EncodedText, answer: Any) -> Sequence[Kept]:
         """The one answer of a text."""
         return [(answer, len(item.ids))]
 
-    def read(self, given: str | Pair, *, truncate: bool) -> Text:
+    def read(self, given: str | Pair, *, truncate: bool) -> EncodedText:
         """One text or pair. TooLarge where it has more tokens than the model takes, unless it may be cut."""
         parts: Sequence[str] = (given,) if isinstance(given, str) else given
         used, found = self._enough(parts)
@@ -75,7 +75,7 @@ class Tokens:
                                'shorten it, or send "truncate": true')  # fmt: skip
             found = _encoded(self._cut, used)
         segments = found.type_ids if len(parts) > 1 else None
-        return Text(ids=found.ids, segments=segments, parts=self._span(found, parts))
+        return EncodedText(ids=found.ids, segments=segments, parts=self._span(found, parts))
 
     def _enough(self, parts: Sequence[str]) -> tuple[Sequence[str], Any]:
         """The parts and their tokens; or the same with a beginning of the longest, where that has more tokens than the

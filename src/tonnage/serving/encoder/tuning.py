@@ -19,7 +19,7 @@ SECONDS: Final = 0.15  # of one measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredBatches:
     """Items a second of batches of one size, of all workers together, and the seconds one batch takes."""
 
     workers: int
@@ -34,7 +34,7 @@ class Tuned:
 
     workers: int
     batch_tokens: int
-    tried: tuple[Measured, ...]
+    tried: tuple[MeasuredBatches, ...]
 
 
 def tune(
@@ -57,7 +57,7 @@ def tune(
 
 def _measured(
     compute: Compute[Any], example: Item, workers: int, sizes: Sequence[int], p95_s: float | None
-) -> Iterator[Measured]:
+) -> Iterator[MeasuredBatches]:
     """Batches of growing size, until one takes longer than its share of the promise."""
     for size in sizes:
         batch = [example] * size
@@ -65,7 +65,7 @@ def _measured(
         rate, batch_s = _rate(lambda: compute(batch), workers)  # noqa: B023  # called before the next round
         if size > sizes[0] and p95_s is not None and batch_s > p95_s * SHARE:
             return
-        yield Measured(workers=workers, items=size, items_per_s=rate * size, batch_s=batch_s)
+        yield MeasuredBatches(workers=workers, items=size, items_per_s=rate * size, batch_s=batch_s)
 
 
 def _rate(call: Callable[[], Any], workers: int) -> tuple[float, float]:

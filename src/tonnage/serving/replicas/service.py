@@ -16,7 +16,7 @@ from typing import Any, Final
 from tonnage.errors import MissingExtra, TonnageError
 from tonnage.reports.reasons.scaling import scaling_words
 from tonnage.scaling.law import ControlLaw, control_law
-from tonnage.scaling.schedules import Schedule
+from tonnage.scaling.schedules import WeekSchedule
 from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device, DevicePool
 from tonnage.serving.listening import listening_socket
@@ -42,7 +42,7 @@ class ReplicatedService:
     prefix_bytes: int | None = None
     ready_timeout_s: float = 900.0
     drain_timeout_s: float = 300.0
-    schedule: Schedule | None = None
+    schedule: WeekSchedule | None = None
     devices: tuple[tuple[Device, ...], ...] = ()
 
 

@@ -32,6 +32,7 @@ from tonnage.workload.jobs import (
     TabularJob,
     Team,
     Tokens,
+    Traffic,
     TrainJob,
     WeightFormat,
     Workload,
@@ -50,15 +51,17 @@ def freeze_workload(
     source: str | None,
     draft: ModelShape | None = None,
     market: MarketTerms | None = None,
+    traffic: Traffic | None = None,
 ) -> Workload:
     """The `Workload` of a file in which no problem was found. `shape` is None for tables only; `draft`: the model
-    that guesses, where there is one; `market`: what is excluded, and the quotas."""
+    that guesses, where there is one; `market`: what is excluded, and the quotas; `traffic`: how a service's rate
+    moves."""
+    job = _freeze_job(file, shape, draft)
     return Workload(
         name=file.name or name,
-        kind=file.kind,
-        job=_freeze_job(file, shape, draft),
+        job=replace(job, traffic=traffic) if isinstance(job, ServeJob) else job,
         constraints=_freeze_constraints(file, as_of, market or MarketTerms()),
-        buy=_freeze_buy(file),
+        buy=_freeze_buy(file, traffic),
         team=_freeze_team(file.team),
         as_of=as_of,
         file=source,
@@ -211,8 +214,11 @@ def _deadline_s(file: WorkloadFile, as_of: datetime) -> float | None:
     return min(limits_s, default=None)
 
 
-def _freeze_buy(file: WorkloadFile) -> BuyTerms:
+def _freeze_buy(file: WorkloadFile, traffic: Traffic | None) -> BuyTerms:
     buy = file.buy
+    load = float(buy.token_load)
+    if traffic is not None and "token_load" not in buy.model_fields_set:
+        load = min(traffic.mean, 1.0)
     rate: float | None = buy.interruptions_per_hour
     return BuyTerms(
         purchases=choose_purchases(file.constraints, buy, service=isinstance(file, ServeFile)),
@@ -234,7 +240,7 @@ def _freeze_buy(file: WorkloadFile) -> BuyTerms:
             p95_latency_s=buy.token_p95_latency,
             p95_ttft_s=buy.token_p95_ttft,
             cached_input_fraction=float(buy.cached_input),
-            load=float(buy.token_load),
+            load=load,
             model_units=buy.model_units,
             model_storage_months=float(buy.model_storage_months),
             prompt_tokens=float(buy.token_prompt),

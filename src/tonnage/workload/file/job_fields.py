@@ -258,6 +258,32 @@ class RequestFields(StrictModel):
     )
 
 
+class TrafficFields(StrictModel):
+    """How the rate moves; `rate_per_s` is its busiest. Give one of the three.
+
+    With it, a plan weighs machines that come and go by the control law of `tonnage serve --replicas` against a fixed
+    fleet (docs/scaling.md).
+    """
+
+    hourly: (
+        Annotated[
+            list[Annotated[float, Field(ge=0)]], Field(min_length=24, max_length=24), Spelled("list of 24 numbers")
+        ]
+        | None
+    ) = key(
+        "The day's course from midnight: 24 numbers of which only ratios count; the highest stands for `rate_per_s`.",
+        default=None, example="[1, 1, 1, 1, 1, 2, 4, 8, 9, 10, ...]",
+    )  # fmt: skip
+    peak_to_trough: Annotated[float, Field(ge=1), Spelled("number, 1 or more")] | None = key(
+        "A daily wave, highest at 15 h: its busiest rate over its quietest.", default=None, example="10"
+    )
+    trace: str | None = key(
+        "A CSV file, from this one, with the seconds at which requests arrived (`arrived_at`); its busiest minute "
+        "stands for `rate_per_s`. The first half is what the law learns from, the second what is counted.",
+        default=None, example="requests.csv",
+    )  # fmt: skip
+
+
 class ServeFields(RequestFields):
     """A service: requests arrive all day and each must be answered in time."""
 
@@ -283,6 +309,10 @@ class ServeFields(RequestFields):
     hours_per_month: Annotated[float, Field(gt=0, le=744), Spelled("number above 0, to 744")] = key(
         "Hours the service is up in a month; 730 is always.", default=730.0, unit="hours", example="176"
     )
+    traffic: Section[TrafficFields] | None = key(
+        "How the rate moves over the day.", default=None, shown="the busy rate all the time",
+        example="{peak_to_trough: 10}",
+    )  # fmt: skip
 
 
 class BatchFields(RequestFields):

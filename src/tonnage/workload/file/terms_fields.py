@@ -247,6 +247,7 @@ class BuyFields(StrictModel):
     token_load: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, to 1")] = key(
         "A service's mean rate over its busy rate: tokens are paid by use, machines for the busy time.",
         default=1.0,
+        shown="the mean of `serve.traffic`, else 1",
         example="0.4",
     )
     token_prompt: PositiveOrZero = key(

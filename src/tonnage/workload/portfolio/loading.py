@@ -16,7 +16,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.errors import WorkloadError
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems, shorten
 from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import Workload
 from tonnage.workload.portfolio.checks import find_portfolio_problems
 from tonnage.workload.portfolio.fields import EntryFields, PortfolioFile
 from tonnage.workload.portfolio.freezing import freeze_capacity, freeze_commitment, freeze_shares
@@ -115,7 +115,7 @@ def _missing_files(fields: PortfolioFile, folder: Path) -> list[Problem]:
 
 def _entry_problems(place: int, entry: EntryFields, workload: Workload, as_of: datetime) -> list[Problem]:
     found = []
-    if isinstance(workload.job, ServeJob):
+    if workload.is_service:
         if entry.runs_per_month != 1:
             path = ("workloads", place, "runs_per_month")
             found.append(Problem(path, "a service runs all month", "leave `runs_per_month` out"))

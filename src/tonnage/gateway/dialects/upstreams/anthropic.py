@@ -38,7 +38,7 @@ from tonnage.gateway.dialects.conversation import (
 from tonnage.gateway.dialects.errors import status_of
 from tonnage.gateway.dialects.fields import arguments_object
 from tonnage.gateway.dialects.sse import EventReader
-from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, parsed, text
+from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, objects, parsed, text
 from tonnage.gateway.dialects.usage import read_usage
 
 STOPS: Final[dict[str, StopReason]] = {
@@ -174,8 +174,7 @@ def thinking_of(said: Conversation) -> dict[str, Any] | None:
 
 def read_answer(body: Mapping[str, Any]) -> Answer:
     """Blocks of tools that the provider itself runs are left out: a request that is translated cannot ask for them."""
-    content = body.get("content")
-    parts = [part for block in (content if isinstance(content, list) else []) if (part := _part(block)) is not None]
+    parts = [part for block in objects(body, "content") if (part := _part(block)) is not None]
     return Answer(
         id=text(body, "id"), model=text(body, "model"), parts=tuple(parts),
         stop=STOPS.get(text(body, "stop_reason") or "", "end"), stop_sequence=text(body, "stop_sequence"),

@@ -43,7 +43,7 @@ from tonnage.gateway.dialects.errors import status_of
 from tonnage.gateway.dialects.event_stream import Message, MessageReader
 from tonnage.gateway.dialects.fields import arguments_object
 from tonnage.gateway.dialects.upstreams.anthropic import UNSIGNED, effort_of, thinking_of
-from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, parsed, text
+from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, objects, parsed, text
 from tonnage.gateway.dialects.usage import Usage
 
 STOPS: Final[dict[str, StopReason]] = {
@@ -204,8 +204,7 @@ def read_usage(said: Mapping[str, Any]) -> Usage | None:
 
 def read_answer(body: Mapping[str, Any]) -> Answer:
     """Converse says neither id nor model."""
-    content = mapping(mapping(body, "output"), "message").get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = objects(mapping(mapping(body, "output"), "message"), "content")
     return Answer(
         id=None, model=None, parts=tuple(part for block in blocks if (part := _part(block)) is not None),
         stop=STOPS.get(text(body, "stopReason") or "", "end"), usage=read_usage(mapping(body, "usage")),
@@ -220,7 +219,7 @@ def _part(block: Mapping[str, Any]) -> Part | None:
         arguments = orjson.dumps(use.get("input") or {}).decode()
         return ToolCall(id=text(use, "toolUseId") or "", name=text(use, "name") or "", arguments=arguments)
     if "citationsContent" in block:
-        listed = mapping(block, "citationsContent").get("content") or []
+        listed = objects(mapping(block, "citationsContent"), "content")
         return Text(text="".join(text(one, "text") or "" for one in listed))
     if "reasoningContent" in block:
         reasoning = mapping(block, "reasoningContent")

@@ -34,3 +34,9 @@ def integer(said: Mapping[str, Any], name: str) -> int | None:
 def mapping(said: Any, name: str) -> Mapping[str, Any]:
     found = said.get(name) if isinstance(said, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def objects(said: Any, name: str) -> list[Mapping[str, Any]]:
+    """The objects of a list; what stands between them and is none, is passed over."""
+    found = said.get(name) if isinstance(said, Mapping) else None
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

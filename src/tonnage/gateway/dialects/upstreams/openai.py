@@ -35,7 +35,7 @@ from tonnage.gateway.dialects.conversation import (
 )
 from tonnage.gateway.dialects.errors import status_of
 from tonnage.gateway.dialects.sse import EventReader
-from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, parsed, text
+from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, objects, parsed, text
 from tonnage.gateway.dialects.usage import read_usage
 
 STOPS: Final[dict[str, StopReason]] = {
@@ -170,8 +170,8 @@ def _response_format(said: Conversation) -> dict[str, Any] | None:
 
 def read_answer(body: Mapping[str, Any]) -> Answer:
     """Raises UpstreamNonsense."""
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+    choices = objects(body, "choices")
+    if not choices:
         raise UpstreamNonsense("an answer without choices")
     message = mapping(choices[0], "message")
     parts: list[Part] = []
@@ -179,7 +179,7 @@ def read_answer(body: Mapping[str, Any]) -> Answer:
         parts.append(Thinking(text=thought))
     if words := text(message, "content") or text(message, "refusal"):
         parts.append(Text(text=words))
-    for call in message.get("tool_calls") or []:
+    for call in objects(message, "tool_calls"):
         function = mapping(call, "function")
         parts.append(
             ToolCall(
@@ -221,8 +221,8 @@ class StreamReader:
         if not self._begun:
             self._begun = True
             yield Began(id=text(said, "id"), model=text(said, "model"))
-        choices = said.get("choices") or []
-        if choices and isinstance(choices[0], Mapping):
+        choices = objects(said, "choices")
+        if choices:
             yield from self._delta(mapping(choices[0], "delta"))
             finish = text(choices[0], "finish_reason")
             if finish is not None:
@@ -237,7 +237,7 @@ class StreamReader:
             yield ThinkingPiece(text=thought)
         if words := text(delta, "content") or text(delta, "refusal"):
             yield TextPiece(text=words)
-        for call in delta.get("tool_calls") or []:
+        for call in objects(delta, "tool_calls"):
             yield from self._call(call)
 
     def _call(self, call: Mapping[str, Any]) -> Iterator[Event]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from tonnage.errors import InputError
 from tonnage.features.pixels import SETTINGS, View, read_view
 from tonnage.serving.encoder.folders import check_weights, labels_of, read_json
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 CLASSES: Final = "ForImageClassification"
 WHOLE: Final = "processor_config.json"  # of models of texts and pictures; it holds the settings of both

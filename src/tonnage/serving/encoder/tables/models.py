@@ -15,7 +15,7 @@ from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.encoder.tables.boosters import load_lightgbm, load_pickle, load_xgboost
 from tonnage.serving.encoder.tables.files import TableFile, find_table
 from tonnage.serving.encoder.tables.network import load_network
-from tonnage.serving.encoder.tables.rows import Rows, TableModel, TableReader, computing
+from tonnage.serving.encoder.tables.rows import NumberRows, TableModel, TableReader, computing
 
 SIZES: Final = (1, 16, 256)  # rows: a call costs far more than a row
 
@@ -34,7 +34,7 @@ def open_table(service: EncoderService) -> Opened:
     return Opened(
         kind="tables", folder=model, digest=digest_of_files(file.parts), runtime=model.runtime, device="cpu",
         reader=TableReader(model), compute=computing(model),
-        example=Rows(np.zeros((1, len(model.coder.features)), dtype=model.dtype)), sizes=SIZES,
+        example=NumberRows(np.zeros((1, len(model.coder.features)), dtype=model.dtype)), sizes=SIZES,
         request_items=min(service.request_rows, service.queue_items), settings=model.runtime,
     )  # fmt: skip
 

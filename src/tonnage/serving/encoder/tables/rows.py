@@ -14,8 +14,8 @@ from tonnage.features.tables import Feature, TableCoder
 from tonnage.serving.encoder.batching import Compute
 from tonnage.serving.encoder.caching import Kept
 from tonnage.serving.encoder.faults import MissingColumn, MissingValue, UnknownColumn, WrongShape, WrongType
-from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
+from tonnage.workload.encoder_terms import Task
 
 SHOWN: Final = 20  # columns in a message
 
@@ -41,7 +41,7 @@ class TableModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class NumberRows:
     """The rows of one request as numbers."""
 
     values: NDArray[Any]  # (rows, columns)
@@ -58,7 +58,7 @@ class Rows:
 def computing(model: TableModel) -> Compute[Any]:
     """The rows of several requests at once; of each, a list of values or of probabilities of all classes."""
 
-    def compute(items: Sequence[Rows]) -> Sequence[Any]:
+    def compute(items: Sequence[NumberRows]) -> Sequence[Any]:
         values = items[0].values if len(items) == 1 else np.concatenate([one.values for one in items])
         found, done, answers = model.predict(values).tolist(), 0, []
         for one in items:
@@ -76,15 +76,15 @@ class TableReader:
         self.model, self.names = model, tuple(feature.name for feature in model.coder.features)
         self._known = frozenset(self.names)
 
-    async def read_all(self, given: Sequence[Any] | NDArray[Any], *, truncate: bool) -> Sequence[Rows]:  # noqa: ARG002
+    async def read_all(self, given: Sequence[Any] | NDArray[Any], *, truncate: bool) -> Sequence[NumberRows]:  # noqa: ARG002
         """All rows as one item: they are computed together."""
-        return [Rows(given if isinstance(given, np.ndarray) else np.stack(given))]
+        return [NumberRows(given if isinstance(given, np.ndarray) else np.stack(given))]
 
     def key_parts(self, one: NDArray[Any]) -> Sequence[bytes]:
         """The row's numbers."""
         return [one.tobytes()]
 
-    def kept(self, item: Rows, answer: Sequence[Any]) -> Sequence[Kept]:  # noqa: ARG002
+    def kept(self, item: NumberRows, answer: Sequence[Any]) -> Sequence[Kept]:  # noqa: ARG002
         """Rows have no tokens."""
         return [(one, 0) for one in answer]
 
