@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tonnage.runs import RunFolder, RunSpec
@@ -79,6 +81,18 @@ class Desk:
 
     def reach(self, folder: RunFolder, state: str) -> None:
         self.wait(lambda: folder.state().state.value == state)
+
+    def kill_node(self, name: str) -> None:
+        """The node is lost: its daemon and all that it started. The controller learns it."""
+        for process in psutil.process_iter():  # a step's daemon is in a session of its own
+            with contextlib.suppress(psutil.Error):
+                held = process.environ()
+                here = held.get("SLURM_CONF") == self.cluster.environ["SLURM_CONF"]
+                if here and held.get("SLURMD_NODENAME") == name:
+                    process.kill()
+        self.cluster.nodes[name].kill()
+        self.cluster.nodes[name].wait()
+        self.cluster.command("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def jobs(self, folder: RunFolder) -> list[str]:
         """Ids of all jobs, ended ones too, that bear the run's name."""
@@ -232,7 +246,7 @@ def test_a_lost_node(desk: Desk) -> None:
     desk.wait(lambda: (folder.state().checkpoint_step or 0) > 5)
     [job] = desk.jobs(folder)
     node = desk.cluster.command("squeue", "-h", "-j", job, "-o", "%N")
-    desk.cluster.kill_node(node)
+    desk.kill_node(node)
     desk.reach(folder, "succeeded")
     assert (folder.state().attempt, folder.state().lost_steps <= 5) == (2, True)
     assert len(losses(folder)) == 150

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from tonnage.errors import TonnageError
 from tonnage.values import dataclass
 
 BINARIES: Final = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sinfo", "scancel")
@@ -52,19 +53,6 @@ class SlurmCluster:
         done = subprocess.run(words, env={**os.environ, **self.environ}, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def kill_node(self, name: str) -> None:
-        """The node is lost: its daemon and all that it started. The controller learns it."""
-        import psutil
-
-        for process in psutil.process_iter():  # a step's daemon is in a session of its own
-            with suppress(psutil.Error):
-                held = process.environ()
-                if held.get("SLURMD_NODENAME") == name and held.get("SLURM_CONF") == self.environ["SLURM_CONF"]:
-                    process.kill()
-        self.nodes[name].kill()
-        self.nodes[name].wait()
-        self.command("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
-
 
 @contextmanager
 def slurm_cluster(folder: Path, *, grace_s: int = 20) -> Iterator[SlurmCluster]:
@@ -72,6 +60,8 @@ def slurm_cluster(folder: Path, *, grace_s: int = 20) -> Iterator[SlurmCluster]:
 
     Partitions: `batch`, the default, whose jobs are preempted and requeued by those of `urgent`; `short`, one minute.
     """
+    if missing := missing_binaries():
+        raise TonnageError(f"{missing[0]} is not here", hint="apt-get install --no-install-recommends slurm-wlm munge")
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, grace_s)
     with ExitStack() as stack:
