@@ -84,14 +84,20 @@ class Desk:
 
     def kill_node(self, name: str) -> None:
         """The node is lost: its daemon and all that it started. The controller learns it."""
-        for process in psutil.process_iter():  # a step's daemon is in a session of its own
+        self.cluster.nodes[name].kill()
+        self.cluster.nodes[name].wait()
+        found = []
+        for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 held = process.environ()
                 here = held.get("SLURM_CONF") == self.cluster.environ["SLURM_CONF"]
                 if here and held.get("SLURMD_NODENAME") == name:
-                    process.kill()
-        self.cluster.nodes[name].kill()
-        self.cluster.nodes[name].wait()
+                    above = process.parent()
+                    found += [process, *([above] if above and "slurmstepd" in above.name() else [])]
+        # Slurm's own first: a step's daemon that outlives its script reports the script's end, not the node's.
+        for process in sorted(set(found), key=lambda one: "slurmstepd" not in one.name()):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         self.cluster.command("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def jobs(self, folder: RunFolder) -> list[str]:
