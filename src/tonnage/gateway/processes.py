@@ -42,7 +42,7 @@ class GatewayProcesses:
         listen = self.gateway.listen
         self._sockets = [_listening(listen.host, listen.port)]
         if listen.admin_port is not None:
-            self._sockets.append(_listening(listen.host, listen.admin_port))
+            self._sockets.append(_listening(listen.admin_host, listen.admin_port))
         port = int(self._sockets[0].getsockname()[1])
         make_private_folder(self.folder)
         handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -100,6 +100,8 @@ class GatewayProcesses:
         return 0
 
     def _end(self) -> None:
+        for one in self._sockets:
+            one.close()  # first: a connection that nobody will accept would hang
         for child in self._workers:
             with suppress(ProcessLookupError):
                 child.process.terminate()

@@ -6,6 +6,7 @@ estimate that is marked as such. Zero tokens are a count; a missing count is non
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
@@ -116,6 +117,7 @@ class Attempt:
 
     async def _through(self, told: int | None) -> Told:
         try:
+            await self._signed_in()
             target, headers, body = self._request(told)
         except UntranslatableRequest as error:
             self.health.leave()
@@ -142,6 +144,15 @@ class Attempt:
             return await self._refused(answer)
         return await (self._stream(answer, told) if answer.streams else self._whole(answer, told))
 
+    async def _signed_in(self) -> None:
+        """Wait for a token where there is none that holds; the event loop goes on meanwhile. Raises TonnageError."""
+        running, name = self.journey.running, self.deployment.name
+        signer = running.signers.get(name)
+        if signer is not None:
+            fetching = signer.preparing(self.deployment.endpoint.url, time())
+            if fetching is not None:
+                await asyncio.wrap_future(fetching)
+
     def _request(self, told: int | None) -> tuple[bytes, Headers, bytes]:
         """Target, headers and body for the upstream."""
         deployment = self.deployment
@@ -153,9 +164,7 @@ class Attempt:
         headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
-            to = deployment.endpoint
-            url = f"{'https' if to.secure else 'http'}://{to.authority}{to.path}{target.decode()}"
-            headers += signer.headers("POST", url, body, time())
+            headers += signer.headers("POST", deployment.endpoint.url + target.decode(), body, time())
         return target, headers, body
 
     async def _refused(self, answer: Connection) -> Told:
@@ -270,7 +279,7 @@ class Attempt:
 
     def _keep(self, kind: bytes, body: bytes, usd_pico: int) -> None:
         cache = self.journey.cache
-        if cache is not None:
+        if cache is not None and self.route is self.journey.route:  # a fallback's answer is not the route's own
             cache.put(
                 self.journey.cache_key, status=200, content_type=kind, body=body, usd_pico=usd_pico,
                 deployment=self.deployment.name,
