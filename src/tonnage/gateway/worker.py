@@ -43,6 +43,7 @@ TICK_S: Final = 1.0
 STALE_S: Final = 10.0  # measures that are older are of a worker that was killed
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
+LAST_READS_S: Final = 5.0  # after the drain, for answers that are read to their end without a client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,9 @@ class Worker:
     def __init__(self, task: WorkerTask) -> None:
         self.task, self.folder = task, Path(task.folder)
         self.measures = GatewayMeasures()
-        self.book = Book(SharedAccounts(task.gateway.store), self.folder / "journals", durable=task.gateway.durable)
+        durable = task.gateway.durable
+        accounts = SharedAccounts(task.gateway.store, durable=durable)
+        self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.servers: list[DoorServer] = []
@@ -93,7 +96,7 @@ class Worker:
             ticks.cancel()
             orders.cancel()
             tidying.cancel()
-            self.door.settle_uncertain()
+            await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
             self._measured.unlink(missing_ok=True)
@@ -125,6 +128,7 @@ class Worker:
         self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
         self.running = self.door.running = found
         before.retire(found.upstreams)
+        self.book.follow_changed_caps()
 
     # pages
 

@@ -22,7 +22,7 @@ from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
-from tonnage.gateway.proxy.passage import NotAnAnswer, passage
+from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
@@ -58,6 +58,7 @@ class Attempt:
         self._status = 0
         self._first_byte_s: float | None = None
         self._answer: Connection | None = None
+        self._tap: Tap | None = None
         self._hold: Hold
 
     async def run(self) -> Told:
@@ -112,6 +113,18 @@ class Attempt:
             self._answer.abort()
             if self.journey.exchange.begun:
                 self.journey.exchange.abort()
+
+    def give_up(self) -> None:
+        """The worker ends: what the attempt came to so far is settled, by estimate where the upstream gave no count."""
+        if self._hold.settled:
+            return
+        if self._tap is not None:
+            self._done(self._tap.usage, written_tokens=self._tap.events, outcome="gateway-stopped")
+        else:
+            outcome = self._outcome(self._estimate(), None, "gateway-stopped", estimated=True)
+            self.book.settle(self._hold, outcome)
+        if self._answer is not None:
+            self._answer.abort()
 
     # on the wire
 
@@ -215,7 +228,7 @@ class Attempt:
     async def _stream(self, answer: Connection, told: int | None) -> Told:
         """Pieces as they come. Before the first one another attempt can be made; after it a fault ends the stream."""
         exchange = self.journey.exchange
-        tap = self._passage.tap(self.asked)
+        tap = self._tap = self._passage.tap(self.asked)
         kind = self._passage.kind or _kind(answer)
         kept: list[bytes] | None = [] if self.journey.cache is not None else None
         size = 0

@@ -86,6 +86,15 @@ class Door:
         for one in tuple(self._attempts):
             one.expire(now_s)
 
+    async def finish(self, patience_s: float) -> None:
+        """The worker ends: wait for attempts under way, clients or none, for so long; then settle every hold."""
+        until_s = monotonic() + patience_s
+        while self._attempts and monotonic() < until_s:
+            await asyncio.sleep(0.02)
+        for one in tuple(self._attempts):
+            one.give_up()
+        self.settle_uncertain()
+
     @property
     def uncertain(self) -> int:
         """Holds whose cost nobody has told."""
