@@ -181,7 +181,7 @@ class Doorway:
     async def __aexit__(self, *_: object) -> None:
         self.pool.close()
         await self.server.drain(1.0)
-        self.door.settle_uncertain()
+        await self.door.finish(0.0)
         await self.book.close()
         self.running.close()
 

@@ -11,6 +11,7 @@ import orjson
 
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.proxy.asked import GatewayRequest
+from tonnage.http.upstream import Headers
 from tonnage.values import dataclass
 
 LARGEST_BYTES: Final = 4 << 20  # of an answer
@@ -30,14 +31,19 @@ class KeptAnswer:
     until_s: float
 
 
-def cache_key(asked: GatewayRequest, caller: Caller, targets: tuple[tuple[str, str], ...]) -> bytes | None:
+def cache_key(
+    asked: GatewayRequest, caller: Caller, targets: tuple[tuple[str, str], ...], regions: frozenset[str],
+    headers: Headers,
+) -> bytes | None:  # fmt: skip
     """The whole body in a canonical order, the path, the team, and every deployment that could have answered.
 
-    `targets`: (deployment, its name of the model). A field that the gateway does not know is part of the body too.
+    `targets`: (deployment, its name of the model), by the rule that holds for the request; `regions`: where they must
+    compute; `headers`: those that reach the upstream. A field that the gateway does not know is part of the body too.
     None: a body that JSON cannot write anew.
     """
     said = {name: value for name, value in asked.said.items() if name not in _NOT_OF_THE_ANSWER}
-    named = [asked.surface, caller.team, caller.project, targets, said]
+    passed = sorted((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    named = [asked.surface, caller.team, caller.project, targets, sorted(regions), passed, said]
     try:
         text = orjson.dumps(named, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:

@@ -20,8 +20,10 @@ from tonnage.files import make_private_folder
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.worker import SIZE, WorkerTask
 
-RESTARTS: Final = 5  # of workers that die within a few seconds of their start, before the gateway gives up
-SHORT_LIFE_S: Final = 5.0
+RESTARTS: Final = 5  # of workers that end as soon as they begin, before a gateway that never served gives up
+SHORT_LIFE_S: Final = 15.0  # longer than one try to reach a database
+FIRST_WAIT_S: Final = 0.5  # before a worker that ended so is started anew; doubled each time
+LONGEST_WAIT_S: Final = 15.0
 POLL_S: Final = 0.2
 GRACE_S: Final = 10.0  # after the drain, until SIGKILL
 Say = Callable[[str], None]
@@ -36,13 +38,15 @@ class GatewayProcesses:
         self._stopping = False
         self._reload_asked = False
         self._short_lives = 0
+        self._served = False  # whether a worker of this gateway ever lived long
+        self._next_start_s = 0.0
 
     def run(self, on_begin: Callable[[int], None] | None = None) -> int:
         """Serve until SIGTERM or SIGINT. Exit code: of the first worker where none can begin. Raises TonnageError."""
         listen = self.gateway.listen
         self._sockets = [_listening(listen.host, listen.port)]
         if listen.admin_port is not None:
-            self._sockets.append(_listening(listen.host, listen.admin_port))
+            self._sockets.append(_listening(listen.admin_host, listen.admin_port))
         port = int(self._sockets[0].getsockname()[1])
         make_private_folder(self.folder)
         handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -83,23 +87,44 @@ class GatewayProcesses:
             if self._reload_asked:
                 self._reload_asked = False
                 self._reload()
-            for index, child in enumerate(self._workers):
-                code = child.process.poll()
-                if code is None:
-                    continue
-                short = code > 0 and time.monotonic() - child.begun_s < SHORT_LIFE_S  # by itself, not by a signal
-                self._short_lives = self._short_lives + 1 if short else 0
-                if self._short_lives >= RESTARTS or code == InputError.exit_code:
-                    self._end()
-                    raise TonnageError(f"workers of the gateway end with {code} as soon as they begin",
-                                       hint="their messages stand above")  # fmt: skip
-                if not self._stopping:
-                    self.say(f"worker {index} ended with {code}; another one begins")
-                    self._workers[index] = self._start(index)
+            self._replace_dead()
         self._end()
         return 0
 
+    def _replace_dead(self) -> None:
+        """Workers that end as soon as they begin, as while a database is away, are started anew ever more slowly."""
+        now_s = time.monotonic()
+        if all(one.process.poll() is None and now_s - one.begun_s >= SHORT_LIFE_S for one in self._workers):
+            self._short_lives = 0
+        for index, child in enumerate(self._workers):
+            code = child.process.poll()
+            if code is None:
+                self._served = self._served or now_s - child.begun_s >= SHORT_LIFE_S
+                continue
+            if not child.told:
+                child.told = True
+                short = code > 0 and now_s - child.begun_s < SHORT_LIFE_S  # by itself, not by a signal
+                self._ended(index, code, now_s if short else None)
+            if not self._stopping and (code <= 0 or now_s >= self._next_start_s):
+                self._workers[index] = self._start(index)
+
+    def _ended(self, index: int, code: int, short_s: float | None) -> None:
+        """A worker's end; `short_s`: now, where it had only begun. Raises TonnageError where none can begin."""
+        wait_s = 0.0
+        if short_s is not None:
+            self._short_lives += 1
+            wait_s = min(FIRST_WAIT_S * 2 ** ((self._short_lives - 1) // len(self._workers)), LONGEST_WAIT_S)
+            self._next_start_s = max(self._next_start_s, short_s + wait_s)
+        rounds = self._short_lives // len(self._workers)
+        if code == InputError.exit_code or (not self._served and rounds >= RESTARTS):
+            self._end()
+            raise TonnageError(f"workers of the gateway end with {code} as soon as they begin",
+                               hint="their messages stand above")  # fmt: skip
+        self.say(f"worker {index} ended with {code}; another one begins" + (f" in {wait_s:g} s" if wait_s else ""))
+
     def _end(self) -> None:
+        for one in self._sockets:
+            one.close()  # first: a connection that nobody will accept would hang
         for child in self._workers:
             with suppress(ProcessLookupError):
                 child.process.terminate()
@@ -139,6 +164,7 @@ class _Child:
 
     def __init__(self, process: subprocess.Popen[bytes], task: WorkerTask, begun_s: float) -> None:
         self.process, self.task, self.begun_s = process, task, begun_s
+        self.told = False  # whether its end was said
 
     def send(self) -> None:
         data = pickle.dumps(self.task)

@@ -16,6 +16,8 @@ import socket
 import struct
 import sys
 from contextlib import suppress
+from hashlib import blake2b
+from hmac import compare_digest
 from pathlib import Path
 from time import monotonic, time
 from typing import Final
@@ -36,9 +38,12 @@ from tonnage.values import dataclass
 
 SIZE: Final = struct.Struct("!I")
 GC_ALLOCATIONS: Final = 20_000
+ORDERS: Final = 0  # the descriptor that the parent writes to
 TICK_S: Final = 1.0
+STALE_S: Final = 10.0  # measures that are older are of a worker that was killed
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
+LAST_READS_S: Final = 5.0  # after the drain, for answers that are read to their end without a client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,9 @@ class Worker:
     def __init__(self, task: WorkerTask) -> None:
         self.task, self.folder = task, Path(task.folder)
         self.measures = GatewayMeasures()
-        self.book = Book(SharedAccounts(task.gateway.store), self.folder / "journals", durable=task.gateway.durable)
+        durable = task.gateway.durable
+        accounts = SharedAccounts(task.gateway.store, durable=durable)
+        self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.servers: list[DoorServer] = []
@@ -78,7 +85,7 @@ class Worker:
         handlers = (self.door.handle, self._pages_alone)
         self.servers = [DoorServer(one, int(listen.body_mb * 1e6)) for one in handlers[: len(self.task.sockets)]]
         for server, file in zip(self.servers, self.task.sockets, strict=True):
-            await server.listen(socket.socket(fileno=os.dup(file)))
+            await server.listen(socket.socket(fileno=file))
         ticks = asyncio.ensure_future(self._tick())
         orders = asyncio.ensure_future(self._obey())
         tidying = asyncio.ensure_future(self._tidy())
@@ -89,7 +96,7 @@ class Worker:
             ticks.cancel()
             orders.cancel()
             tidying.cancel()
-            self.door.settle_uncertain()
+            await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
             self._measured.unlink(missing_ok=True)
@@ -98,10 +105,8 @@ class Worker:
         """Ask for every token once, so that no request waits for one. A deployment that cannot be signed in to is told,
         and tried again when it is asked."""
         for name, signer in self.running.signers.items():
-            to = self.running.gateway.deployments[name].endpoint
-            url = f"{'https' if to.secure else 'http'}://{to.authority}{to.path}"
             try:
-                signer.headers("POST", url, b"", time())
+                signer.headers("POST", self.running.gateway.deployments[name].endpoint.url, b"", time())
             except TonnageError as error:
                 say(f"{name} cannot be signed in to: {error}")
 
@@ -111,10 +116,19 @@ class Worker:
         self._stopped.set()
 
     def reload(self, gateway: Gateway) -> None:
-        """Requests from now on follow the new file; those under way keep the old one."""
+        """Requests from now on follow the new file; those under way keep the old one. One that cannot be followed is
+        told and counted, and the old one stays."""
         before = self.running
-        self.running = self.door.running = Running(gateway, self.measures, make_signer, before)
-        before.retire(self.running.upstreams)
+        try:
+            found = Running(gateway, self.measures, make_signer, before)
+        except Exception as error:  # also of a provider's library: whatever it is, later files must be followed
+            self.measures.count("tonnage_gateway_reloads_total", (("result", "refused"),))
+            say(f"error: worker {self.task.number} cannot follow the changed file, the old one stays: {error}")
+            return
+        self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
+        self.running = self.door.running = found
+        before.retire(found.upstreams)
+        self.book.follow_changed_caps()
 
     # pages
 
@@ -140,7 +154,17 @@ class Worker:
         found = self._figures(path) if path in ("/metrics", "/gateway") else self.page(path)
         if found is None or exchange.method not in (b"GET", b"HEAD"):
             found = 404, b"text/plain", b"/health, /ready, /metrics, /gateway"
+        elif path in ("/metrics", "/gateway") and not self._may_read(exchange):
+            found = 401, b"text/plain", b"`Authorization: Bearer KEY` with the key of listen.admin_key"
         exchange.answer(found[0], b"content-type: %b\r\n" % found[1], found[2])
+
+    def _may_read(self, exchange: ClientExchange) -> bool:
+        wanted = self.running.gateway.admin_key
+        if wanted is None:
+            return True
+        given = next((value for name, value in exchange.headers if name == b"authorization"), b"")
+        key = given[7:].strip() if given[:7].lower() == b"bearer " else b""
+        return compare_digest("blake2b:" + blake2b(key, digest_size=32).hexdigest(), wanted)
 
     @property
     def _open_pages(self) -> bool:
@@ -149,18 +173,20 @@ class Worker:
 
     def _figures(self, path: str) -> tuple[int, bytes, bytes]:
         self._measure()
-        documents = [orjson.loads(file.read_bytes()) for file in sorted(self._measured.parent.glob("*.json"))]
+        found = {file: orjson.loads(file.read_bytes()) for file in sorted(self._measured.parent.glob("*.json"))}
+        documents, now_s = list(found.values()), time()
+        living = [one for file, one in found.items() if now_s - one["at_s"] < STALE_S and _lives(int(file.stem))]
         if path == "/metrics":
             gauges: dict[tuple[str, Labels], float] = {}
-            for document in documents:
+            for document in living:
                 for name, labels, amount in document["gauges"]:
                     place = (name, tuple((one, other) for one, other in labels))
                     gauges[place] = gauges.get(place, 0.0) + amount
             return 200, b"text/plain; version=0.0.4", prometheus_text(added_up(documents), gauges).encode()
         return 200, b"application/json", orjson.dumps({
-            "schema": "tonnage/gateway-status@1", "workers": len(documents),
+            "schema": "tonnage/gateway-status@1", "workers": len(living),
             "deployments": {name: {
-                "under_way": sum(one["under_way"].get(name, 0) for one in documents),
+                "under_way": sum(one["under_way"].get(name, 0) for one in living),
                 "first_byte_s": health.first_byte_s, "failures_in_a_row": health.failures,
                 "resting": not health.available(monotonic()),
             } for name, health in self.running.healths.items()},
@@ -174,7 +200,7 @@ class Worker:
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
-        document = {**self.measures.document(), "gauges": gauges, "under_way": under_way}
+        document = {**self.measures.document(), "gauges": gauges, "under_way": under_way, "at_s": time()}
         with suppress(OSError):  # a full disk: the figures of this second are missing, requests go on
             self._measured.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._measured, orjson.dumps(document), durable=False)
@@ -182,13 +208,15 @@ class Worker:
     # beside the requests
 
     async def _tick(self) -> None:
-        """Each second: measures to their file, clients that never send their headers let go."""
+        """Each second: measures to their file, clients that never send their headers let go, tokens renewed."""
         while True:
             await asyncio.sleep(TICK_S)
             self._measure()
             self.door.sweep()
             for server in self.servers:
                 server.sweep()
+            for name, signer in self.running.signers.items():
+                signer.renew(self.running.gateway.deployments[name].endpoint.url, time())
 
     async def _tidy(self) -> None:
         """Each hour: attempts that are older than the file keeps them leave the ledger."""
@@ -201,7 +229,7 @@ class Worker:
         """Gateways that the parent sends, until it is gone."""
         reader = asyncio.StreamReader(limit=1 << 26)
         await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ORDERS, "rb", 0, closefd=False)
         )
         with suppress(asyncio.IncompleteReadError):
             while True:
@@ -209,6 +237,33 @@ class Worker:
                 task: WorkerTask = pickle.loads(await reader.readexactly(size))
                 self.reload(task.gateway)
         self.stop()
+
+
+def read_order(file: int) -> bytes | None:
+    """One order of the parent from a pipe and not a byte more: the next one may be in it already. None at its end."""
+
+    def read(size: int) -> bytes:
+        pieces = b""
+        while len(pieces) < size and (piece := os.read(file, size - len(pieces))):
+            pieces += piece
+        return pieces
+
+    header = read(SIZE.size)
+    if len(header) < SIZE.size:
+        return None
+    size = SIZE.unpack(header)[0]
+    order = read(size)
+    return order if len(order) == size else None
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def say(message: str) -> None:
@@ -219,10 +274,10 @@ def main() -> int:
     """Exit codes as the command line's."""
     import uvloop
 
-    header = sys.stdin.buffer.read(SIZE.size)
-    if len(header) < SIZE.size:
+    order = read_order(ORDERS)
+    if order is None:
         return 1
-    task: WorkerTask = pickle.loads(sys.stdin.buffer.read(SIZE.unpack(header)[0]))
+    task: WorkerTask = pickle.loads(order)
     gc.collect()
     gc.freeze()  # what is loaded stays: the collector need not look at it again and again
     gc.set_threshold(GC_ALLOCATIONS, 20, 20)

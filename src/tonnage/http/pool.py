@@ -47,6 +47,11 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
+
 
 def read_endpoint(url: str) -> Endpoint:
     """The endpoint of a base URL. InputError for another scheme, a missing host, a port that is none, a password.

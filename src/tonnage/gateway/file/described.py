@@ -81,12 +81,14 @@ ANYBODY = Caller(name="none", team="none", project="none", routes=None, expires=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """All of it. `callers` by the hash of their key; none: whoever reaches the port may ask."""
+    """All of it. `callers` by the hash of their key; none: whoever reaches the port may ask. `admin_key`: the hash of
+    the key that the pages with figures ask for on their own port; None: whoever reaches it."""
 
     listen: ListenEntry
     deployments: dict[str, Deployment]
     routes: dict[str, Route]
     callers: dict[str, Caller]
+    admin_key: str | None
     allowances: tuple[Allowance, ...]
     store: str
     durable: bool

@@ -48,6 +48,8 @@ class ListenEntry(StrictModel):
     admin_port: Count | None = entry(
         "Port for health, metrics and spend by key. Default: none but on the door.", default=None
     )
+    admin_host: Word = entry("Address of that port; others than this machine need `admin_key`.", default="127.0.0.1")
+    admin_key: KeyHash | None = entry("What /metrics and /gateway there ask for, as a bearer.", default=None)
     workers: Count = entry("Processes that answer.", default=1)
     body_mb: Positive = entry("The largest request, in MB.", default=20.0)
     drain: Duration = entry("How long requests under way may take after SIGTERM.", default=60.0, shown="60s")

@@ -44,6 +44,7 @@ def load_gateway(
     entries, document = parse_entries(load_text(path), GatewayEntries, file=str(path), page=PAGE)
     raise_problems(_problems(entries), document)
     environment = os.environ if environment is None else environment
+    admin_key = entries.listen.admin_key
     return Gateway(
         listen=entries.listen,
         deployments={
@@ -51,7 +52,10 @@ def load_gateway(
             for name, one in entries.deployments.items()
         },
         routes={name: _route(one) for name, one in entries.routes.items()},
-        callers={key_hash(_secret(one, environment)): _caller(one) for one in entries.keys.values()},
+        callers={
+            key_hash(_secret(one.key, environment, f"keys.{one.name}")): _caller(one) for one in entries.keys.values()
+        },
+        admin_key=None if admin_key is None else key_hash(_secret(admin_key, environment, "listen.admin_key")),
         allowances=_own_before_all(_allowances(entries)),
         store=_store(entries.store, home, environment),
         durable=entries.durable,
@@ -94,6 +98,8 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
         yield Problem(("routes",), "has no route", "name one use case")
     if entries.listen.host not in LOCAL and not entries.keys:
         yield Problem(("listen", "host"), "others than this machine could ask without a key", "add `keys:`")
+    if entries.listen.admin_host not in LOCAL and entries.listen.admin_key is None:
+        yield Problem(("listen", "admin_host"), "others could read the figures without a key", "add `admin_key:`")
     for name, one in entries.deployments.items():
         yield from _deployment_problems(name, one)
     for name, route in entries.routes.items():
@@ -333,10 +339,10 @@ def _scopes(scope: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[
                 yield known, one
 
 
-def _secret(one: KeyEntry, environment: Mapping[str, str]) -> str:
-    if one.key.startswith("blake2b:"):
-        return one.key
-    return read_reference(one.key, environment, f"keys.{one.name}")
+def _secret(reference: str, environment: Mapping[str, str], what: str) -> str:
+    if reference.startswith("blake2b:"):
+        return reference
+    return read_reference(reference, environment, what)
 
 
 def _store(stated: str | None, home: Path, environment: Mapping[str, str]) -> str:

@@ -7,11 +7,11 @@ four times a second, and gives back what other workers want.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,9 @@ from time import time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.journal import Journal, dead_journals, remains
+from tonnage.gateway.money.journal import Journal, Mark, dead_journals, remains
 from tonnage.gateway.money.shared_accounts import (
+    FORGOTTEN_AFTER_S,
     AccountKey,
     AccountsError,
     AttemptRow,
@@ -32,12 +33,14 @@ from tonnage.gateway.money.shared_accounts import (
 from tonnage.values import dataclass
 
 T = TypeVar("T")
+_LOG: Final = logging.getLogger(__name__)
 FLUSH_S: Final = 0.25
 PATIENCE_S: Final = 0.5  # how long a request waits for other workers to give back what they do not need
 POLL_S: Final = 0.05
 SWEEP_S: Final = 10.0
 MOST_KNOWN: Final = 10_000
 NO_CAP: Final = 1 << 62
+SILENT_S: Final = FORGOTTEN_AFTER_S / 2  # a worker that was suspended for so long looks first what it still has
 SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
 
 
@@ -101,22 +104,45 @@ class Outcome(NamedTuple):
     latency_s: float
 
 
+class _Batch(NamedTuple):
+    """What one flush brings into the accounts: tried again as it is until it is known to be in."""
+
+    number: int
+    moves: list[LeaseMove]
+    rows: list[AttemptRow]
+    mark: Mark
+    begun_s: float
+
+
 class Book:
     """Use it in one event loop; `open` before the first hold, `close` after the last.
 
-    `durable`: a hold is on the disk before its request is sent; those of one moment share a write.
+    `durable`: a hold is on the disk before its request is sent; those of one moment share a write. `say`: is told what
+    dead workers left that somebody should know.
     """
 
     def __init__(
-        self, accounts: SharedAccounts, folder: Path, *, durable: bool = False, now: Callable[[], float] = time
+        self,
+        accounts: SharedAccounts,
+        folder: Path,
+        *,
+        durable: bool = False,
+        now: Callable[[], float] = time,
+        say: Callable[[str], None] = _LOG.warning,
     ) -> None:
-        self.accounts, self.folder, self.durable, self.now = accounts, folder, durable, now
-        self.worker = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+        self.accounts, self.folder, self.durable, self.now, self._say = accounts, folder, durable, now, say
+        self.host = socket.gethostname()
+        self.worker = f"{self.host}-{os.getpid()}-{os.urandom(3).hex()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-accounts")
         self._accounts: dict[AccountKey, Account] = {}
         self._current: dict[int, tuple[Allowance, Account, float]] = {}  # by identity: the account of now, until when
         self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
         self._rows: list[AttemptRow] = []
+        self._batch: _Batch | None = None
+        self._flushed = 0  # batches so far
+        self._doubtful = False  # whether the accounts may have more or less leased to this worker than it knows
+        self._caps_changed = False
+        self._told_s = now()
         self._number = 0
         self.open_holds = 0
         self.failing: AccountsError | None = None
@@ -127,25 +153,35 @@ class Book:
 
     async def open(self) -> int:
         """Begin the journal, bring in what dead workers left; how many of their requests were under way."""
-        self._leasing = asyncio.Lock()
+        self._leasing, self._flushing = asyncio.Lock(), asyncio.Lock()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._in_thread(self.accounts.open)
-        self.journal = Journal(self.folder, self.worker)
-        await self._in_thread(self.accounts.join, self.worker, socket.gethostname(), self.now())
+        self.journal = Journal(self.folder, self.worker, durable=self.durable)
+        await self._in_thread(self.accounts.join, self.worker, self.host, self.now())
         lost = await self._in_thread(self._bring_in_dead)
         self._flushes = asyncio.ensure_future(self._flush_for_ever())
         return lost
 
     async def close(self) -> None:
-        """Bring everything into the accounts and give all leases back."""
+        """Bring everything into the accounts and give all leases back.
+
+        With holds still open the journal stays, for whoever comes next to bring in. Raises AccountsError: so it does.
+        """
         self._closing = True  # a flush under way ends by itself: one that is cut off may be in the accounts, or not
         if self._flushes is not None:
             await self._flushes
-        moves, rows = self._taken_for_flush()
-        await self._in_thread(self.accounts.leave, self.worker, moves, rows)
-        self.journal.remove()
-        await self._in_thread(self.accounts.close)
-        self._thread.shutdown()
+        try:
+            await self.flush()
+            if self.open_holds:
+                self._say(f"{self.open_holds} holds are open at the end; the next worker settles them by estimate")
+                self.journal.close()
+            else:
+                moves, rows = self._taken_for_flush()
+                await self._in_thread(self.accounts.leave, self.worker, moves, rows)
+                self.journal.remove()
+        finally:
+            await self._in_thread(self.accounts.close)
+            self._thread.shutdown()
 
     async def hold(
         self, allowances: Sequence[Allowance], amounts: Amounts, *, who: Who, request: str, lost_usd_pico: int
@@ -154,6 +190,9 @@ class Book:
 
         `lost_usd_pico`: what is charged should this process be killed before it is settled.
         """
+        if self.now() - self._told_s > SILENT_S:
+            await self.flush()
+            await self._compare_leases()
         accounts = self._accounts_of(allowances)
         waited_until = self.now() + PATIENCE_S
         while short := [one for one in accounts if one.free < amounts.of(one.unit)]:
@@ -161,9 +200,7 @@ class Book:
                 asks = self._asks(short, amounts)
                 if not asks:
                     continue  # another request's lease was enough for this one
-                granted: Granted = await self._in_thread(self.accounts.lease, self.worker, asks, self.now())
-                for account in short:
-                    account.leased += granted.granted.get(account.key, 0)
+                granted = await self._lease(asks)
             if granted.short:
                 if not granted.others or self.now() >= waited_until:
                     raise self._refusal(short, granted, amounts)
@@ -171,20 +208,27 @@ class Book:
             accounts = self._accounts_of(allowances)  # a window may have ended meanwhile
         hold = self._take(accounts, amounts, who, request, lost_usd_pico)
         if self.durable:
-            await self._on_disk()
+            try:
+                await self._on_disk()
+            except BaseException:  # it is not promised, so nothing is sent
+                self.settle(hold, None)
+                raise
         return hold
 
     def settle(self, hold: Hold, outcome: Outcome | None) -> None:
-        """What a hold came to; None: nothing was sent. A second time it does nothing. Raises OSError."""
+        """What a hold came to; None: nothing was sent. A second time it does nothing.
+
+        Raises OSError, and the hold is open as before; a full disk is no reason, as the hold took the room for it.
+        """
         if hold.settled:
             return
-        hold.settled = True
         if outcome is None:
             self.journal.drop(hold.number)
         else:
             row = self._row(hold, outcome)
             self.journal.settle(hold.number, outcome.amounts.usd_pico, outcome.amounts.tokens, row)
             self._rows.append(row)
+        hold.settled = True
         self.open_holds -= 1
         for account in hold.accounts:
             unit = account.unit
@@ -210,28 +254,24 @@ class Book:
         for account in self._accounts_of(allowances):
             if account.allowance.unit != "usd" or not account.allowance.hard:
                 continue
-            ask = _ask(account, 0)
-            granted: Granted = await self._in_thread(self.accounts.lease, self.worker, (ask,), self.now())
-            account.leased += granted.granted.get(account.key, 0)
+            async with self._leasing:
+                await self._lease([_ask(account, 0)])
+
+    def follow_changed_caps(self) -> None:
+        """After the file was read again: what no request holds is given back, and leased anew under the new caps."""
+        self._caps_changed = True  # once more at the next flush: a lease may be on its way
+        self._give_back(tuple(self._accounts))
 
     async def flush(self) -> None:
         """Bring what was settled into the accounts. AccountsError: it stays in the journal and in memory."""
-        begun = self.now()
-        journal_bytes = self.journal.size
-        moves, rows = self._taken_for_flush()
-        if not moves and not rows:
-            return
-        try:
-            await self._in_thread(
-                partial(self.accounts.apply, self.worker, moves, rows, journal_bytes=journal_bytes, now_s=begun)
-            )
-        except Exception as error:
-            self._put_back(moves, rows)
-            if isinstance(error, AccountsError):
-                self.failing = error
-            raise
-        self.failing = None
-        self.journal.renew_if_long(journal_bytes)
+        async with self._flushing:
+            if self._batch is not None:
+                await self._apply(self._batch)
+            moves, rows = self._taken_for_flush()
+            if moves or rows:
+                self._flushed += 1
+                self._batch = _Batch(self._flushed, moves, rows, self.journal.mark(), self.now())
+                await self._apply(self._batch)
 
     async def ledger(self) -> list[dict[str, Any]]:
         """Every attempt that is in the accounts, oldest first."""
@@ -242,6 +282,54 @@ class Book:
         await self._in_thread(self.accounts.forget_attempts, moment_s)
 
     # inside
+
+    async def _apply(self, batch: _Batch) -> None:
+        """Bring a batch in; it stays until it is known to be. Raises AccountsError."""
+        number, moves, rows, mark, now_s = batch
+        size = mark.size
+        try:
+            await self._in_thread(
+                partial(self.accounts.apply, self.worker, moves, rows, number=number, journal_bytes=size, now_s=now_s)
+            )
+        except AccountsError as error:
+            self.failing = error
+            raise
+        self._batch = self.failing = None
+        try:
+            self.journal.renew(mark)
+        except OSError as error:  # it goes on as it is, and the next flush tries again
+            self.failing = AccountsError(f"the journal cannot be begun anew: {error}")
+
+    async def _lease(self, asks: Sequence[LeaseAsk]) -> Granted:
+        """Ask the accounts, and count what they give. Raises AccountsError: they may have given it all the same."""
+        try:
+            granted: Granted = await self._in_thread(self.accounts.lease, self.worker, asks, self.now())
+        except BaseException:
+            self._doubtful = True
+            raise
+        for key, amount in granted.granted.items():
+            self._accounts[key].leased += amount
+        return granted
+
+    async def _compare_leases(self) -> None:
+        """Go by what the accounts say is leased: a grant's answer may have been lost, or another host gave it back."""
+        async with self._leasing, self._flushing:
+            if self._batch is not None:
+                return  # what is leased is known when it is in
+            await self._in_thread(self.accounts.tell_alive, self.worker, self.now())
+            found: dict[AccountKey, int] = await self._in_thread(self.accounts.leases, self.worker)
+            for key, account in self._accounts.items():
+                used, returned = self._moves.get(key, (0, 0))
+                account.leased = found.get(key, 0) - used - returned
+            self._told_s, self._doubtful = self.now(), False
+
+    def _give_back(self, keys: Iterable[AccountKey]) -> None:
+        """What is free here of these accounts, with the next flush; from now on it isn't spent."""
+        for key in keys:
+            account = self._accounts.get(key)
+            if account is not None and account.free > 0:
+                self._moves.setdefault(key, [0, 0])[1] += account.free
+                account.leased -= account.free
 
     def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:
         now, current, found = self.now(), self._current, []
@@ -307,12 +395,12 @@ class Book:
             outcome.latency_s,
         )  # fmt: skip
 
-    def _taken_for_flush(self, wanted: frozenset[AccountKey] = frozenset()) -> tuple[list[LeaseMove], list[AttemptRow]]:
+    def _taken_for_flush(self) -> tuple[list[LeaseMove], list[AttemptRow]]:
         """What goes into the accounts now; here it counts as gone from the leases at once."""
         now = datetime.fromtimestamp(self.now(), UTC)
         for key, account in tuple(self._accounts.items()):
             over = account.allowance.begin(now) != account.begin
-            returned = max(account.free, 0) if over or key in wanted else 0
+            returned = max(account.free, 0) if over else 0
             if account.used or returned:
                 move = self._moves.setdefault(key, [0, 0])
                 move[0] += account.used
@@ -321,16 +409,10 @@ class Book:
                 account.used = 0
             if over and not account.held:
                 del self._accounts[key]
+                self.journal.forget(key)
         moves = [LeaseMove(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
         rows, self._moves, self._rows = self._rows, {}, []
         return moves, rows
-
-    def _put_back(self, moves: Sequence[LeaseMove], rows: list[AttemptRow]) -> None:
-        for move in moves:
-            kept = self._moves.setdefault(move.account, [0, 0])
-            kept[0] += move.used
-            kept[1] += move.returned
-        self._rows = rows + self._rows
 
     async def _on_disk(self) -> None:
         """Wait until the journal as it is now is on the disk; all that wait together share one write."""
@@ -342,35 +424,42 @@ class Book:
 
     async def _sync(self) -> None:
         size = self.journal.size
-        await asyncio.get_running_loop().run_in_executor(None, self.journal.sync)
+        await asyncio.get_running_loop().run_in_executor(None, self.journal.sync().run)
         self._synced = size
 
     async def _flush_for_ever(self) -> None:
         swept = self.now()
         while not self._closing:
             await asyncio.sleep(FLUSH_S)
-            with suppress(AccountsError):  # told by `failing`, tried again
+            try:
                 await self._give_back_wanted()
                 await self.flush()
+                if self._doubtful:
+                    await self._compare_leases()
                 if self.now() - swept >= SWEEP_S:
                     swept = self.now()
-                    await self._in_thread(self._tell_alive)
-                    await self._in_thread(self._bring_in_dead)
+                    await self._in_thread(self._sweep)
+                    self._told_s = swept
+            except AccountsError:
+                pass  # told by `failing`, tried again
+            except OSError as error:  # of a journal that a dead worker left
+                self.failing = AccountsError(f"the journals in {self.folder}: {error}")
 
     async def _give_back_wanted(self) -> None:
         """What others were refused lately is returned, as far as it is free here."""
-        wanted: frozenset[AccountKey] = await self._in_thread(self.accounts.wanted_since, self.now() - PATIENCE_S)
-        for key in wanted:
-            account = self._accounts.get(key)
-            if account is not None and account.free > 0:
-                move = self._moves.setdefault(key, [0, 0])
-                move[1] += account.free
-                account.leased -= account.free
+        if self._caps_changed:
+            self._caps_changed = False
+            self._give_back(tuple(self._accounts))
+        self._give_back(await self._in_thread(self.accounts.wanted_since, self.now() - PATIENCE_S))
 
-    def _tell_alive(self) -> None:
-        """In the accounts' thread: this worker lives; those of other hosts that were silent for long are given up."""
-        self.accounts.tell_alive(self.worker, self.now())
-        self.accounts.forget_silent(self.now())
+    def _sweep(self) -> None:
+        """In the accounts' thread: this worker lives; what is over goes, and what dead workers left is brought in."""
+        now_s = self.now()
+        self.accounts.tell_alive(self.worker, now_s)
+        self.accounts.forget_silent(self.host, now_s)
+        self.accounts.forget_minutes(now_s)
+        if lost := self._bring_in_dead():
+            self._say(f"{lost} requests were under way when a worker was killed; they are charged by estimate")
 
     def _bring_in_dead(self) -> int:
         """In the accounts' thread: the journals of workers that are gone, each once; how many requests they lost."""
@@ -378,14 +467,27 @@ class Book:
         for worker, path, file in dead_journals(self.folder):
             try:
                 applied = self.accounts.applied(worker)
+                damaged = 0
                 if applied is not None:
                     found = remains(path.read_bytes(), applied, worker)
                     self.accounts.leave(worker, found.moves, found.rows)
-                    lost += found.lost
-                path.unlink(missing_ok=True)
+                    lost, damaged = lost + found.lost, found.damaged
+                self._put_away(path, damaged)
             finally:
                 os.close(file)
         return lost
+
+    def _put_away(self, path: Path, damaged: int) -> None:
+        """A journal that is in the accounts; one with lines that nobody can read is kept aside."""
+        if not damaged:
+            path.unlink(missing_ok=True)
+            return
+        aside = path.with_suffix(".damaged")
+        path.rename(aside)
+        self._say(
+            f"{damaged} lines of a dead worker's journal cannot be read; the rest is in the accounts, the journal is"
+            f" kept as {aside}: compare the ledger with the bills"
+        )
 
     def _in_thread(self, function: Callable[..., T], *given: Any) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)

@@ -1,9 +1,10 @@
 """A worker's journal: holds and settlements as lines of a file, written before what they tell of goes on.
 
 The file is mapped into memory, so that a line costs no system call, and a killed process loses nothing: its pages are
-the system's. Room for lines is taken from the disk ahead, so the file ends with zero bytes. A worker's lock tells the
-others that it lives; what a dead one left is brought into the shared accounts by whoever comes next, once. Lines are
-JSON arrays:
+the system's. Room for lines is taken from the disk ahead, so the file ends with zero bytes; a hold takes the room of
+its settlement too, so that a full disk refuses requests and settles those under way. A worker's lock tells the others
+that it lives; what a dead one left is brought into the shared accounts by whoever comes next, once. Lines are JSON
+arrays:
 
     ["b", bytes]                              the file was begun anew after so many bytes, all in the accounts
     ["a", number, allowance, begin]           an account, named by a number from here on
@@ -17,9 +18,9 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -31,84 +32,141 @@ RENEW_BYTES: Final = 64 << 20
 ROOM_BYTES: Final = 1 << 20
 
 
+class Mark(NamedTuple):
+    """A place in a journal: `size` as of then; where the file may be begun anew, its `end` and the holds then open."""
+
+    size: int
+    end: int
+    open_holds: Mapping[int, bytes] | None
+
+
 class Journal:
     """Append lines; `size` is how many bytes they are, those before a renewal too.
 
+    `durable`: a file that takes another's place is on the disk before it does.
     Raises OSError: a full disk refuses requests rather than lose what they cost.
     """
 
-    def __init__(self, folder: Path, worker: str) -> None:
-        self.path = folder / f"{worker}{SUFFIX}"
+    def __init__(self, folder: Path, worker: str, *, durable: bool = False) -> None:
+        self.path, self._durable = folder / f"{worker}{SUFFIX}", durable
         self.size = 0
         self._numbers: dict[AccountKey, int] = {}
+        self._next_number = 0
         self._open: dict[int, bytes] = {}
-        self._begin()
+        self._reserved = 0  # bytes of room for the settlements of open holds
+        self._begin(b"")
 
     def number(self, account: AccountKey) -> int:
         """The number of an account, told in a line of its own when it is new."""
         found = self._numbers.get(account)
         if found is None:
-            found = len(self._numbers)
+            found = self._next_number
             self._write(_line("a", found, *account))
             self._numbers[account] = found
+            self._next_number += 1
         return found
+
+    def forget(self, account: AccountKey) -> None:
+        """An account whose window is over and that no open hold names."""
+        self._numbers.pop(account, None)
 
     def hold(self, number: int, *said: Any) -> None:
         line = _line("h", number, *said)
-        self._write(line)
+        self._write(line, reserve=_settlement_bytes(line))
         self._open[number] = line
 
     def settle(self, number: int, usd_pico: int, tokens: int, row: AttemptRow) -> None:
-        self._write(_line("s", number, usd_pico, tokens, row))
-        del self._open[number]
+        self._end_hold(number, _line("s", number, usd_pico, tokens, row))
 
     def drop(self, number: int) -> None:
-        self._write(_line("x", number))
-        del self._open[number]
+        self._end_hold(number, _line("x", number))
 
-    def sync(self) -> None:
-        """Bring all lines to the disk, against a loss of power."""
-        self._map.flush()
+    def sync(self) -> Syncing:
+        """What brings all lines as of now to the disk, for any thread: it outlives a renewal."""
+        return Syncing(os.dup(self._file))
 
-    def renew_if_long(self, applied_bytes: int) -> None:
-        """Begin the file anew where it is long and all of it is in the accounts; open holds go along."""
-        if applied_bytes != self.size or self._end < RENEW_BYTES:
+    def mark(self) -> Mark:
+        """This place, to `renew` from."""
+        return Mark(self.size, self._end, dict(self._open) if self._end >= RENEW_BYTES else None)
+
+    def renew(self, applied: Mark) -> None:
+        """Begin the file anew where it was long, all before the mark being in the accounts.
+
+        The holds that were open at the mark go along, and every line since then. OSError: the old file stays.
+        """
+        if applied.open_holds is None:
             return
         old, old_map = self._file, self._map
         known = [_line("a", number, *account) for account, number in self._numbers.items()]
-        self._begin(_line("b", self.size), *known, *self._open.values())
+        since = bytes(self._map[applied.end : self._end])
+        self._begin(b"".join([_line("b", self.size), *known, *applied.open_holds.values(), since]))
         old_map.close()
         os.close(old)
+
+    def close(self) -> None:
+        """The file stays, for whoever brings it in."""
+        self._map.close()
+        os.close(self._file)
 
     def remove(self) -> None:
         """The end of a worker whose journal is in the accounts as a whole."""
         self.path.unlink(missing_ok=True)
-        self._map.close()
-        os.close(self._file)
+        self.close()
 
-    def _begin(self, *lines: bytes) -> None:
+    def _begin(self, data: bytes) -> None:
         """A file that is locked before it has its name, so that nobody takes it for a dead worker's."""
         beside = self.path.with_suffix(".new")
-        self._file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        data = b"".join(lines)
-        self._room = (len(data) // ROOM_BYTES + 1) * ROOM_BYTES
-        os.posix_fallocate(self._file, 0, self._room)
-        self._map = mmap.mmap(self._file, self._room)
-        self._map[: len(data)] = data
-        self._end = len(data)
+        file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            room = _whole_rooms(len(data) + self._reserved)
+            os.posix_fallocate(file, 0, room)
+            made = mmap.mmap(file, room)
+            made[: len(data)] = data
+            if self._durable:
+                os.fsync(file)
+            os.rename(beside, self.path)
+        except OSError:
+            os.close(file)
+            beside.unlink(missing_ok=True)
+            raise
+        self._file, self._map, self._room, self._end = file, made, room, len(data)
         self.size += len(data)
-        os.rename(beside, self.path)
+        if self._durable:
+            _sync_folder(self.path.parent)
 
-    def _write(self, data: bytes) -> None:
+    def _end_hold(self, number: int, line: bytes) -> None:
+        given = _settlement_bytes(self._open[number])
+        self._write(line, reserve=-given)
+        del self._open[number]
+
+    def _write(self, data: bytes, *, reserve: int = 0) -> None:
+        """Append; `reserve`: room that is kept from now on beside it, or no longer."""
         end = self._end + len(data)
-        if end > self._room:
-            os.posix_fallocate(self._file, self._room, ROOM_BYTES)  # a full disk says so here, and nothing is torn
-            self._room += ROOM_BYTES
-            self._map.resize(self._room)
+        needed = end + self._reserved + reserve
+        if needed > self._room:
+            room = _whole_rooms(needed)
+            os.posix_fallocate(self._file, self._room, room - self._room)  # a full disk says so here, untorn
+            self._map.resize(room)
+            self._room = room
         self._map[self._end : end] = data
         self._end = end
+        self._reserved += reserve
         self.size += len(data)
+
+
+class Syncing:
+    """Bring a file to the disk with `run`, in any thread, once."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def run(self) -> None:
+        """Raises OSError."""
+        try:
+            os.fsync(self._file)  # of a file that is mapped it writes the changed pages too, on Linux
+        finally:
+            os.close(self._file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +176,7 @@ class Remains:
     moves: tuple[LeaseMove, ...]
     rows: tuple[AttemptRow, ...]
     lost: int  # requests that were under way, charged by estimate
+    damaged: int = 0  # lines that cannot be read, or that tell of such; a torn last one is none of them
 
 
 def remains(data: bytes, applied_bytes: int, worker: str) -> Remains:
@@ -126,31 +185,57 @@ def remains(data: bytes, applied_bytes: int, worker: str) -> Remains:
     Requests under way may have been computed and billed: each is charged what its input is estimated to cost, and
     marked so, until a bill says otherwise.
     """
-    accounts: list[AccountKey] = []
-    open_holds: dict[int, list[Any]] = {}
-    used: dict[AccountKey, int] = {}
-    rows: list[AttemptRow] = []
-    before = 0  # bytes of the files that this one took the place of
+    told = _Told()
+    damaged = 0
+    torn = False
     for offset, line in _lines(data):
-        match line:
-            case ["b", size]:
-                before = size
-            case ["a", _, allowance, begin]:
-                accounts.append((allowance, begin))
-            case ["h", number, *_]:
-                open_holds[number] = line
-            case ["x", number]:
-                del open_holds[number]
-            case ["s", number, usd_pico, tokens, row]:
-                hold = open_holds.pop(number)
-                if before + offset >= applied_bytes:
-                    _use(used, [accounts[one] for one in hold[2]], usd_pico, tokens)
-                    rows.append(tuple(row))
-    for number, hold in open_holds.items():
-        _use(used, [accounts[one] for one in hold[2]], hold[5], 0)
+        damaged += torn  # something stands after it: it was no torn end
+        torn = False
+        try:
+            told.read(line, offset, applied_bytes)
+        except (ValueError, TypeError, KeyError):
+            torn = line is None
+            damaged += not torn
+    used, rows = told.used, told.rows
+    for number, hold in told.open_holds.items():
+        _use(used, [told.accounts[one] for one in hold[2]], hold[5], 0)
         rows.append(_lost_row(worker, number, hold))
     moves = tuple(LeaseMove(account=account, used=amount, returned=0) for account, amount in used.items())
-    return Remains(moves=moves, rows=tuple(rows), lost=len(open_holds))
+    return Remains(moves=moves, rows=tuple(rows), lost=len(told.open_holds), damaged=damaged)
+
+
+class _Told:
+    """What the lines of a journal say, one after the other."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[int, AccountKey] = {}
+        self.open_holds: dict[int, list[Any]] = {}
+        self.used: dict[AccountKey, int] = {}
+        self.rows: list[AttemptRow] = []
+        self._before = 0  # bytes of the files that this one took the place of
+
+    def read(self, line: list[Any] | None, offset: int, applied_bytes: int) -> None:
+        """Raises ValueError, TypeError, KeyError where the line is none, or tells of what was lost."""
+        match line:
+            case ["b", int(size)]:
+                self._before = size
+            case ["a", int(number), str(allowance), int(begin)]:
+                self.accounts[number] = (allowance, begin)
+            case ["h", int(number), list(accounts), int(), int(), int(), _, _, _, _, _, _, _]:
+                if missing := [one for one in accounts if one not in self.accounts]:
+                    raise KeyError(missing[0])
+                self.open_holds[number] = line
+            case ["x", int(number)]:
+                del self.open_holds[number]
+            case ["s", int(number), int(usd_pico), int(tokens), list(row)]:
+                after = self._before + offset >= applied_bytes
+                if after:  # the attempt is known, also where the accounts it was held in are not
+                    self.rows.append(tuple(row))
+                hold = self.open_holds.pop(number)
+                if after:
+                    _use(self.used, [self.accounts[one] for one in hold[2]], usd_pico, tokens)
+            case _:
+                raise ValueError(line)
 
 
 def taken_of(account: AccountKey, usd_pico: int, tokens: int) -> int:
@@ -199,9 +284,39 @@ def _line(*values: Any) -> bytes:
     return orjson.dumps(values) + b"\n"
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, list[Any]]]:
-    """Each whole line and where it begins; after the last there are zero bytes, or a torn one."""
-    offset = 0
-    while (end := data.find(b"\n", offset)) >= 0 and data[offset]:
-        yield offset, orjson.loads(data[offset:end])
-        offset = end + 1
+def _settlement_bytes(hold: bytes) -> int:
+    """The most bytes of the line that settles a hold: the same names, and numbers of bounded length."""
+    return len(hold) + 1024
+
+
+def _whole_rooms(size: int) -> int:
+    return (size // ROOM_BYTES + 1) * ROOM_BYTES
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, list[Any] | None]]:
+    """Each line and where it begins, None: it cannot be read. After the last there are zero bytes.
+
+    A loss of power may leave zero bytes between lines too, where a page did not reach the disk.
+    """
+    offset, size = 0, len(data.rstrip(b"\0"))
+    while offset < size:
+        end = data.find(b"\n", offset, size)
+        text = data[offset : size if end < 0 else end]
+        yield offset, None if end < 0 else _array(text)
+        offset += len(text) + 1
+
+
+def _array(text: bytes) -> list[Any] | None:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, list) else None

@@ -20,6 +20,7 @@ from tonnage.values import dataclass
 BUSY_S: Final = 30.0
 VERSION: Final = 1
 FORGOTTEN_AFTER_S: Final = 3600.0  # a worker of another host that has not been heard of for so long is gone
+MINUTES_KEPT_S: Final = 3600.0  # accounts of past minutes
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS accounts (allowance TEXT NOT NULL, begin BIGINT NOT NULL, committed BIGINT NOT NULL,"
     " leased BIGINT NOT NULL, wanted DOUBLE PRECISION NOT NULL DEFAULT 0, PRIMARY KEY (allowance, begin))",
@@ -32,6 +33,7 @@ _TABLES: Final = (
     " status INTEGER NOT NULL, outcome TEXT NOT NULL, input_tokens BIGINT, output_tokens BIGINT, cached_tokens BIGINT,"
     " usd_pico BIGINT NOT NULL, estimated INTEGER NOT NULL, first_byte_s DOUBLE PRECISION, latency_s DOUBLE PRECISION)",
     "CREATE INDEX IF NOT EXISTS attempts_at ON attempts (at)",
+    "CREATE TABLE IF NOT EXISTS flushes (worker TEXT PRIMARY KEY, number BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS version (version INTEGER NOT NULL)",
 )
 ATTEMPT_COLUMNS: Final = (
@@ -86,10 +88,13 @@ class Granted:
 
 
 class SharedAccounts:
-    """One connection, for one thread. `url`: a file's path, or postgresql://…"""
+    """One connection, for one thread. `url`: a file's path, or postgresql://…
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    `durable`: a file has every commit on the disk before it is answered; a PostgreSQL server does so by itself.
+    """
+
+    def __init__(self, url: str, *, durable: bool = False) -> None:
+        self.url, self._durable = url, durable
         self._postgres = url.startswith(("postgresql://", "postgres://"))
         self._connection: Any = None
 
@@ -124,7 +129,9 @@ class SharedAccounts:
     def lease(self, worker: str, asks: Sequence[LeaseAsk], now_s: float) -> Granted:
         """Lease what is asked, all of it or nothing; more than that where few others may want it."""
         with self._write() as cursor:
-            workers = cursor.execute("SELECT count(*) FROM workers").fetchone()[0]
+            workers = self._run(
+                cursor, "SELECT count(*) FROM workers WHERE seen >= ?", (now_s - FORGOTTEN_AFTER_S,)
+            ).fetchone()[0]
             granted, short = {}, {}
             for ask in sorted(asks, key=lambda one: one.account):
                 room = ask.cap - self._taken(cursor, ask.account)
@@ -149,13 +156,29 @@ class SharedAccounts:
             return Granted(granted=granted, short={}, others=workers > 1)
 
     def apply(
-        self, worker: str, moves: Sequence[LeaseMove], rows: Sequence[AttemptRow], *, journal_bytes: int, now_s: float
+        self,
+        worker: str,
+        moves: Sequence[LeaseMove],
+        rows: Sequence[AttemptRow],
+        *,
+        number: int,
+        journal_bytes: int,
+        now_s: float,
     ) -> None:
         """Commit what was used and give back what was not, with the attempts, in one transaction.
 
-        `journal_bytes`: how much of the worker's journal this brings the accounts up to.
-        """
+        `number`: of the worker's flushes, from 1 on; one that is in already, its answer having been lost, changes
+        nothing. `journal_bytes`: how much of the worker's journal this brings the accounts up to.
+        """  # fmt: skip
         with self._write() as cursor:
+            found = self._run(cursor, "SELECT number FROM flushes WHERE worker = ?", (worker,)).fetchone()
+            if found is not None and int(found[0]) >= number:
+                return
+            self._run(
+                cursor,
+                "INSERT INTO flushes VALUES (?, ?) ON CONFLICT (worker) DO UPDATE SET number = excluded.number",
+                (worker, number),
+            )
             self._apply(cursor, worker, moves, rows)
             self._run(cursor, "UPDATE workers SET applied = ?, seen = ? WHERE worker = ?",
                       (journal_bytes, now_s, worker))  # fmt: skip
@@ -165,6 +188,14 @@ class SharedAccounts:
         with self._read() as cursor:
             rows = self._run(cursor, "SELECT allowance, begin FROM accounts WHERE wanted >= ?", (moment_s,)).fetchall()
         return frozenset((str(name), int(begin)) for name, begin in rows)
+
+    def leases(self, worker: str) -> dict[AccountKey, int]:
+        """What a worker has leased, as the accounts have it."""
+        with self._read() as cursor:
+            rows = self._run(
+                cursor, "SELECT allowance, begin, amount FROM leases WHERE worker = ?", (worker,)
+            ).fetchall()
+        return {(str(name), int(begin)): int(amount) for name, begin, amount in rows}
 
     def applied(self, worker: str) -> int | None:
         """Bytes of a worker's journal that are in the accounts; None: no such worker, or one that has left."""
@@ -176,28 +207,41 @@ class SharedAccounts:
         """The end of a worker, its own or after its death: what it used is committed, all its leases are given back."""
         with self._write() as cursor:
             self._apply(cursor, worker, moves, rows)
-            left = self._run(
-                cursor, "SELECT allowance, begin, amount FROM leases WHERE worker = ?", (worker,)
-            ).fetchall()
-            for name, begin, amount in left:
-                self._run(cursor, "UPDATE accounts SET leased = leased - ? WHERE allowance = ? AND begin = ?",
-                          (amount, name, begin))  # fmt: skip
-            self._run(cursor, "DELETE FROM leases WHERE worker = ?", (worker,))
+            self._give_back_leases(cursor, worker)
+            self._run(cursor, "DELETE FROM flushes WHERE worker = ?", (worker,))
             self._run(cursor, "DELETE FROM workers WHERE worker = ?", (worker,))
 
     def tell_alive(self, worker: str, now_s: float) -> None:
         with self._write() as cursor:
             self._run(cursor, "UPDATE workers SET seen = ? WHERE worker = ?", (now_s, worker))
 
-    def forget_silent(self, now_s: float) -> tuple[str, ...]:
-        """Workers that were not heard of for an hour, whose leases are given back: their hosts are gone."""
-        with self._read() as cursor:
+    def forget_silent(self, host: str, now_s: float) -> tuple[str, ...]:
+        """Workers of other hosts that were not heard of for an hour give their leases back. Their names.
+
+        They stay known: one that was suspended goes on, or its journal is brought in, with what it had spent. Whether a
+        worker of this host is gone, the lock of its journal tells.
+        """
+        with self._write() as cursor:
             rows = self._run(
-                cursor, "SELECT worker FROM workers WHERE seen < ?", (now_s - FORGOTTEN_AFTER_S,)
+                cursor,
+                "SELECT DISTINCT workers.worker FROM workers JOIN leases ON leases.worker = workers.worker"
+                " WHERE seen < ? AND host <> ?",
+                (now_s - FORGOTTEN_AFTER_S, host),
             ).fetchall()
-        for (worker,) in rows:
-            self.leave(worker, (), ())
+            for (worker,) in rows:
+                self._give_back_leases(cursor, str(worker))
         return tuple(str(worker) for (worker,) in rows)
+
+    def forget_minutes(self, now_s: float) -> None:
+        """Accounts of minutes long past go, and leases of past windows of which nothing is left."""
+        over = int(now_s - MINUTES_KEPT_S)
+        with self._write() as cursor:
+            self._run(cursor, "DELETE FROM leases WHERE amount = 0 AND begin > 0 AND begin < ?", (over,))
+            self._run(
+                cursor,
+                "DELETE FROM accounts WHERE leased = 0 AND begin < ? AND allowance LIKE ?",
+                (over, "%/minute/%"),
+            )
 
     # what pages and reports read
 
@@ -248,6 +292,15 @@ class SharedAccounts:
             self._run(cursor, "DELETE FROM attempts WHERE at < ?", (before_s,))
 
     # inside
+
+    def _give_back_leases(self, cursor: Any, worker: str) -> None:
+        left = self._run(
+            cursor, "SELECT allowance, begin, amount FROM leases WHERE worker = ? ORDER BY allowance, begin", (worker,)
+        ).fetchall()
+        for name, begin, amount in left:
+            self._run(cursor, "UPDATE accounts SET leased = leased - ? WHERE allowance = ? AND begin = ?",
+                      (amount, name, begin))  # fmt: skip
+        self._run(cursor, "DELETE FROM leases WHERE worker = ?", (worker,))
 
     def _taken(self, cursor: Any, account: AccountKey) -> int:
         """What is committed and leased of an account, whose row is locked until the transaction ends."""
@@ -343,7 +396,7 @@ class SharedAccounts:
             path.touch(mode=0o600)
             made = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             made.execute("PRAGMA journal_mode=WAL")
-            made.execute("PRAGMA synchronous=NORMAL")
+            made.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
         except (OSError, sqlite3.Error) as error:
             raise AccountsError(f"the gateway's accounts in {path} cannot be opened: {error}",
                                 hint="name another file: `store:` in the gateway file") from error  # fmt: skip

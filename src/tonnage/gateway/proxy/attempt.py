@@ -6,6 +6,7 @@ estimate that is marked as such. Zero tokens are a count; a missing count is non
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
-from tonnage.gateway.proxy.passage import NotAnAnswer, passage
+from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
 from tonnage.gateway.proxy.replies import Reply, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
@@ -57,6 +58,7 @@ class Attempt:
         self._status = 0
         self._first_byte_s: float | None = None
         self._answer: Connection | None = None
+        self._tap: Tap | None = None
         self._hold: Hold
 
     async def run(self) -> Told:
@@ -112,10 +114,23 @@ class Attempt:
             if self.journey.exchange.begun:
                 self.journey.exchange.abort()
 
+    def give_up(self) -> None:
+        """The worker ends: what the attempt came to so far is settled, by estimate where the upstream gave no count."""
+        if self._hold.settled:
+            return
+        if self._tap is not None:
+            self._done(self._tap.usage, written_tokens=self._tap.events, outcome="gateway-stopped")
+        else:
+            outcome = self._outcome(self._estimate(), None, "gateway-stopped", estimated=True)
+            self.book.settle(self._hold, outcome)
+        if self._answer is not None:
+            self._answer.abort()
+
     # on the wire
 
     async def _through(self, told: int | None) -> Told:
         try:
+            await self._signed_in()
             target, headers, body = self._request(told)
         except UntranslatableRequest as error:
             self.health.leave()
@@ -142,6 +157,15 @@ class Attempt:
             return await self._refused(answer)
         return await (self._stream(answer, told) if answer.streams else self._whole(answer, told))
 
+    async def _signed_in(self) -> None:
+        """Wait for a token where there is none that holds; the event loop goes on meanwhile. Raises TonnageError."""
+        running, name = self.journey.running, self.deployment.name
+        signer = running.signers.get(name)
+        if signer is not None:
+            fetching = signer.preparing(self.deployment.endpoint.url, time())
+            if fetching is not None:
+                await asyncio.wrap_future(fetching)
+
     def _request(self, told: int | None) -> tuple[bytes, Headers, bytes]:
         """Target, headers and body for the upstream."""
         deployment = self.deployment
@@ -153,9 +177,7 @@ class Attempt:
         headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
-            to = deployment.endpoint
-            url = f"{'https' if to.secure else 'http'}://{to.authority}{to.path}{target.decode()}"
-            headers += signer.headers("POST", url, body, time())
+            headers += signer.headers("POST", deployment.endpoint.url + target.decode(), body, time())
         return target, headers, body
 
     async def _refused(self, answer: Connection) -> Told:
@@ -206,7 +228,7 @@ class Attempt:
     async def _stream(self, answer: Connection, told: int | None) -> Told:
         """Pieces as they come. Before the first one another attempt can be made; after it a fault ends the stream."""
         exchange = self.journey.exchange
-        tap = self._passage.tap(self.asked)
+        tap = self._tap = self._passage.tap(self.asked)
         kind = self._passage.kind or _kind(answer)
         kept: list[bytes] | None = [] if self.journey.cache is not None else None
         size = 0
@@ -270,7 +292,7 @@ class Attempt:
 
     def _keep(self, kind: bytes, body: bytes, usd_pico: int) -> None:
         cache = self.journey.cache
-        if cache is not None:
+        if cache is not None and self.route is self.journey.route:  # a fallback's answer is not the route's own
             cache.put(
                 self.journey.cache_key, status=200, content_type=kind, body=body, usd_pico=usd_pico,
                 deployment=self.deployment.name,

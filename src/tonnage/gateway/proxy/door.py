@@ -20,14 +20,16 @@ from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
-from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
+from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
 Page = Callable[[str], tuple[int, bytes, bytes] | None]
+_OF_THE_ANSWER: Final = PASSED_ON - {b"traceparent", b"tracestate"}  # headers that may change it
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
 
@@ -83,6 +85,15 @@ class Door:
         now_s = monotonic()
         for one in tuple(self._attempts):
             one.expire(now_s)
+
+    async def finish(self, patience_s: float) -> None:
+        """The worker ends: wait for attempts under way, clients or none, for so long; then settle every hold."""
+        until_s = monotonic() + patience_s
+        while self._attempts and monotonic() < until_s:
+            await asyncio.sleep(0.02)
+        for one in tuple(self._attempts):
+            one.give_up()
+        self.settle_uncertain()
 
     @property
     def uncertain(self) -> int:
@@ -148,8 +159,10 @@ class Door:
         assert route.cache is not None
         if route.cache.when == "repeatable" and not asked.repeats:
             return False
-        targets = tuple((name, gateway.deployments[name].model) for name in route.deployments)
-        key = cache_key(asked, journey.caller, targets)
+        names, regions = deployments_of(route, journey.facts)
+        targets = tuple((name, gateway.deployments[name].model) for name in names)
+        headers = [pair for pair in journey.exchange.headers if pair[0] in _OF_THE_ANSWER]
+        key = cache_key(asked, journey.caller, targets, regions or frozenset(), headers)
         if key is None:
             return False
         kept = cache.get(key)

@@ -48,7 +48,7 @@ class Journey:
         self.exchange, self.request, self.began_s = exchange, request, began_s
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
-        self._facts = Facts(
+        self.facts = Facts(
             surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
         )
         self._sent = False  # something has gone over the wire: what follows is a retry
@@ -102,14 +102,14 @@ class Journey:
     def _next(self, route: Route, tried: list[str]) -> str | None:
         running = self.running
         names = order(
-            route, self._facts, running.gateway, running.healths, monotonic(), running.random, tried=tried
+            route, self.facts, running.gateway, running.healths, monotonic(), running.random, tried=tried
         )  # fmt: skip
         return names[0] if names else None
 
     def _nobody(self, route: Route) -> Reply:
         """Every deployment rests, is below the quality, or elsewhere."""
         now_s, healths = monotonic(), self.running.healths
-        found = considered(route, self._facts, self.running.gateway, healths, now_s)
+        found = considered(route, self.facts, self.running.gateway, healths, now_s)
         if all(one.why_not == "dialect" for one in found):
             message = f"no deployment of {route.name} can be asked by {self.asked.surface}"
             return Reply(status=400, kind="unsupported_surface", message=message)

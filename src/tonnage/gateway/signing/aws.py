@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +21,29 @@ class AwsSigner:
         self._credentials, self._region, self._service = credentials, region, service
         self._auth = import_module("botocore.auth")
         self._request = import_module("botocore.awsrequest").AWSRequest
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sign-in")
+        self._renewing: Future[None] | None = None
+
+    def preparing(self, url: str, now_s: float) -> Future[None] | None:  # noqa: ARG002
+        """The renewal of credentials that expire, one for all that wait; None where they hold or never expire."""
+        needed = getattr(self._credentials, "refresh_needed", None)
+        if needed is None or not needed():
+            return None
+        if self._renewing is None or self._renewing.done():
+            self._renewing = self._thread.submit(self._renewed)
+        return self._renewing
+
+    def renew(self, url: str, now_s: float) -> None:
+        """Begin it, aside."""
+        self.preparing(url, now_s)
+
+    def _renewed(self) -> None:
+        try:
+            self._credentials.get_frozen_credentials()
+        except import_module("botocore.exceptions").BotoCoreError as error:
+            raise SignInError(
+                f"AWS credentials are not renewed: {error}", hint="aws sts get-caller-identity"
+            ) from error
 
     def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers:  # noqa: ARG002
         """The signature is of the clock's time: AWS refuses another. SignInError where credentials are not renewed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,9 +16,12 @@ REREAD_S: Final = 60.0  # a key that is changed in its file is followed
 
 
 class Signer(Protocol):
-    """What signs a request to an upstream."""
+    """What signs a request to an upstream. `preparing`: what must end before `headers` answers at once, if anything;
+    `renew`: called now and then, begins what `preparing` would have to wait for later."""
 
     def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers: ...
+    def preparing(self, url: str, now_s: float) -> Future[None] | None: ...
+    def renew(self, url: str, now_s: float) -> None: ...
 
 
 class KeySigner:
@@ -34,6 +38,12 @@ class KeySigner:
             self._made = [(self._header, self._prefix + read_key(self._reference).encode())]
             self._read_s = now_s
         return self._made
+
+    def preparing(self, url: str, now_s: float) -> Future[None] | None:
+        """Nothing: a key is read from this machine."""
+
+    def renew(self, url: str, now_s: float) -> None:
+        """Nothing."""
 
 
 def read_key(reference: str) -> str:

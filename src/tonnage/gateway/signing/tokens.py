@@ -1,9 +1,10 @@
-"""Tokens that expire: fetched once, renewed ahead in a thread of their own, so that no request waits for it."""
+"""Tokens that expire: fetched in a thread of their own, one fetch for all that wait, and renewed ahead."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC
 from importlib import import_module
 from threading import Lock, Thread
@@ -43,52 +44,65 @@ Fetch = Callable[[str, float], Token]  # the upstream's URL, now -> a token. Rai
 
 
 class TokenSigner:
-    """Only the first request waits for a token; the others have the one before while the next is fetched."""
+    """Only the first requests wait for a token; the others have the one before while the next is fetched."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._token: Token | None = None
         self._renew_s = float("-inf")
         self._lock = Lock()
-        self._renewing: Thread | None = None
+        self._fetching: Future[None] | None = None
 
     def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers:  # noqa: ARG002
-        """Raises SignInError where there is no token that still holds."""
-        token = self._token
-        if token is None or now_s >= token.expires_s:
-            token = self._renewed(url, now_s)
-        elif now_s >= self._renew_s:
-            self._renew_aside(url, now_s)
+        """Raises SignInError where there is no token that still holds; waits for one where `preparing` would."""
+        token, fetching = self._token, self.preparing(url, now_s)
+        if fetching is not None:
+            fetching.result()
+            token = self._token
+        assert token is not None
         return [(b"authorization", b"Bearer " + token.value.encode())]
 
+    def preparing(self, url: str, now_s: float) -> Future[None] | None:
+        """The fetch that requests must wait for, one for all of them; None while a token holds. A renewal that is due
+        begins here, aside."""
+        if self._token is None or now_s >= self._token.expires_s:
+            return self._begun(url, now_s)
+        self.renew(url, now_s)
+        return None
+
+    def renew(self, url: str, now_s: float) -> None:
+        """Fetch the next token where it is time, aside; one that fails is tried again after a pause."""
+        if now_s >= self._renew_s:
+            self._begun(url, now_s)
+
     def wait(self) -> None:
-        """Until a renewal under way has ended."""
-        if self._renewing is not None:
-            self._renewing.join()
+        """Until a fetch under way has ended, well or not."""
+        if self._fetching is not None:
+            self._fetching.exception()
 
-    def _renewed(self, url: str, now_s: float) -> Token:
+    def _begun(self, url: str, now_s: float) -> Future[None]:
         with self._lock:
-            if self._token is not None and now_s < self._token.expires_s:
-                return self._token  # another thread was faster
-            token = self._fetch(url, now_s)
-            self._keep(token, now_s)
-            return token
+            if self._fetching is None or self._fetching.done():
+                self._renew_s = now_s + AGAIN_S  # should this one fail
+                self._fetching = Future()
+                self._fetching.set_running_or_notify_cancel()  # who stops waiting does not stop the others
+                given = (self._fetching, url, now_s)
+                Thread(target=self._run, args=given, daemon=True, name="sign-in").start()
+            return self._fetching
 
-    def _keep(self, token: Token, now_s: float) -> None:
-        life_s = token.expires_s - now_s
-        self._token, self._renew_s = token, token.expires_s - min(AHEAD_S, life_s / 2)
-
-    def _renew_aside(self, url: str, now_s: float) -> None:
-        self._renew_s = now_s + AGAIN_S  # one at a time; the next after a pause, should this one fail
-        self._renewing = Thread(target=self._try_renewal, args=(url, now_s), daemon=True, name="sign-in")
-        self._renewing.start()
-
-    def _try_renewal(self, url: str, now_s: float) -> None:
+    def _run(self, fetching: Future[None], url: str, now_s: float) -> None:
         try:
             token = self._fetch(url, now_s)
-        except SignInError:
-            return  # the token before still holds; once it does not, the request itself raises this
-        self._keep(token, now_s)
+        except TonnageError as error:
+            fetching.set_exception(error)
+        except Exception as error:  # of a provider's library: whoever waits is told
+            failed = SignInError(f"no token: {type(error).__name__}: {error}", hint="see the provider's library")
+            failed.__cause__ = error
+            fetching.set_exception(failed)
+        else:
+            life_s = token.expires_s - now_s
+            self._token, self._renew_s = token, token.expires_s - min(AHEAD_S, life_s / 2)
+            fetching.set_result(None)
 
 
 def databricks_signer(sign_in: SignIn, read_key: Callable[[str], str]) -> TokenSigner:
