@@ -12,7 +12,7 @@ import pytest
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import Book, Hold, Outcome, Refused, Who
-from tonnage.gateway.money.journal import remains
+from tonnage.gateway.money.remains import remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 
 WHO = Who(key="k", team="t", project="p", route="r", deployment="d")

@@ -218,6 +218,34 @@ def test_fallback_routes_and_dear_requests(tmp_path: Path) -> None:
     play(scenario())
 
 
+def test_a_fallback_keeps_to_the_regions_of_the_rule(tmp_path: Path) -> None:
+    """A request that must be computed in one region is not taken elsewhere by another route."""
+
+    async def scenario() -> None:
+        async with (
+            Scripted(always=whole({}, 500)) as bad,
+            Scripted(always=said()) as us,
+            Scripted(always=said()) as eu,
+            Doorway(
+                tmp_path,
+                {"a": bad, "us": us, "eu": eu},
+                route={
+                    "deployments": ["a"],
+                    "fallback": "other",
+                    "rules": [{"input_tokens_above": 1, "deployments": ["a"], "regions": ["eu"]}],
+                },
+                more={"other": {"deployments": ["us", "eu"]}},
+                a={"region": "eu"},
+                us={"region": "us"},
+                eu={"region": "eu"},
+            ) as door,
+        ):
+            assert (await door.ask()).header("x-tonnage-deployment") == "eu"
+            assert not us.seen
+
+    play(scenario())
+
+
 def test_a_reload_keeps_what_is_under_way(tmp_path: Path) -> None:
     """A stream that has begun goes on; the next request follows the new file; health of equal deployments stays."""
 

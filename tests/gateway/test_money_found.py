@@ -21,7 +21,7 @@ from tests.gateway.test_book import play as play_books
 from tonnage.errors import TonnageError
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Book, Hold
-from tonnage.gateway.money.journal import remains
+from tonnage.gateway.money.remains import bring_in_dead, remains
 from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
 from tonnage.gateway.processes import GatewayProcesses, _Child
 
@@ -207,6 +207,38 @@ def test_a_lease_whose_answer_is_lost_is_found_again(tmp_path: Path) -> None:
     play_books(tmp_path, scenario)
 
 
+def test_a_window_that_ends_while_the_accounts_are_asked(tmp_path: Path) -> None:
+    """The request is held in the next minute; what was leased of the one before goes back."""
+    minute = Allowance(scope="total", name="", unit="tokens", window="minute", cap=1000)
+
+    async def scenario(open_book: OpenBook) -> None:
+        book = await open_book()
+        begin = time() // 60 * 60
+        at = [begin + 59.9]
+        book.now = lambda: at[0]
+        lease, loop = book.accounts.lease, asyncio.get_running_loop()
+
+        def slow(*given: Any) -> Any:
+            granted = lease(*given)
+            if at[0] < begin + 60:
+                at[0] = begin + 60.1
+                asyncio.run_coroutine_threadsafe(_forget(), loop).result(5)
+            return granted
+
+        async def _forget() -> None:
+            assert book._taken_for_flush() == ([], [])
+
+        book.accounts.lease = slow
+        hold = await take(book, 10, minute)
+        assert hold.accounts[0].begin == int(begin) + 60
+        book.settle(hold, None)
+        await book.flush()
+        leased = {one.account[1]: one.leased for one in book.accounts.states()}
+        assert leased[int(begin)] == 0
+
+    play_books(tmp_path, scenario)
+
+
 def test_a_worker_that_was_suspended_goes_on_right(tmp_path: Path) -> None:
     """Another host gave back its leases meanwhile: it leases anew, and what it had spent is committed once."""
 
@@ -228,7 +260,7 @@ def test_a_worker_that_was_suspended_goes_on_right(tmp_path: Path) -> None:
             await take(slept, 200)
         slept.settle(hold, outcome(400))
         await kill(slept)
-        living._bring_in_dead()
+        bring_in_dead(living.accounts, living.folder, living._say)
         (state,) = living.accounts.states()
         assert state.committed == 900
 

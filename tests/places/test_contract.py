@@ -24,7 +24,7 @@ old|down|2-00:00:00|1|8|64000|gpu:8
 
 
 def place(**given: Any) -> SlurmPlace:
-    return SlurmPlace(**({"kind": "slurm", "memory_gib": 4, "time_limit_minutes": 10} | given))
+    return SlurmPlace(**({"kind": "slurm", "cores": 1, "memory_gib": 4, "time_limit_minutes": 10} | given))
 
 
 def test_a_submission_has_one_token() -> None:
@@ -146,13 +146,15 @@ def test_an_older_submission_does_nothing(tmp_path: Path) -> None:
 def test_places_of_a_file(tmp_path: Path) -> None:
     """A place by NAME or KIND:NAME; what is wrong is named by its key."""
     file = tmp_path / "places.toml"
-    file.write_text('[places.big]\nkind = "slurm"\nmemory_gib = 4\ntime_limit_minutes = 10\n')
+    file.write_text('[places.big]\nkind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_minutes = 10\n')
     known = read_places((file,))
     assert find_place("slurm:big", known, home=tmp_path) == find_place("big", known, home=tmp_path)
     with pytest.raises(UnknownName, match="no place is named 'bag'"):
         find_place("bag", known, home=tmp_path)
     with pytest.raises(InputError, match="of the kind slurm"):
         find_place("ssh:big", known, home=tmp_path)
-    file.write_text('[places.big]\nkind = "slurm"\nmemory_gib = 4\ntime_limit_minutes = 10\npartitoin = "gpu"\n')
+    file.write_text(
+        '[places.big]\nkind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_minutes = 9\npartitoin = "a"\n'
+    )
     with pytest.raises(InputError, match=r"places\.big\.partitoin"):
         read_places((file,))

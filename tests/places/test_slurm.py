@@ -31,6 +31,7 @@ kind = "slurm"
 gpus = 2
 gpu = "h100"
 gpu_memory_gib = 80
+cores = 1
 memory_gib = 4
 time_limit_minutes = 10
 grace_s = 15

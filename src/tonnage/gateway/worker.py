@@ -172,10 +172,14 @@ class Worker:
         return listen.admin_port is None and listen.host in ("127.0.0.1", "::1", "localhost")
 
     def _figures(self, path: str) -> tuple[int, bytes, bytes]:
+        import psutil
+
         self._measure()
         found = {file: orjson.loads(file.read_bytes()) for file in sorted(self._measured.parent.glob("*.json"))}
         documents, now_s = list(found.values()), time()
-        living = [one for file, one in found.items() if now_s - one["at_s"] < STALE_S and _lives(int(file.stem))]
+        living = [
+            one for file, one in found.items() if now_s - one["at_s"] < STALE_S and psutil.pid_exists(int(file.stem))
+        ]
         if path == "/metrics":
             gauges: dict[tuple[str, Labels], float] = {}
             for document in living:
@@ -254,16 +258,6 @@ def read_order(file: int) -> bytes | None:
     size = SIZE.unpack(header)[0]
     order = read(size)
     return order if len(order) == size else None
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is another user's
-        return True
-    return True
 
 
 def say(message: str) -> None:

@@ -26,7 +26,7 @@ class SlurmPlace(StrictModel):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
-    cores: Annotated[int, Field(ge=1)] = 1
+    cores: Annotated[int, Field(ge=1)]
     memory_gib: Annotated[float, Field(gt=0)]
     gpus: Annotated[int, Field(ge=0)] = 0
     gpu: str | None = None  # the type in `--gres=gpu:TYPE:N`; None: any

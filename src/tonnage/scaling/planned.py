@@ -92,6 +92,8 @@ def scaled_fleet(traffic: Traffic, need: FleetNeed) -> ScaledFleet:
     >>> found = scaled_fleet(day, need)
     >>> found.least, found.most, round(found.kept_fraction, 2), round(found.machine_hours_per_day / (24 * 5), 2)
     (1, 5, 0.97, 0.81)
+    >>> found.keeps  # a jump to ten times the rate within an hour: its plan keeps the fixed fleet
+    False
     """
     group = math.ceil(need.working / MOST_UNITS)
     units = math.ceil(need.working / group)

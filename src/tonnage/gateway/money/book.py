@@ -19,7 +19,8 @@ from time import time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.journal import Journal, Mark, dead_journals, remains
+from tonnage.gateway.money.journal import Journal, Mark
+from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
     FORGOTTEN_AFTER_S,
     AccountKey,
@@ -158,7 +159,7 @@ class Book:
         await self._in_thread(self.accounts.open)
         self.journal = Journal(self.folder, self.worker, durable=self.durable)
         await self._in_thread(self.accounts.join, self.worker, self.host, self.now())
-        lost = await self._in_thread(self._bring_in_dead)
+        lost = await self._in_thread(bring_in_dead, self.accounts, self.folder, self._say)
         self._flushes = asyncio.ensure_future(self._flush_for_ever())
         return lost
 
@@ -308,7 +309,11 @@ class Book:
             self._doubtful = True
             raise
         for key, amount in granted.granted.items():
-            self._accounts[key].leased += amount
+            account = self._accounts.get(key)
+            if account is None:  # its window ended while the accounts were asked
+                self._moves.setdefault(key, [0, 0])[1] += amount
+            else:
+                account.leased += amount
         return granted
 
     async def _compare_leases(self) -> None:
@@ -458,36 +463,8 @@ class Book:
         self.accounts.tell_alive(self.worker, now_s)
         self.accounts.forget_silent(self.host, now_s)
         self.accounts.forget_minutes(now_s)
-        if lost := self._bring_in_dead():
+        if lost := bring_in_dead(self.accounts, self.folder, self._say):
             self._say(f"{lost} requests were under way when a worker was killed; they are charged by estimate")
-
-    def _bring_in_dead(self) -> int:
-        """In the accounts' thread: the journals of workers that are gone, each once; how many requests they lost."""
-        lost = 0
-        for worker, path, file in dead_journals(self.folder):
-            try:
-                applied = self.accounts.applied(worker)
-                damaged = 0
-                if applied is not None:
-                    found = remains(path.read_bytes(), applied, worker)
-                    self.accounts.leave(worker, found.moves, found.rows)
-                    lost, damaged = lost + found.lost, found.damaged
-                self._put_away(path, damaged)
-            finally:
-                os.close(file)
-        return lost
-
-    def _put_away(self, path: Path, damaged: int) -> None:
-        """A journal that is in the accounts; one with lines that nobody can read is kept aside."""
-        if not damaged:
-            path.unlink(missing_ok=True)
-            return
-        aside = path.with_suffix(".damaged")
-        path.rename(aside)
-        self._say(
-            f"{damaged} lines of a dead worker's journal cannot be read; the rest is in the accounts, the journal is"
-            f" kept as {aside}: compare the ledger with the bills"
-        )
 
     def _in_thread(self, function: Callable[..., T], *given: Any) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)

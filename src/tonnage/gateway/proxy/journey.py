@@ -18,7 +18,7 @@ from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.gateway.routing.choosing import Facts, considered, order
+from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
@@ -60,6 +60,7 @@ class Journey:
             reply, final = await self._on(route)
             if reply is None:
                 return
+            self.facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
             route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
             if self.exchange.gone:  # nobody waits for another attempt
                 self.running.count_gone()

@@ -17,12 +17,14 @@ WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 
 class Facts(NamedTuple):
-    """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins."""
+    """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins;
+    `regions`: where an earlier route's rule says that it must be computed."""
 
     surface: Surface
     input_tokens: int
     caller: Caller
     prefix: bytes = b""
+    regions: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def order(
 
 
 def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozenset[str] | None]:
-    """The deployments of the first rule that holds for a request, and where they must compute; else the route's own."""
+    """The deployments of the first rule that holds for a request, else the route's own; and where they must compute:
+    a fallback does not lift what the route before it said."""
     for rule in route.rules:
         if rule.input_tokens_above is not None and facts.input_tokens <= rule.input_tokens_above:
             continue
@@ -87,8 +90,10 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
             continue
         if rule.keys is not None and facts.caller.name not in rule.keys:
             continue
-        return rule.deployments, rule.regions
-    return route.deployments, None
+        if facts.regions is None or rule.regions is None:
+            return rule.deployments, facts.regions if rule.regions is None else rule.regions
+        return rule.deployments, facts.regions & rule.regions
+    return route.deployments, facts.regions
 
 
 def expected_pico(deployment: Deployment, health: DeploymentHealth, input_tokens: int) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from getpass import getuser
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -40,7 +40,7 @@ MISSING: Final = "install Slurm's command line tools (Debian: slurm-client), or 
 
 
 class Refused(Exception):
-    """A command of Slurm's ended with its own words on stderr."""
+    """A command of Slurm's ended with its own words on stderr, or did not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class Slurm:
         """The id of the job; of the one that Slurm took although its answer was lost."""
         try:
             answer = self._run(submission.commands[0])
-        except (Refused, subprocess.TimeoutExpired) as error:
+        except Refused as error:
             if (there := self._find(record)) is not None:
                 return there
             raise TonnageError(
@@ -193,7 +193,7 @@ class Slurm:
     def _account(self) -> list[PlaceFinding]:
         if self.place.account is None:
             return []
-        words = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={os.environ.get('USER', '')}", "format=account")
+        words = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={getuser()}", "format=account")
         try:
             accounts = self._run(words).split()
         except Refused as error:
@@ -228,6 +228,8 @@ class Slurm:
             )
         except FileNotFoundError as error:
             raise TonnageError(f"{words[0]} is not here", hint=MISSING) from error
+        except subprocess.TimeoutExpired as error:
+            raise Refused(f"{words[0]} has not answered for {ANSWER_TIMEOUT_S:g} s") from error
         if done.returncode:
             raise Refused("; ".join(done.stderr.split("\n")).strip("; ") or f"{words[0]} ended with {done.returncode}")
         return done.stdout
