@@ -59,7 +59,7 @@ def options(place: SlurmPlace, folder: Path, *, name: str, tag: str) -> Iterator
 def gres(place: SlurmPlace) -> str:
     """The GPUs of one node, as Slurm counts them.
 
-    >>> gres(SlurmPlace(kind="slurm", memory_gib=1, time_limit_minutes=1, gpus=8, gpu="h100"))
+    >>> gres(SlurmPlace(kind="slurm", cores=1, memory_gib=1, time_limit_minutes=1, gpus=8, gpu="h100"))
     'gpu:h100:8'
     """
     return ":".join(filter(None, ("gpu", place.gpu, str(place.gpus))))
