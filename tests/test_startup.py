@@ -92,8 +92,8 @@ NOT_FOR_A_PLAN = {
 
 
 OTHER_SIZING = {  # of kinds of work that the example is not
-    "bert-finetune": {"tonnage.planning.decoder_sizing", "tonnage.planning.tabular_sizing"},
-    "serve-llama-7b-realtime": {"tonnage.planning.train_sizing", "tonnage.planning.tabular_sizing"},
+    "bert-finetune": {"tonnage.planning.layouts.decoder_sizing", "tonnage.planning.layouts.tabular_sizing"},
+    "serve-llama-7b-realtime": {"tonnage.planning.layouts.train_sizing", "tonnage.planning.layouts.tabular_sizing"},
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.errors import UnsizedHardware
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.train_sizing import size_training
+from tonnage.planning.layouts.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, peak_tflops, product_flop_per_s, stack
 from tonnage.sizing.layouts import one_layout

@@ -12,12 +12,12 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.catalog.twins import superseded_offers
 from tonnage.planning import make_plan
-from tonnage.planning.changes import edit_of
 from tonnage.planning.plan import MachineOption, Plan, PriceTrusted, RiskAccepted, UnknownAnswered
 from tonnage.planning.reasons.changes import AcceptRisk, DropExclusion
 from tonnage.planning.reasons.notes import BatchAboveSamplesNote
 from tonnage.planning.reasons.risks import ArmHostRisk, MemoryRisk, RocmRisk
-from tonnage.planning.relaxations import relaxed_workloads
+from tonnage.planning.whatif.changes import edit_of
+from tonnage.planning.whatif.relaxations import relaxed_workloads
 from tonnage.workload.exclusions import parse_exclusion
 from tonnage.workload.jobs import BuyTerms, Constraints, Tokens
 from tonnage.workload.quotas import Quota

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tonnage.catalog import load_catalog
-from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.batch_sizing import size_batch
+from tonnage.planning.layouts.serve_sizing import size_service
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, ReplicasMiss
 from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import LatencyRisk
 from tonnage.planning.risks import _promise_risks
-from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import NO_LIMIT, BatchJob, Constraints, Lengths, Requests, ServeJob

@@ -8,10 +8,10 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.replica_layouts import ReplicaLayout, replica_layouts
+from tonnage.planning.layouts.serve_sizing import size_service
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import NodesMiss, PoolLinkMiss, PoolSizesMiss
-from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
-from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import Constraints, Lengths, Requests, ServeJob

@@ -11,11 +11,11 @@ from tonnage.api import load_workload
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.train_sizing import WAITS
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.reasons.distances import DoubtedDistance
 from tonnage.planning.reasons.risks import HostLimitRisk, UnknownHostRisk
 from tonnage.planning.sizes import make_size_report
-from tonnage.planning.train_sizing import WAITS
 from tonnage.reports.reasons.risks import risk_words
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import Workload

@@ -11,11 +11,11 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.layout_grid import grid_for
-from tonnage.planning.machines import accelerator_park
+from tonnage.planning.layouts.layout_grid import grid_for
+from tonnage.planning.layouts.machines import accelerator_park
+from tonnage.planning.layouts.train_sizing import size_training
 from tonnage.planning.reasons.misses import DegreesMiss, WholeMachinesMiss
 from tonnage.planning.sizes import make_size_report
-from tonnage.planning.train_sizing import size_training
 from tonnage.reports.reasons.misses import miss_words
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine

@@ -16,7 +16,7 @@ from tonnage.calibration.training_judge import predicted_step_s, time_case
 from tonnage.calibration.training_memory_rows import peak
 from tonnage.catalog import Catalog
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.train_sizing import size_training
+from tonnage.planning.layouts.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob

@@ -14,8 +14,8 @@ from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog import load_catalog
-from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.batch_sizing import size_batch
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import with_cache
 from tonnage.sizing.schedulers import scheduler_of

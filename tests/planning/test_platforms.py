@@ -18,9 +18,10 @@ from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
 from tonnage.planning import Option, Plan, make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.choices import choose_deals
 from tonnage.planning.limits import check_limits
-from tonnage.planning.market import admit_offers
+from tonnage.planning.offers.choices import choose_deals
+from tonnage.planning.offers.market import admit_offers
+from tonnage.planning.offers.spot_columns import spot_columns
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.priced_runs import join
 from tonnage.planning.reasons.changes import Include
@@ -28,7 +29,6 @@ from tonnage.planning.reasons.misses import NeverDoneMiss, SetAsidePriceMiss, Un
 from tonnage.planning.reasons.notes import UnpricedServiceNote
 from tonnage.planning.reasons.risks import CommitmentRisk, EstimatedFeeRisk, OddPremiumRisk
 from tonnage.planning.sized_machines import size_job
-from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import (

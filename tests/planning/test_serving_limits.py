@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
-from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.batch_sizing import size_batch
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField

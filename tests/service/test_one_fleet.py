@@ -13,7 +13,7 @@ from tonnage.api import compare, load_workload
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import MachineOption, Option
 from tonnage.portfolios.model import candidates_of, entry_plans
 from tonnage.rightsizing.rightsize import plan_alone

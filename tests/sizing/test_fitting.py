@@ -9,7 +9,7 @@ from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.validation import validate
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.train_sizing import size_training
+from tonnage.planning.layouts.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.fitting import fits, room

@@ -10,8 +10,8 @@ import pytest
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
-from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.layouts.batch_sizing import size_batch
 from tonnage.planning.sized import Sized
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_reading import capacity_per_s

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.errors import InputError, WorkloadError
-from tonnage.planning.layout_grid import grid_for
+from tonnage.planning.layouts.layout_grid import grid_for
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.layouts import SHARDINGS
 from tonnage.workload.forced_layout import force_layout

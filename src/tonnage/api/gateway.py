@@ -228,7 +228,7 @@ def _catalog_rates(name: str, *, settings: Settings) -> DeploymentRates:
     """The on-demand prices of `PLATFORM/MODEL` in the catalog; where regions differ, the dearest."""
     from tonnage.api.inputs import load_catalog
     from tonnage.gateway.money.rates import DeploymentRates, tier_rates
-    from tonnage.planning.token_ways import dearest_by_kind
+    from tonnage.planning.tokens.ways import dearest_by_kind
 
     platform, _, model = name.partition("/")
     tokens = load_catalog(settings=settings).managed.tokens

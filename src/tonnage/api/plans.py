@@ -24,11 +24,11 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
-from tonnage.planning.flips import Planner, flips_of
 from tonnage.planning.limits import check_limits
 from tonnage.planning.planner import rank_options
 from tonnage.planning.reasons.flips import Flip
-from tonnage.planning.scenario import Scenario
+from tonnage.planning.whatif.flips import Planner, flips_of
+from tonnage.planning.whatif.scenario import Scenario
 from tonnage.reports.plan import plan_report
 from tonnage.reports.rendering import Report
 from tonnage.settings import Settings, current_settings

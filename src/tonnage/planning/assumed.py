@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.spot_columns import Z80
+from tonnage.planning.offers.spot_columns import Z80
 from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
 from tonnage.sizing.assumption_table import Assumption, listed
 from tonnage.sizing.assumptions import HostAssumptions

@@ -10,17 +10,17 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
+from tonnage.planning.offers.quotas import covering, most_machines
+from tonnage.planning.offers.spot_columns import SpotColumns
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.plan import MachineOption, Objective, Refusal
 from tonnage.planning.priced_runs import PricedRuns, join
-from tonnage.planning.quotas import covering, most_machines
 from tonnage.planning.ranking import OptionLimits, choose, pareto_rows, score, within
 from tonnage.planning.reasons.risks import doubt_level
 from tonnage.planning.risks import price_risks
 from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.sized_machines import SizedMachines
-from tonnage.planning.spot_columns import SpotColumns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates

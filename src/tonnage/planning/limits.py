@@ -5,9 +5,9 @@ from __future__ import annotations
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Offer
 from tonnage.errors import InputError
-from tonnage.planning.market import admit_offers
+from tonnage.planning.offers.market import admit_offers
 from tonnage.planning.terms import terms_of
-from tonnage.planning.token_ways import wanted_models
+from tonnage.planning.tokens.ways import wanted_models
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.durations import render_duration

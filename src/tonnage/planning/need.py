@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tonnage.planning.decoder_table import job_scheduler
+from tonnage.planning.layouts.decoder_table import job_scheduler
 from tonnage.planning.plan import Need
 from tonnage.planning.reasons.origins import (
     AllLayers,

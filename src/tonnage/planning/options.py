@@ -11,11 +11,11 @@ from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
+from tonnage.planning.offers.spot_columns import SpotColumns, spot_rows
 from tonnage.planning.plan import MachineOption, RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot_columns import SpotColumns, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.fee_estimates import Estimate
 from tonnage.pricing.ledger import Ledger, Part

@@ -7,8 +7,8 @@ from datetime import date, datetime
 from typing import ClassVar, Literal, TypeVar
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.intervals import Interval
+from tonnage.planning.layouts.fleets import ReplicaFleet
 from tonnage.planning.reasons.changes import RelaxingChange
 from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.flips import Flip

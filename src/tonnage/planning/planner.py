@@ -11,22 +11,22 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.cheaper import cheaper_than
-from tonnage.planning.choices import choose_deals
 from tonnage.planning.chosen import MOST_DOUBT, Choice, doubt_levels, limits_of
-from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.need import needs_of
 from tonnage.planning.notes import plan_notes
+from tonnage.planning.offers.choices import choose_deals
+from tonnage.planning.offers.market import admit_offers, refuse
+from tonnage.planning.offers.spot_columns import spot_columns
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
-from tonnage.planning.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.scaled_fleets import with_scaling
 from tonnage.planning.sized_machines import SizedMachines, size_job
-from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
-from tonnage.planning.token_options import TokenOptions, token_options
+from tonnage.planning.tokens.options import TokenOptions, token_options
+from tonnage.planning.whatif.cheaper import cheaper_than
+from tonnage.planning.whatif.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tonnage.planning.offers.spot_columns import SpotColumns, SpotEnds, spot_rows
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot_columns import SpotColumns, SpotEnds, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates, total_usd
 from tonnage.pricing.spot_runs import SpotRuns

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import InstanceType, is_community
-from tonnage.planning.hosts import VCPUS_PER_GPU_COMFORTABLE, takes_many
+from tonnage.planning.layouts.hosts import VCPUS_PER_GPU_COMFORTABLE, takes_many
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.risks import (
     ArmHostRisk,

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.planning.chosen import Choice
-from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.reasons.notes import FixedFleetNote, ScaledFleetNote

@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.market import refuse
+from tonnage.planning.offers.market import refuse
 from tonnage.planning.plan import Refusal
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.ranking import OptionLimits

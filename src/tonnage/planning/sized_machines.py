@@ -13,8 +13,8 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.engine_devices import by_weights, refused_by_engine
-from tonnage.planning.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.layouts.engine_devices import by_weights, refused_by_engine
+from tonnage.planning.layouts.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.sized import Sized
@@ -42,7 +42,7 @@ def size_job(
     job, constraints = workload.job, workload.constraints
     item = host_item(job, workload.host, HostAssumptions())
     if isinstance(job, TabularJob):
-        from tonnage.planning.tabular_sizing import size_tabular
+        from tonnage.planning.layouts.tabular_sizing import size_tabular
 
         return _merge(size_tabular(job, catalog, instances, constraints, calibrated.assumed))  # no layouts to choose
     if isinstance(job, TrainJob):
@@ -58,7 +58,7 @@ def _size_training(
     calibrated: CalibratedModel,
     item: HostItem | None,
 ) -> list[tuple[MachinePark, Sized]]:
-    from tonnage.planning.train_sizing import size_training
+    from tonnage.planning.layouts.train_sizing import size_training
 
     parts, assumed = list[tuple[MachinePark, Sized]](), calibrated.assumed
     for precision, subset in _by_precision(job, catalog, instances):
@@ -92,10 +92,10 @@ def _served(
 ) -> Sized:
     def sized(machines: Sequence[Machine], limits: Constraints) -> Sized:
         if isinstance(job, ServeJob):
-            from tonnage.planning.serve_sizing import size_service
+            from tonnage.planning.layouts.serve_sizing import size_service
 
             return size_service(job, machines, limits, calibrated)
-        from tonnage.planning.batch_sizing import size_batch
+        from tonnage.planning.layouts.batch_sizing import size_batch
 
         return size_batch(job, machines, limits, calibrated)
 

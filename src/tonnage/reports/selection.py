@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.catalog import Catalog, describe, parse_gpu_filter
 from tonnage.catalog.aliases import fold_name
 from tonnage.errors import InputError
-from tonnage.planning.choices import PLATFORMS
+from tonnage.planning.offers.choices import PLATFORMS
 from tonnage.planning.plan import Option, Plan, Refusal
 from tonnage.values import dataclass
 

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.layout_grid import node_counts
+from tonnage.planning.layouts.layout_grid import node_counts
 from tonnage.planning.plan import CatalogStamp, MachineOption
 from tonnage.planning.planner import make_plan, terms_of
 from tonnage.pricing.tokens import TokenPrices

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.service.autoscaling import Autoscaling, held_machines
 from tonnage.service.rate_curve import RateCurve
 from tonnage.service.units import FleetUnit

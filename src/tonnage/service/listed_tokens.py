@@ -8,7 +8,7 @@ from datetime import date
 from tonnage.catalog import Catalog
 from tonnage.catalog.managed import TokenPrice
 from tonnage.errors import UnknownName, did_you_mean, nearest
-from tonnage.planning.token_ways import BILLERS, dearest_by_kind, wanted_models
+from tonnage.planning.tokens.ways import BILLERS, dearest_by_kind, wanted_models
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Workload

@@ -10,8 +10,8 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.catalog.services import ServicePrices
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.decoder_pools import wants_pools
-from tonnage.planning.fleets import machines_for
+from tonnage.planning.layouts.decoder_pools import wants_pools
+from tonnage.planning.layouts.fleets import machines_for
 from tonnage.planning.plan import MachineOption, Option, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill

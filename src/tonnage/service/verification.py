@@ -12,7 +12,7 @@ from typing import Literal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.machines import accelerator_park
+from tonnage.planning.layouts.machines import accelerator_park
 from tonnage.service.units import FleetUnit
 from tonnage.sizing.arrivals import Arrivals, Bursty, Poisson, SpreadLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from tonnage.planning.reasons.changes import AnyChange
-from tonnage.planning.scenario import Edit
+from tonnage.planning.whatif.scenario import Edit
 from tonnage.values import dataclass
 
 Dimension = Literal["price", "memory", "speed", "deadline", "budget", "rate", "latency", "constraint"]

@@ -9,7 +9,7 @@ from decimal import Decimal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import WorkloadEdit
+from tonnage.planning.whatif.changes import WorkloadEdit
 from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Workload

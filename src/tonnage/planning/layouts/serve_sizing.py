@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
-from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.replica_table import ReplicaTable, replica_table
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Sized, best_per_group
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array

@@ -7,7 +7,6 @@ from math import ceil, floor, log10
 from typing import Literal
 
 from tonnage.catalog import Catalog
-from tonnage.planning.changes import edit_of
 from tonnage.planning.plan import MachineOption, Option, Plan, Refusal
 from tonnage.planning.reasons.changes import (
     AnyChange,
@@ -22,7 +21,8 @@ from tonnage.planning.reasons.changes import (
 )
 from tonnage.planning.reasons.flips import Dimension
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.scenario import (
+from tonnage.planning.whatif.changes import edit_of
+from tonnage.planning.whatif.scenario import (
     Edit,
     GroupKey,
     Scenario,

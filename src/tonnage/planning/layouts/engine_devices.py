@@ -8,7 +8,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import generates
-from tonnage.planning.machines import Key
+from tonnage.planning.layouts.machines import Key
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import Miss, NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss
 from tonnage.sizing.devices import SIZED_VENDORS

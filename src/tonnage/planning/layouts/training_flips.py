@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.changes import cut_at
-from tonnage.planning.layout_grid import grid_for
+from tonnage.planning.layouts.layout_grid import grid_for
 from tonnage.planning.reasons.changes import AnyChange, Both, CutSequences, MoreNodes, SetField
+from tonnage.planning.whatif.changes import cut_at
 from tonnage.sizing.devices import Machine, usable_bytes
 from tonnage.sizing.fitting import fits, holds
 from tonnage.sizing.training_prediction import peak_memory

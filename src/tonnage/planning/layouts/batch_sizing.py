@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.decoder_sizing import size_decoder_batch
-from tonnage.planning.layout_grid import node_counts
+from tonnage.planning.layouts.decoder_sizing import size_decoder_batch
+from tonnage.planning.layouts.layout_grid import node_counts
+from tonnage.planning.layouts.replica_table import replica_table
 from tonnage.planning.plan import RunDetail
-from tonnage.planning.replica_table import replica_table
 from tonnage.planning.sized import Sized, best_per_group
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Constraints

@@ -14,7 +14,7 @@ from tonnage.planning.reasons.changes import Publish, State
 from tonnage.planning.reasons.misses import UnpricedMiss
 from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk, UnpricedStorageRisk
 from tonnage.planning.reasons.term_misses import NeededPrice
-from tonnage.planning.token_work import MILLION, TokenWork
+from tonnage.planning.tokens.work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN, Extras, exact, people_lines
 from tonnage.pricing.ledger import Ledger, LedgerLine, Part, hours

@@ -9,9 +9,10 @@ from math import prod
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.hosts import Hosts, hosts_of, longer
 from tonnage.planning.intervals import Interval
-from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
+from tonnage.planning.layouts.hosts import Hosts, hosts_of, longer
+from tonnage.planning.layouts.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
+from tonnage.planning.layouts.training_flips import cheapest_fit
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import (
     AcceptRisk,
@@ -31,7 +32,6 @@ from tonnage.planning.reasons.misses import (
 )
 from tonnage.planning.reasons.notes import AllocatorNote
 from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
-from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure, distinct

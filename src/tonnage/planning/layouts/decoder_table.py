@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
-from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
+from tonnage.planning.layouts.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes

@@ -10,11 +10,11 @@ from math import ceil
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.decoder_detail import decoder_detail, memory_misses
-from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
-from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
-from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.planning.layout_grid import node_counts
+from tonnage.planning.layouts.decoder_detail import decoder_detail, memory_misses
+from tonnage.planning.layouts.decoder_pools import Pools, pool_miss, pooled, wants_pools
+from tonnage.planning.layouts.decoder_table import DecoderTable, decoder_table, placeable
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
 from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.fleets import ReplicaFleet
-from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
 from tonnage.planning.intervals import Interval
+from tonnage.planning.layouts.fleets import ReplicaFleet
+from tonnage.planning.layouts.hosts import Hosts, hosts_of, longer, slower
+from tonnage.planning.layouts.replica_layouts import tensor_degrees
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import MemoryMiss, Miss
 from tonnage.planning.reasons.notes import RunNote
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.replica_layouts import tensor_degrees
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Devices, Machine, missing_figure
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas

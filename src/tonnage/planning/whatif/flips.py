@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.changes import constrained, edit_of
-from tonnage.planning.parameters import Parameter, machine_price, parameters_for, smallest_change
 from tonnage.planning.plan import MachineOption, Option, Plan, Refusal
 from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip
-from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
+from tonnage.planning.whatif.changes import constrained, edit_of
+from tonnage.planning.whatif.parameters import Parameter, machine_price, parameters_for, smallest_change
+from tonnage.planning.whatif.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.intervals import Interval
-from tonnage.planning.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.layouts.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, MoveMaxGpus, Publish, SmallerTable, TrainMlp
 from tonnage.planning.reasons.misses import GpuLimitMiss, MemoryMiss, Miss, UnmeasuredTreesMiss, UnpublishedMiss

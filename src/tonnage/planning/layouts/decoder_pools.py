@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tonnage.planning.decoder_detail import decoder_detail
-from tonnage.planning.decoder_table import DecoderTable
-from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.planning.layouts.decoder_detail import decoder_detail
+from tonnage.planning.layouts.decoder_table import DecoderTable
+from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, SetPools
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss

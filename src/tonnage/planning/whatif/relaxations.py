@@ -7,8 +7,6 @@ from math import isfinite
 from typing import Final
 
 from tonnage.catalog import Catalog
-from tonnage.planning.changes import edit_of
-from tonnage.planning.flips import Planner, chain_that_fits
 from tonnage.planning.plan import NearMiss, Option, Plan, Refusal
 from tonnage.planning.reasons.changes import (
     AcceptRisk,
@@ -18,7 +16,9 @@ from tonnage.planning.reasons.changes import (
     LeaveOut,
     RelaxingChange,
 )
-from tonnage.planning.scenario import Scenario
+from tonnage.planning.whatif.changes import edit_of
+from tonnage.planning.whatif.flips import Planner, chain_that_fits
+from tonnage.planning.whatif.scenario import Scenario
 from tonnage.workload.jobs import Workload
 
 KEYS: Final[tuple[FreeKey, ...]] = (

@@ -7,12 +7,12 @@ from typing import Final, get_args
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Platform
-from tonnage.planning.machines import Key
-from tonnage.planning.market import not_listed, refuse
+from tonnage.planning.layouts.machines import Key
+from tonnage.planning.offers.market import not_listed, refuse
 from tonnage.planning.plan import Refusal
 from tonnage.planning.reasons.changes import Publish
 from tonnage.planning.reasons.misses import Miss, UnpricedMiss
-from tonnage.planning.token_ways import unpriced_egress
+from tonnage.planning.tokens.ways import unpriced_egress
 from tonnage.pricing.deals import Deal, Gap, platform_deals
 from tonnage.pricing.extras import Extras
 from tonnage.values import dataclass

@@ -8,15 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.planning.decoder_table import DecoderTable
-from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.intervals import Interval
+from tonnage.planning.layouts.decoder_table import DecoderTable
+from tonnage.planning.layouts.fleets import ReplicaFleet
+from tonnage.planning.layouts.replica_layouts import ReplicaLayout
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, JobField, LargerGpus, SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
 from tonnage.planning.reasons.notes import FrontEndNote, RunNote
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.replica_layouts import ReplicaLayout
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
 from tonnage.sizing.decoder_seen import LatencySpread, SeenLoad
 from tonnage.sizing.devices import Machine
