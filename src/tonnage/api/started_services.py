@@ -121,7 +121,7 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     service = ReplicatedService(
         scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
-        devices=_replica_devices(planned, asked, most),
+        devices=_replica_devices(planned, asked, most, tell),
     )  # fmt: skip
 
     def place(name: str, port: int) -> EngineCommand:
@@ -131,12 +131,14 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     run_service(service, place, planned.folder, tell)
 
 
-def _replica_devices(planned: PlannedReplica, asked: ServeOptions, most: int) -> tuple[tuple[Device, ...], ...]:
+def _replica_devices(
+    planned: PlannedReplica, asked: ServeOptions, most: int, tell: Callable[[str], None]
+) -> tuple[tuple[Device, ...], ...]:
     """A group for each replica; none where they run on the cores."""
     from tonnage.serving.engines.device_listing import devices_here
     from tonnage.serving.engines.devices import device_groups
 
-    here = devices_here() if planned.devices else ()
+    here = devices_here(tell) if planned.devices else ()
     if not here and _runs_on_cores(planned):
         return ()
     return device_groups(here, each=planned.devices, shared_by=asked.replicas_per_gpu, most=most)
