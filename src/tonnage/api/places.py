@@ -92,7 +92,7 @@ def _listed(found: tuple[NamedPlace, ...]) -> Report:
     fields: list[Field[NamedPlace]] = [
         Field(key="name", title="place", read=lambda one: one.name),
         Field(key="kind", title="kind", read=lambda one: one.place.kind),
-        Field(key="partition", title="partition", read=lambda one: one.place.partition or ""),
+        Field(key="where", title="where", read=lambda one: one.place.where),
         Field(key="gpus", title="GPUs", read=lambda one: one.place.gpus, right=True),
         Field(key="gpu", title="of", read=lambda one: one.place.gpu or ""),
         Field(key="cores", title="cores", read=lambda one: one.place.cores, right=True),

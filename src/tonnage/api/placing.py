@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 NO_PREDICTION: Final = (
     "the machines of {place} have not been measured; `like_this_machine = true` says that this one is"
 )
+# kind of a place -> module and class of its executor
+EXECUTORS: Final = {"slurm": ("tonnage.places.slurm.executor", "Slurm")}
 
 
 def known_places(settings: Settings) -> dict[str, AnyPlace]:
@@ -30,12 +33,17 @@ def known_places(settings: Settings) -> dict[str, AnyPlace]:
 
 
 def executor_at(settings: Settings, on: str) -> Executor:
-    """The executor of a place. UnknownName where it is not in places.toml."""
-    from tonnage.places.file import find_place
-    from tonnage.places.slurm.executor import Slurm
+    """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml."""
+    from tonnage.places.file import LOCAL, find_place
 
+    if on == LOCAL:
+        from tonnage.api.local_place import this_machine
+
+        return this_machine()
     name, place = find_place(on, known_places(settings), home=settings.home)
-    return Slurm(name=name, place=place)
+    module, adapter = EXECUTORS[place.kind]
+    made: Executor = getattr(import_module(module), adapter)(name=name, place=place)
+    return made
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
@@ -61,13 +69,12 @@ def machine_at(place: AnyPlace) -> LocalMachine:
 
 def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
     """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
-    hour = place.usd_per_hour
-    hours = place.time_limit_minutes / 60
+    hour, hours = place.usd_per_hour, place.longest_job_h
     return {
         "usd_per_hour": hour,
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),
         "time_limit_h": hours,
-        "most_usd_a_job": None if hour is None else hour * hours,
+        "most_usd_a_job": None if hour is None or hours is None else hour * hours,
     }
 
 
