@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.places.contract import Executor, PlaceFinding
-    from tonnage.places.file import AnyPlace
+    from tonnage.places.file import AnyPlace, WrittenPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
     from tonnage.runs.preflight import LocalMachine
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
 NO_PREDICTION: Final = (
     "the machines of {place} have not been measured; `like_this_machine = true` says that this one is"
 )
-# kind of a place -> module and class of its executor
-EXECUTORS: Final = {"slurm": ("tonnage.places.slurm.executor", "Slurm")}
 
 
-def known_places(settings: Settings) -> dict[str, AnyPlace]:
+def known_places(settings: Settings) -> dict[str, WrittenPlace]:
     """Every configured place, by name."""
     from tonnage.places.file import places_files, read_places
 
@@ -41,9 +38,9 @@ def executor_at(settings: Settings, on: str) -> Executor:
 
         return this_machine()
     name, place = find_place(on, known_places(settings), home=settings.home)
-    module, adapter = EXECUTORS[place.kind]
-    made: Executor = getattr(import_module(module), adapter)(name=name, place=place)
-    return made
+    from tonnage.places.slurm.executor import Slurm
+
+    return Slurm(name=name, place=place)
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:

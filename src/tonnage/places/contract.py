@@ -142,6 +142,12 @@ def gap_of(gaps: Sequence[Gap], verb: Verb) -> Gap | None:
     return next((one for one in gaps if one.verb == verb and one.whole), None)
 
 
+def must_have(executor: Executor, verb: Verb) -> None:
+    """GapError with the reason where the place says that it cannot do this."""
+    if gap := gap_of(executor.gaps, verb):
+        raise GapError(f"{executor.name} cannot `{verb}`: {gap.reason}", hint="docs/places.md lists what each can")
+
+
 def home_mark(runs: Path) -> str:
     """Tells the jobs of one folder of runs from those of others: 8 hexadecimal digits."""
     return hashlib.sha256(str(runs).encode()).hexdigest()[:8]

@@ -70,9 +70,10 @@ class SlurmPlace(PlaceTerms):
         return self.time_limit_minutes / 60
 
 
-AnyPlace = SlurmPlace | LocalPlace  # every kind that an executor carries out
+WrittenPlace = SlurmPlace  # the kinds that places.toml may name
+AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
-_ADAPTER: Final[TypeAdapter[SlurmPlace]] = TypeAdapter(SlurmPlace)  # the kinds that places.toml may name
+_ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
 
 
 def places_files(home: Path, project: Path) -> tuple[Path, ...]:
@@ -82,15 +83,15 @@ def places_files(home: Path, project: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_places(files: tuple[Path, ...]) -> dict[str, AnyPlace]:
+def read_places(files: tuple[Path, ...]) -> dict[str, WrittenPlace]:
     """Every place by its name; of two with one name the project's. InputError names file and key of what is wrong."""
-    found: dict[str, AnyPlace] = {}
+    found: dict[str, WrittenPlace] = {}
     for file in reversed(files):
         found |= dict(_places_of(file))
     return found
 
 
-def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tuple[str, AnyPlace]:
+def find_place(name: str, places: Mapping[str, WrittenPlace], *, home: Path) -> tuple[str, WrittenPlace]:
     """The place that `NAME` or `KIND:NAME` means. UnknownName lists those there are."""
     kind, colon, rest = name.partition(":")
     wanted = rest if colon else name
@@ -103,7 +104,7 @@ def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tupl
     return wanted, places[wanted]
 
 
-def _places_of(file: Path) -> Iterator[tuple[str, AnyPlace]]:
+def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
     try:
         read: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
