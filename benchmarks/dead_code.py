@@ -23,7 +23,9 @@ ALLOWED = {
         "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
         "pause_writing", "readable", "seekable", "readinto", "get_next", "admit",
     ],
-    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*"],
+    "offered to users of the package": [
+        "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial",
+    ],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "ps", "list_runs", "compare_runs", "reindex", "import_rows",
     ],

@@ -85,7 +85,7 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     prediction = predict_at(spec, machine, settings, executor)
     doubts = _check(spec, machine, folder, prediction)
     runner = runner_for(spec, machine, prediction.get("threads"), python=place.python)
-    job = runner.render(spec, folder)
+    job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
         submission=executor.render(spec, job, folder, number=next_number(folder)), cost=cost_at(place, prediction),

@@ -10,7 +10,7 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.places.contract import Executor, PlaceFinding
-    from tonnage.places.file import AnyPlace
+    from tonnage.places.file import AnyPlace, WrittenPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
     from tonnage.runs.preflight import LocalMachine
@@ -22,7 +22,7 @@ NO_PREDICTION: Final = (
 )
 
 
-def known_places(settings: Settings) -> dict[str, AnyPlace]:
+def known_places(settings: Settings) -> dict[str, WrittenPlace]:
     """Every configured place, by name."""
     from tonnage.places.file import places_files, read_places
 
@@ -30,11 +30,16 @@ def known_places(settings: Settings) -> dict[str, AnyPlace]:
 
 
 def executor_at(settings: Settings, on: str) -> Executor:
-    """The executor of a place. UnknownName where it is not in places.toml."""
-    from tonnage.places.file import find_place
+    """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml."""
+    from tonnage.places.file import LOCAL, find_place
+
+    if on == LOCAL:
+        from tonnage.api.local_place import this_machine
+
+        return this_machine()
+    name, place = find_place(on, known_places(settings), home=settings.home)
     from tonnage.places.slurm.executor import Slurm
 
-    name, place = find_place(on, known_places(settings), home=settings.home)
     return Slurm(name=name, place=place)
 
 
@@ -61,13 +66,12 @@ def machine_at(place: AnyPlace) -> LocalMachine:
 
 def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
     """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
-    hour = place.usd_per_hour
-    hours = place.time_limit_minutes / 60
+    hour, hours = place.usd_per_hour, place.longest_job_h
     return {
         "usd_per_hour": hour,
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),
         "time_limit_h": hours,
-        "most_usd_a_job": None if hour is None else hour * hours,
+        "most_usd_a_job": None if hour is None or hours is None else hour * hours,
     }
 
 

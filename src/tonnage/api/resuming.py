@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, PlanRefused, TonnageError
-
-LEAST_GIB: Final = 1 / 1024  # for the files of a start; a checkpoint's need is its worker's to know
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
@@ -66,11 +64,10 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     if prediction is not None:
         write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
     folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
-    job = runner.render(spec, folder)
     if executor is None:
-        runner.submit(job, folder)
+        runner.submit(runner.render(spec, folder), folder)
     else:
-        submit_at(executor, spec, job, folder)
+        submit_at(executor, spec, runner.render(spec, executor.folder_there(folder)), folder)
 
 
 def _threads(folder: RunFolder) -> int | None:
@@ -102,7 +99,7 @@ def _check_machine(spec: RunSpec, machine: LocalMachine) -> None:
 
 def _check_disk(folder: RunFolder) -> None:
     """Refuse before anything is written: a run whose disk is full would be lost half started."""
-    from tonnage.runners.machine import free_disk_gib
+    from tonnage.runners.machine import LEAST_GIB, free_disk_gib
 
     free_gib = free_disk_gib(folder.path)
     if free_gib < LEAST_GIB:

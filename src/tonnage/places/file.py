@@ -17,8 +17,38 @@ FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-class SlurmPlace(StrictModel):
-    """A partition of a Slurm cluster whose login node this is. Figures are those of one node of the run."""
+class PlaceTerms(StrictModel):
+    """What is written down of every place, whatever its kind. Figures are those of one machine of the run."""
+
+    cores: Annotated[int, Field(ge=1)]
+    memory_gib: Annotated[float, Field(gt=0)]
+    gpus: Annotated[int, Field(ge=0)] = 0
+    gpu: str | None = None  # the type, as the place calls it; None: any
+    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
+    python: str | None = None  # there; None: the one that runs this
+    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine
+    like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
+
+    @property
+    def where(self) -> str:
+        """Which part of the place: a partition, a host, a context; empty where there is one only."""
+        return ""
+
+    @property
+    def longest_job_h(self) -> float | None:
+        """How long one job may take; None: as long as it needs."""
+        return None
+
+
+class LocalPlace(PlaceTerms):
+    """This machine. It is never written down: its name is `local`, its figures are looked up."""
+
+    kind: Literal["local"]
+
+
+class SlurmPlace(PlaceTerms):
+    """A partition of a Slurm cluster whose login node this is."""
 
     kind: Literal["slurm"]
     partition: str | None = None  # None: the cluster's default
@@ -26,23 +56,24 @@ class SlurmPlace(StrictModel):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
-    cores: Annotated[int, Field(ge=1)]
-    memory_gib: Annotated[float, Field(gt=0)]
-    gpus: Annotated[int, Field(ge=0)] = 0
-    gpu: str | None = None  # the type in `--gres=gpu:TYPE:N`; None: any
-    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
     time_limit_minutes: Annotated[int, Field(ge=1)]
-    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the time limit or a preemption
-    python: str | None = None  # on the nodes; None: this one
     setup: Annotated[
         tuple[str, ...], Field(strict=False)
     ] = ()  # lines of shell before the run, such as `module load cuda`
-    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one node
-    like_this_machine: bool = False  # its nodes are such machines as this one: its measurements predict runs there
+
+    @property
+    def where(self) -> str:
+        return self.partition or ""
+
+    @property
+    def longest_job_h(self) -> float | None:
+        return self.time_limit_minutes / 60
 
 
-AnyPlace = SlurmPlace
-_ADAPTER: Final[TypeAdapter[SlurmPlace]] = TypeAdapter(SlurmPlace)
+WrittenPlace = SlurmPlace  # the kinds that places.toml may name
+AnyPlace = WrittenPlace | LocalPlace
+LOCAL: Final = "local"  # this machine's name among places
+_ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
 
 
 def places_files(home: Path, project: Path) -> tuple[Path, ...]:
@@ -52,15 +83,15 @@ def places_files(home: Path, project: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_places(files: tuple[Path, ...]) -> dict[str, AnyPlace]:
+def read_places(files: tuple[Path, ...]) -> dict[str, WrittenPlace]:
     """Every place by its name; of two with one name the project's. InputError names file and key of what is wrong."""
-    found: dict[str, AnyPlace] = {}
+    found: dict[str, WrittenPlace] = {}
     for file in reversed(files):
         found |= dict(_places_of(file))
     return found
 
 
-def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tuple[str, AnyPlace]:
+def find_place(name: str, places: Mapping[str, WrittenPlace], *, home: Path) -> tuple[str, WrittenPlace]:
     """The place that `NAME` or `KIND:NAME` means. UnknownName lists those there are."""
     kind, colon, rest = name.partition(":")
     wanted = rest if colon else name
@@ -73,7 +104,7 @@ def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tupl
     return wanted, places[wanted]
 
 
-def _places_of(file: Path) -> Iterator[tuple[str, AnyPlace]]:
+def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
     try:
         read: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -81,7 +112,7 @@ def _places_of(file: Path) -> Iterator[tuple[str, AnyPlace]]:
     if set(read) - {"places"}:
         raise InputError(f"{file}: {min(set(read) - {'places'})}: not a key", hint="every place is a [places.NAME]")
     for name, values in read.get("places", {}).items():
-        if not NAME.fullmatch(name) or name == "local":
+        if not NAME.fullmatch(name) or name == LOCAL:
             raise InputError(f"{file}: '{name}' cannot be the name of a place", hint="letters, digits, - and _")
         try:
             yield name, _ADAPTER.validate_python(values)

@@ -1,0 +1,82 @@
+"""The places that the contract suite holds, each as it can be had here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tonnage.api.local_place import this_machine
+from tonnage.places.contract import Executor
+from tonnage.places.file import SlurmPlace
+from tonnage.places.slurm.executor import Slurm
+from tonnage.runs import RunFolder
+from tonnage.runs.liveness import is_held
+from tonnage.testing.places import PlaceTrial
+from tonnage.testing.slurm import SlurmCluster, missing_binaries, slurm_cluster
+
+ROOT = Path(__file__).parents[3]
+NEEDS_SLURM = pytest.mark.skipif(
+    bool(missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge"
+)
+MEMBERS = [
+    "local",
+    pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
+]
+
+
+def local_trial(home: Path) -> PlaceTrial:
+    """This machine itself."""
+    return PlaceTrial(executor=this_machine(), home=home, alive=lambda folder: int(is_held(folder.pid_file)))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with slurm_cluster(tmp_path_factory.mktemp("slurm"), grace_s=10) as found:
+        yield found
+
+
+def slurm_trial(home: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """A real Slurm of two nodes."""
+    monkeypatch.setenv("SLURM_CONF", cluster.environ["SLURM_CONF"])
+    place = SlurmPlace(kind="slurm", cores=1, memory_gib=1, gpus=1, gpu="h100", time_limit_minutes=5, grace_s=8)
+
+    def preempt(_: RunFolder) -> None:
+        words = ("-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 2")
+        cluster.command("sbatch", "--parsable", *words)
+
+    def alive(folder: RunFolder) -> int:
+        lines = cluster.command("squeue", "-h", "-t", "PENDING,CONFIGURING,RUNNING", "-o", "%k").splitlines()
+        return sum(line.endswith(f":{folder.path.name}") for line in lines)
+
+    def out_of_reach() -> Executor:
+        gone = home / "gone.conf"
+        text = (cluster.folder / "slurm.conf").read_text()
+        old = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
+        gone.write_text(text.replace(old, "SlurmctldPort=1\nMessageTimeout=2"))
+        monkeypatch.setenv("SLURM_CONF", str(gone))
+        return Slurm(name="cluster", place=place)
+
+    return PlaceTrial(
+        executor=Slurm(name="cluster", place=place), home=home, preempt=preempt, alive=alive, out_of_reach=out_of_reach
+    )
+
+
+@pytest.fixture(params=MEMBERS)
+def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlaceTrial]:
+    """A place, and nothing of ours at it afterwards."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    makers: dict[str, Callable[[], PlaceTrial]] = {
+        "local": lambda: local_trial(tmp_path),
+        "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
+    }
+    found = makers[request.param]()
+    kept = os.environ.copy()
+    yield found
+    os.environ.update(kept)  # a test may have lost the place
+    runs = tmp_path / "runs"
+    for folder in runs.iterdir() if runs.exists() else ():
+        found.executor.teardown(RunFolder(folder))
