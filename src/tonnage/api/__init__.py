@@ -48,19 +48,31 @@ if TYPE_CHECKING:
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
+    from tonnage.api.watch import (
+        WatchOptions,
+        WatchReplayOptions,
+        audit_lines,
+        check_watch,
+        export_watch,
+        open_watch,
+        replay_watch,
+        watch_metrics,
+        watch_status,
+    )
     from tonnage.diffing import diff
 
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
     "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "LocalOptions", "PipelineOptions",
     "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
-    "ServeOptions", "SizeResult", "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate",
-    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "collect_run", "compare", "diff",
-    "evaluate", "exec_in_run", "explain_request", "export_local_rows", "fetch", "gateway_key",
-    "gateway_spend", "import_litellm", "load_catalog", "load_workload", "newest_snapshot", "open_gateway",
-    "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
-    "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched", "write_service_files",
+    "ServeOptions", "SizeResult", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "batch",
+    "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "check_gateway", "check_place",
+    "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
+    "export_watch", "fetch", "gateway_key", "gateway_spend", "import_litellm", "load_catalog", "load_workload",
+    "newest_snapshot", "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio",
+    "predict", "replay_watch", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched",
+    "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -96,6 +108,17 @@ __getattr__ = lazy_names(
         ".serving": ("ServeOptions", "planned_replica"),
         ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
+        ".watch": (
+            "WatchOptions",
+            "WatchReplayOptions",
+            "audit_lines",
+            "check_watch",
+            "export_watch",
+            "open_watch",
+            "replay_watch",
+            "watch_metrics",
+            "watch_status",
+        ),
         "tonnage.diffing": ("diff",),
         ".spot": (),
     },

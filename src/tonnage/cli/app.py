@@ -43,6 +43,7 @@ VERBS: Final = (
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),
+    Verb("watch", "watch", "commands", "Look after what runs: alerts that act, history, audit"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),

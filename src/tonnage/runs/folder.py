@@ -131,3 +131,13 @@ def append_line(path: Path, line: str, *, sync: bool = False) -> None:
 def append_values(path: Path, values: Mapping[str, Any]) -> None:
     """One line of JSON, for metrics and samples. ValueError for a figure that is not a number."""
     append_line(path, json.dumps(values, allow_nan=False))
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """A file of JSON; empty where it is not there yet. ValueError where it is no object."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not an object of JSON")
+    return found

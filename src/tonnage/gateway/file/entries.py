@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Day, Named, Names, Text
+from tonnage.comparison.door import Day, Named, Names, Reference, Text
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -27,7 +27,6 @@ from tonnage.workload.file.fields import (
 Dialect = Literal["openai", "anthropic", "converse"]
 Policy = Literal["in-order", "own-first", "cheapest", "fastest", "weighted"]
 SignInKind = Literal["none", "bearer", "x-api-key", "api-key", "aws", "google", "azure", "databricks"]
-Reference = Annotated[str, Field(pattern=r"^(env|file):.+$"), Spelled("env:NAME or file:PATH")]
 KeyHash = Annotated[
     str, Field(pattern=r"^(env:.+|file:.+|blake2b:[0-9a-f]{64})$"), Spelled("env:NAME, file:PATH or blake2b:HASH")
 ]

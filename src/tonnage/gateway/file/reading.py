@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
 from tonnage.errors import InputError
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
@@ -69,23 +69,6 @@ def key_hash(key: str) -> str:
     if key.startswith("blake2b:"):
         return key
     return "blake2b:" + blake2b(key.encode(), digest_size=32).hexdigest()
-
-
-def read_reference(reference: str, environment: Mapping[str, str], what: str) -> str:
-    """The secret that a reference names. InputError where it is not there or empty."""
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        found = environment.get(name, "")
-        hint = f"export {name}=..."
-    else:
-        try:
-            found = Path(name).read_text("utf-8").strip()
-        except OSError as error:
-            raise InputError(f"{what}: {name} cannot be read: {error.strerror}", hint="check the path") from error
-        hint = f"write it to {name}"
-    if not found:
-        raise InputError(f"{what}: {reference} is empty", hint=hint)
-    return found
 
 
 # what contradicts itself
