@@ -24,7 +24,7 @@ ALLOWED = {
         "pause_writing", "readable", "seekable", "readinto", "get_next", "admit",
     ],
     "offered to users of the package": [
-        "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial",
+        "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
     ],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "ps", "list_runs", "compare_runs", "reindex", "import_rows",

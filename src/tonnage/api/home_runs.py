@@ -11,6 +11,7 @@ from tonnage.errors import UnknownName, did_you_mean, nearest
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
     from tonnage.settings import Settings
+    from tonnage.store import Store
 
 
 def runs_folder(home: Path) -> Path:
@@ -42,3 +43,16 @@ def all_runs(settings: Settings) -> Iterator[RunFolder]:
 
     for name in run_names(settings.home):
         yield RunFolder(runs_folder(settings.home) / name)
+
+
+def keep_rows(store: Store, folder: RunFolder) -> int:
+    """What a run measured, into the store: how many rows are new. Rows of a run that goes on would be early."""
+    from tonnage.runs.measured import measured_rows, versions_text
+
+    state = folder.state()
+    if not state.state.ended or state.ended_at is None:
+        return 0
+    rows = measured_rows(folder, state.ended_at)
+    return store.add_measurements(
+        rows, run=folder.path.name, versions=versions_text(folder), recorded_at=state.ended_at
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.api.answers import Answer
-from tonnage.errors import InputError, PlanRefused
+from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -107,10 +107,13 @@ def collect_run(run: str, *, teardown: bool = False, settings: Settings | None =
 
     Raises UnknownName where there is no such run, InputError where it has not ended and is to be removed.
     """
+    from tonnage.api.placing import collect_at
     from tonnage.api.run_listing import run_listing
 
-    executor, folder = _place_of(settings or current_settings(), run)
-    executor.collect(folder)
+    chosen = settings or current_settings()
+    executor, folder = _place_of(chosen, run)
+    if fault := collect_at(chosen, folder):
+        raise TonnageError(fault, hint=f"`tonnage places check {executor.name}`")
     if teardown:
         if not folder.state().state.ended:
             raise InputError(f"'{run}' has not ended: nothing is removed", hint=f"`tonnage stop {run}` first")

@@ -38,9 +38,19 @@ def executor_at(settings: Settings, on: str) -> Executor:
 
         return this_machine()
     name, place = find_place(on, known_places(settings), home=settings.home)
-    from tonnage.places.slurm.executor import Slurm
+    return _executor(name, place)
 
-    return Slurm(name=name, place=place)
+
+def _executor(name: str, place: WrittenPlace) -> Executor:
+    match place.kind:
+        case "slurm":
+            from tonnage.places.slurm.executor import Slurm
+
+            return Slurm(name=name, place=place)
+        case "ssh":
+            from tonnage.places.ssh.executor import SSHMachine
+
+            return SSHMachine(name=name, place=place)
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
@@ -102,15 +112,42 @@ def settle(settings: Settings, folder: RunFolder) -> str:
     """
     from tonnage.runs.liveness import has_supervisor
 
-    state = folder.state()
-    if state.place is None or state.state.ended or has_supervisor(folder):
+    state, alive = folder.state(), has_supervisor(folder)
+    lies_there = folder.mirror_file.exists()
+    if state.place is None or (state.state.ended if not lies_there else state.state.ended and not alive):
+        return ""
+    if alive and not lies_there:
         return ""
     try:
         executor = executor_of(settings, folder)
         assert executor is not None
-        _write_end(folder, executor)
+        executor.logs(folder)
+        if not has_supervisor(folder):
+            _write_end(folder, executor)
     except TonnageError as error:
         return f"{folder.path.name}: {error}"
+    return ""
+
+
+def collect_at(settings: Settings, folder: RunFolder) -> str:
+    """Bring here all that a run has made where its folder lies elsewhere, and index what it measured.
+
+    Empty, or why that could not be done.
+    """
+    from tonnage.api.home_runs import keep_rows
+    from tonnage.store import open_store
+
+    if not folder.mirror_file.exists():
+        return ""
+    try:
+        executor = executor_of(settings, folder)
+        assert executor is not None
+        executor.collect(folder)
+    except TonnageError as error:
+        return f"{error}; `tonnage places collect {folder.path.name}` brings the rest"
+    with open_store(settings.database_url) as store:
+        store.index_run(folder)
+        keep_rows(store, folder)
     return ""
 
 

@@ -159,15 +159,19 @@ def stop(
     ask = runner.cancel if at_once else runner.stop
     ask(folder, by="cli", reason="asked for by `tonnage cancel`" if at_once else "asked for by `tonnage stop`")
     if wait:
-        _wait(folder, None if at_once else on_silence)
+        _wait(folder, None if at_once else on_silence, look=lambda: settle(chosen, folder))
     return Answer(folder, partial(_listing, title="Ended" if wait else "Asked to end"))
 
 
-def _wait(folder: RunFolder, on_silence: Callable[[str], None] | None) -> None:
-    """Until nothing of the run is alive."""
+def _wait(folder: RunFolder, on_silence: Callable[[str], None] | None, *, look: Callable[[], str]) -> None:
+    """Until nothing of the run is alive. `look` learns it of a run whose folder lies elsewhere."""
+    if folder.mirror_file.exists():
+        look()
     said_at = time.monotonic() + SILENT_S
     while _is_alive(folder):
         time.sleep(LOOK_EVERY_S)
+        if folder.mirror_file.exists():
+            look()
         if on_silence is not None and time.monotonic() >= said_at:
             said_at = math.inf
             on_silence(

@@ -138,7 +138,7 @@ def confirm() -> None:
 
 
 def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:
-    from tonnage.api.placing import settle
+    from tonnage.api.placing import collect_at, settle
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.running import Told
@@ -156,6 +156,8 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
     except KeyboardInterrupt:
         session.say(f"\n{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
         raise typer.Exit(0) from None
+    if fault := collect_at(session.settings, folder):
+        session.say(fault)
     session.say(last_words(folder, state))
     session.show(run_listing([folder], title="Ended"))
     raise typer.Exit(Told(exit_code(state)))

@@ -26,9 +26,10 @@ Verb = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFinding:
-    """What stands against a run at a place. `refused`: it would fail or wait for ever; `unchecked`: none could ask."""
+    """What stands against a run at a place. `refused`: it would fail or wait for ever; `doubtful`: it may;
+    `unchecked`: none could ask."""
 
-    kind: Literal["refused", "unchecked"]
+    kind: Literal["refused", "doubtful", "unchecked"]
     message: str
     hint: str = ""  # the command, or the key of places.toml, that mends it
 

@@ -70,7 +70,28 @@ class SlurmPlace(PlaceTerms):
         return self.time_limit_minutes / 60
 
 
-WrittenPlace = SlurmPlace  # the kinds that places.toml may name
+class SSHPlace(PlaceTerms):
+    """A machine with an SSH server. What is left out here is as `~/.ssh/config` says."""
+
+    kind: Literal["ssh"]
+    host: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:%-]*$")]  # a name, an address, or an alias
+    user: str | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    key: str | None = None  # the file of a private key
+    jump: str | None = None  # [USER@]HOST[:PORT] of the machine in between
+    known_hosts: str | None = None  # a file of host keys
+    folder: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # there: runs, inputs and code lie in it
+    python: str = "python3"  # there, with what runs need installed
+    wheels: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the project's own code, sent with each run
+    share: bool = False  # a run may start beside the work of others
+    free_gib: Annotated[float, Field(ge=0)] = 1.0  # the least room that a run starts with
+
+    @property
+    def where(self) -> str:
+        return self.host
+
+
+WrittenPlace = Annotated[SlurmPlace | SSHPlace, Field(discriminator="kind")]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
 _ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
@@ -118,5 +139,6 @@ def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
             yield name, _ADAPTER.validate_python(values)
         except ValidationError as error:
             first: Any = error.errors()[0]
-            key = ".".join(("places", name, *(str(part) for part in first["loc"])))
+            within = [str(part) for part in first["loc"]]
+            key = ".".join(("places", name, *within[within[:1] == [values.get("kind")] :]))
             raise InputError(f"{file}: {key}: {first['msg']}", hint="docs/places.md lists the keys") from error

@@ -79,6 +79,10 @@ class RunFolder:
         return self.path / "place.json"
 
     @property
+    def mirror_file(self) -> Path:  # how far it has been read, where the run's own folder is on another machine
+        return self.path / "mirror.json"
+
+    @property
     def pid_file(self) -> Path:  # of the supervisor
         return self.path / "supervisor.pid"
 

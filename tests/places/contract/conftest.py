@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,19 +11,23 @@ import pytest
 
 from tonnage.api.local_place import this_machine
 from tonnage.places.contract import Executor
-from tonnage.places.file import SlurmPlace
+from tonnage.places.file import SlurmPlace, SSHPlace
 from tonnage.places.slurm.executor import Slurm
+from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
+from tonnage.testing import sshd
 from tonnage.testing.places import PlaceTrial
-from tonnage.testing.slurm import SlurmCluster, missing_binaries, slurm_cluster
+from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
 
 ROOT = Path(__file__).parents[3]
 NEEDS_SLURM = pytest.mark.skipif(
     bool(missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge"
 )
+NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
 MEMBERS = [
     "local",
+    pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
 
@@ -36,6 +41,30 @@ def local_trial(home: Path) -> PlaceTrial:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     with slurm_cluster(tmp_path_factory.mktemp("slurm"), grace_s=10) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.SSHServer]:
+    with sshd.ssh_server(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
+
+
+def ssh_trial(home: Path, server: sshd.SSHServer) -> PlaceTrial:
+    """This machine behind a real SSH server, in a folder that shares nothing with the client's."""
+
+    def place(port: int) -> SSHMachine:
+        terms = SSHPlace(
+            kind="ssh", host="127.0.0.1", port=port, key=str(server.key), known_hosts=str(server.known_hosts),
+            folder=str(home / "there"), python=sys.executable, cores=1, memory_gib=1, share=True,
+        )  # fmt: skip
+        return SSHMachine(name="box", place=terms)
+
+    def alive(folder: RunFolder) -> int:
+        return int(is_held(place(server.port).folder_there(folder).pid_file))
+
+    return PlaceTrial(
+        executor=place(server.port), home=home / "here", alive=alive, out_of_reach=lambda: place(free_ports(1)[0])
+    )
 
 
 def slurm_trial(home: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
@@ -71,12 +100,13 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
     makers: dict[str, Callable[[], PlaceTrial]] = {
         "local": lambda: local_trial(tmp_path),
+        "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }
     found = makers[request.param]()
     kept = os.environ.copy()
     yield found
     os.environ.update(kept)  # a test may have lost the place
-    runs = tmp_path / "runs"
+    runs = found.home / "runs"
     for folder in runs.iterdir() if runs.exists() else ():
         found.executor.teardown(RunFolder(folder))
