@@ -90,7 +90,7 @@ class ControlLaw:
         return after, wanted, reason
 
     def _trusted(self, now: Shadows) -> bool:
-        return now.elapsed_s >= PRUDENT_START_UPS * self.service.start_up_s and now.arrived > 0
+        return now.settled and now.elapsed_s >= PRUDENT_START_UPS * self.service.start_up_s and now.arrived > 0
 
     def _select(self, now: Shadows, current: int, late: float) -> int:
         allowed = 1.0 - self.service.promised_fraction
