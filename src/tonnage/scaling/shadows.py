@@ -131,9 +131,9 @@ def advance(
     ring = now.ring.copy()
     ring[now.place] = wanted
     return Shadows(
-        elapsed_s=now.elapsed_s + elapsed_s, settled=now.settled, arrived=now.arrived * fade + arrived, demand=demand, past=past,
-        level=level, wanted=wanted, ring=ring, place=(now.place + 1) % len(ring), inside=inside,
-        missed=now.missed * fade + late * arrived, paid_s=now.paid_s * fade + now.wanted * elapsed_s,
+        elapsed_s=now.elapsed_s + elapsed_s, settled=now.settled, arrived=now.arrived * fade + arrived,
+        demand=demand, past=past, level=level, wanted=wanted, ring=ring, place=(now.place + 1) % len(ring),
+        inside=inside, missed=now.missed * fade + late * arrived, paid_s=now.paid_s * fade + now.wanted * elapsed_s,
     )  # fmt: skip
 
 
