@@ -60,6 +60,7 @@ class SSHPlace(PlaceTerms):
     folder: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # there: runs, inputs and code lie in it
     python: str = "python3"  # there, with what runs need installed
     wheels: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the project's own code, sent with each run
+    env: Annotated[dict[str, str], Field(default_factory=dict)]  # of runs there
     share: bool = False  # a run may start beside the work of others
     free_gib: Annotated[float, Field(ge=0)] = 1.0  # the least room that a run starts with
 
