@@ -61,6 +61,7 @@ def load_gateway(
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
+        idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
 
