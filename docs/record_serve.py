@@ -1,4 +1,4 @@
-"""Write docs/recordings/serve-killed-scaled-updated.txt: a service that is planned, started, loaded, killed and updated.
+"""Write docs/recordings/serve-killed-scaled-updated.txt: a service planned, started, loaded, killed and updated.
 
 Run: `python docs/record_serve.py` (needs the extras `serve`, `load`, `llama` and the package `gguf`; about four
 minutes). The commands are real, and so is what they print; the model is a random one of 220 KB in llama.cpp's real

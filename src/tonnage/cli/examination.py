@@ -34,6 +34,8 @@ EXTRAS: Final = {  # one module of each is enough
     "azure": ("azure.identity",),
     "lightgbm": ("lightgbm",),
     "redis": ("redis",),
+    "kubernetes": ("celpy",),
+    "backup": ("cryptography",),
     "cloud": ("sky",),
     "fetch": ("huggingface_hub",),
     "pipeline": ("dagster",),
