@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
+from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -238,6 +239,7 @@ class GatewayEntries(StrictModel):
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 
 
 PriceEntry.model_rebuild()

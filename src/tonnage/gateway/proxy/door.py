@@ -19,6 +19,7 @@ from tonnage.gateway.file.described import ANYBODY, Caller, Route
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
+from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
@@ -39,6 +40,7 @@ class Door:
     def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
+        self.observer: Observer | None = None
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
@@ -51,6 +53,7 @@ class Door:
         if surface is None or exchange.method != b"POST":
             self._other(exchange)
             return
+        caller: Caller | None = None
         try:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
@@ -58,12 +61,20 @@ class Door:
         except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
+            if self.observer is not None:
+                self.observer.turned_away(exchange, surface, caller, reply, began_s)
             return
         request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
         )
-        cache = self.running.caches.get(route.name)
+        if self.observer is None:
+            await self._carry(journey)
+        else:
+            await self.observer.through(journey, self._carry)
+
+    async def _carry(self, journey: Journey) -> None:
+        cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return
         await journey.run()
@@ -168,6 +179,8 @@ class Door:
         kept = cache.get(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
+        if journey.record is not None:
+            journey.record.cache = labels[1][1]
         if kept is None:
             journey.cache, journey.cache_key = cache, key
             return False
