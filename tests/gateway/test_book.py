@@ -209,7 +209,7 @@ def test_accounts_that_fail_are_said_and_caught_up(tmp_path: Path) -> None:
         apply = book.accounts.apply
 
         def failing(*_: object, **__: object) -> None:
-            from tonnage.gateway.money.shared_accounts import AccountsError
+            from tonnage.gateway.money.sql_store import AccountsError
 
             raise AccountsError("the disk is full")
 

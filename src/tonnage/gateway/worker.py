@@ -29,7 +29,8 @@ from tonnage.files import write_whole
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+from tonnage.gateway.money.shared_accounts import SharedAccounts
+from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLog
 from tonnage.gateway.proxy.door import Door
@@ -244,6 +245,7 @@ class Worker:
             await asyncio.sleep(HOUR_S)
             with suppress(AccountsError):  # told by /ready, tried again
                 await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
+                await self.door.repeats.forget()
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""

@@ -11,34 +11,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.workload.file.fields import StrictModel
+from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.terms import PlaceTerms
 
 FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-
-
-class PlaceTerms(StrictModel):
-    """What is written down of every place, whatever its kind. Figures are those of one machine of the run."""
-
-    cores: Annotated[int, Field(ge=1)]
-    memory_gib: Annotated[float, Field(gt=0)]
-    gpus: Annotated[int, Field(ge=0)] = 0
-    gpu: str | None = None  # the type, as the place calls it; None: any
-    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
-    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
-    python: str | None = None  # there; None: the one that runs this
-    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine
-    like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
-
-    @property
-    def where(self) -> str:
-        """Which part of the place: a partition, a host, a context; empty where there is one only."""
-        return ""
-
-    @property
-    def longest_job_h(self) -> float | None:
-        """How long one job may take; None: as long as it needs."""
-        return None
 
 
 class LocalPlace(PlaceTerms):
@@ -83,6 +60,7 @@ class SSHPlace(PlaceTerms):
     folder: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # there: runs, inputs and code lie in it
     python: str = "python3"  # there, with what runs need installed
     wheels: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the project's own code, sent with each run
+    env: Annotated[dict[str, str], Field(default_factory=dict)]  # of runs there
     share: bool = False  # a run may start beside the work of others
     free_gib: Annotated[float, Field(ge=0)] = 1.0  # the least room that a run starts with
 
@@ -91,7 +69,9 @@ class SSHPlace(PlaceTerms):
         return self.host
 
 
-WrittenPlace = Annotated[SlurmPlace | SSHPlace, Field(discriminator="kind")]  # the kinds that places.toml may name
+WrittenPlace = Annotated[
+    SlurmPlace | SSHPlace | KubernetesPlace, Field(discriminator="kind")
+]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
 _ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)

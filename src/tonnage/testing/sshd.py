@@ -88,6 +88,11 @@ class SSHServer:
             file.unlink()
         _keygen(self.folder / "host_key")
 
+    def trust(self) -> None:
+        """Write the host key of now into `known_hosts`."""
+        kind, key = (self.folder / "host_key.pub").read_text().split()[:2]
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
+
     def _sessions(self) -> list[int]:
         """The server's processes of connections: those that bear its name; what they have started is not touched."""
         import psutil
@@ -119,10 +124,9 @@ def ssh_server(folder: Path) -> Iterator[SSHServer]:
         _keygen(folder / name)
     shutil.copyfile(folder / "key.pub", folder / "authorized_keys")
     (folder / "authorized_keys").chmod(0o600)
-    public = (folder / "host_key.pub").read_text().split()
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {public[0]} {public[1]}\n")
     (folder / "sshd_config").write_text(_configuration(folder, port))
     server = SSHServer(folder=folder, port=port)
+    server.trust()
     server.start()
     try:
         yield server

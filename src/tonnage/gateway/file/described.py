@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
+from tonnage.gateway.file.conduct_entries import IdempotencyEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
@@ -94,6 +95,7 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
     request_log: RequestLogEntry | None
 

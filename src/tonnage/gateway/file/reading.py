@@ -63,6 +63,7 @@ def load_gateway(
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
         request_log=_request_log(entries, path.parent, home),
+        idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
 

@@ -24,13 +24,13 @@ from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
     FORGOTTEN_AFTER_S,
     AccountKey,
-    AccountsError,
     AttemptRow,
     Granted,
     LeaseAsk,
     LeaseMove,
     SharedAccounts,
 )
+from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.values import dataclass
 
 T = TypeVar("T")

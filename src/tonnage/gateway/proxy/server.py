@@ -33,8 +33,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 class ClientExchange:
     """A request, and the way its answer goes. `gone`: its client has closed the connection."""
 
-    __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query",
-                 "status", "tee")  # fmt: skip
+    __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query")
 
     def __init__(
         self, connection: _ClientConnection, method: bytes, url: bytes, headers: Headers, body: bytes, keep: bool,
@@ -45,8 +44,6 @@ class ClientExchange:
         path, _, self.query = url.partition(b"?")
         self.path = path.decode("latin-1")
         self.begun, self._chunked = False, False
-        self.status = 0  # of the answer, once it has begun
-        self.tee: Callable[[bytes], None] | None = None  # is given every piece of the answer too
 
     @property
     def gone(self) -> bool:
@@ -58,9 +55,7 @@ class ClientExchange:
 
     def answer(self, status: int, head: bytes, body: bytes, *, close: bool = False) -> None:
         """A whole answer. `head`: header lines, each with its line end."""
-        self.begun, self.status = True, status
-        if self.tee is not None:
-            self.tee(body)
+        self.begun = True
         keep = self._keep and not close and not self._connection.door.draining
         more = b"" if keep else b"connection: close\r\n"
         sent = b"" if self.method == b"HEAD" else body
@@ -69,15 +64,13 @@ class ClientExchange:
 
     def begin(self, status: int, head: bytes) -> None:
         """The head of a stream; a client of HTTP/1.0 reads it to the end of the connection."""
-        self.begun, self.status, self._chunked = True, status, not self._old
+        self.begun, self._chunked = True, not self._old
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
         self._connection.write(b"%b%b%b\r\n" % (_line(status), head, framing))
 
     async def piece(self, data: bytes) -> None:
         """A piece of a stream; waits while the client is slow."""
         connection = self._connection
-        if self.tee is not None:
-            self.tee(data)
         connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
         if connection.full is not None and connection.transport is not None:
             await connection.full
@@ -85,8 +78,6 @@ class ClientExchange:
     def end(self, last: bytes = b"", *, whole: bool = True) -> None:
         """The end of a stream. One that is not whole ends with its connection, so that the client knows."""
         if last:
-            if self.tee is not None:
-                self.tee(last)
             self._connection.write(b"%x\r\n%b\r\n" % (len(last), last) if self._chunked else last)
         if whole and self._chunked:
             self._connection.write(b"0\r\n\r\n")

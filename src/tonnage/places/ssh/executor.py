@@ -229,6 +229,7 @@ class SSHMachine:
         """Of the supervisor: our code before what is installed there, and a home of its own."""
         above = Path(self.place.folder)
         return {
+            **self.place.env,
             "PYTHONPATH": ":".join(str(above / "code" / name) for name in code),
             "TONNAGE_HOME": str(above / "home" / home_mark(folder.path.parent)),
         }

@@ -6,6 +6,7 @@ as they do in the user's shell, and nobody has to learn a second set of rules fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -203,14 +204,13 @@ def _agent() -> bytes:
 
 def _write(stdin: IO[bytes], parts: Iterable[bytes], body: Iterable[bytes]) -> None:
     """In a thread of its own: the machine may answer, or refuse, before it has read all."""
-    try:
+    with contextlib.suppress(BrokenPipeError, ValueError):  # the answer says why
         for part in parts:
             stdin.write(b"%d\n" % len(part) + part)
         for block in body:
             stdin.write(block)
+    with contextlib.suppress(BrokenPipeError):
         stdin.close()
-    except (BrokenPipeError, ValueError):  # the answer says why
-        return
 
 
 def _end(process: subprocess.Popen[bytes], *, now: bool = False) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,8 @@ from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.values import dataclass
 
 INPUTS: Final = "inputs"  # of the run's folder there: the client's files under their whole paths
-TRIES: Final = 4
+TRIES: Final = 4  # connections in a row over which nothing arrives
+PAUSE_S: Final = 0.5
 BLOCK: Final = 1 << 20
 
 
@@ -125,22 +127,24 @@ def send(line: Line, run: str, objects: Iterable[Object]) -> tuple[Mapping[str, 
     Gives the bytes that the run's growing files have there, and the names of its checkpoints.
     """
     wanted = {one.digest: one for one in objects}
-    last: Cut | None = None
-    for _ in range(TRIES):
+    left, arrived = TRIES, -1
+    while True:
         try:
             reply = line.ask("want", {"run": run, "objects": sorted(wanted)})
             reply.close()
             parts = [(wanted[name], have) for name, have in reply.answer["here"].items() if have >= 0]
             if not parts:
                 return reply.answer["sizes"], reply.answer["saved"]
+            here = sum(one.size for one in wanted.values()) - sum(one.size - have for one, have in parts)
+            left, arrived = (TRIES if here > arrived else left), max(here, arrived)
             told = [[one.digest, offset, one.size - offset] for one, offset in parts]
             blocks = (block for one, offset in parts for block in one.blocks(offset))
             line.ask("take", {"run": run, "parts": told}, blocks).close()
         except Cut as error:
-            if error.why in {"key changed", "key unknown", "refused", "no python"}:
+            left -= 1
+            if error.why != "unreachable" or not left:
                 raise
-            last = error
-    raise last or Cut(f"{line.name}: what was sent does not arrive", hint=f"`tonnage places check {line.name}`")
+            time.sleep(PAUSE_S)
 
 
 def _sources(data: DataSpec) -> tuple[DataSource, ...]:
