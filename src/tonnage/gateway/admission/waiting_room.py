@@ -21,7 +21,7 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.http.upstream import Headers
 
 TICK_S: Final = 0.1
-PROBE_S: Final = 0.25  # between tries to have a place that other workers lease
+PROBE_S: Final = 0.3  # between tries to have a place that other workers lease
 HIGHEST_PRIORITY: Final = 9
 MOST_LINES: Final = 10_000
 _DEADLINES: Final = {  # seconds a unit; the SDKs of OpenAI and Anthropic tell how long they wait

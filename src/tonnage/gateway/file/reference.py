@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import conduct_entries, entries
+from tonnage.gateway.file import conduct_entries, entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -26,6 +26,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
     ("`queue`", conduct_entries.QueueEntry),
+    ("`request_log`", observing.RequestLogEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\

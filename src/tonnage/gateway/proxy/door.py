@@ -23,6 +23,7 @@ from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
+from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
@@ -43,6 +44,7 @@ class Door:
     def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
+        self.observer: Observer | None = None
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
@@ -57,6 +59,7 @@ class Door:
         if surface is None or exchange.method != b"POST":
             self._other(exchange)
             return
+        caller: Caller | None = None
         try:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
@@ -66,6 +69,8 @@ class Door:
         except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
+            if self.observer is not None:
+                self.observer.turned_away(surface, caller, reply, began_s)
             return
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
@@ -91,7 +96,13 @@ class Door:
         if stands is not None:
             journey.room = self.waiting
             journey.ticket = Ticket(caller.name, stands.priority, began_s, stands.until_s)
-        cache = self.running.caches.get(route.name)
+        if self.observer is None:
+            await self._carry(journey)
+        else:
+            await self.observer.through(journey, self._carry)
+
+    async def _carry(self, journey: Journey) -> None:
+        cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return
         await journey.run()
@@ -197,6 +208,8 @@ class Door:
         kept = cache.get(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
+        if journey.record is not None:
+            journey.record.cache = labels[1][1]
         if kept is None:
             journey.cache, journey.cache_key = cache, key
             return False

@@ -16,6 +16,7 @@ from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
@@ -49,6 +50,7 @@ class Journey:
         self.running, self.book, self.tracker = running, book, tracker
         self.asked, self.caller, self.route = asked, caller, route
         self.exchange, self.request, self.began_s = exchange, request, began_s
+        self.record: RequestRecord | None = None  # what becomes of it, where somebody wants to know
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self.facts = Facts(
@@ -63,6 +65,8 @@ class Journey:
         reply = await (self._through_routes() if self.room is None else self._waiting(self.room))
         if reply is None:
             return
+        if self.record is not None:
+            self.record.reply = reply
         self.running.meter(self.route.name, "none").answered(reply.status)
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
         send_reply(self.exchange, reply, self.asked.surface, head)
