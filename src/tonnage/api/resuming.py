@@ -53,7 +53,8 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
             predict_run(spec, machine, settings) if executor is None else predict_at(spec, machine, settings, executor)
         )
     threads = _threads(folder) if prediction is None else prediction.get("threads")
-    runner = runner_for(spec, machine, threads, python=None if executor is None else executor.place.python)
+    at: dict[str, Any] = {} if executor is None else {"python": executor.place.python, "nodes": executor.place.machines}
+    runner = runner_for(spec, machine, threads, **at)
     if executor is not None:
         refuse_at(executor.name, executor.check(folder))
     if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:

@@ -31,6 +31,16 @@ class PlaceTerms(StrictModel):
     like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
 
     @property
+    def machines(self) -> int:
+        """How many machines one run has."""
+        return 1
+
+    @property
+    def usd_per_hour_of_all(self) -> float | None:
+        """Of all machines of a run."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * self.machines
+
+    @property
     def where(self) -> str:
         """Which part of the place: a partition, a host, a context; empty where there is one only."""
         return ""
@@ -56,10 +66,15 @@ class SlurmPlace(PlaceTerms):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=1024)] = 1  # of one run; more than one: the runner `torchrun`
     time_limit_minutes: Annotated[int, Field(ge=1)]
     setup: Annotated[
         tuple[str, ...], Field(strict=False)
     ] = ()  # lines of shell before the run, such as `module load cuda`
+
+    @property
+    def machines(self) -> int:
+        return self.nodes
 
     @property
     def where(self) -> str:
