@@ -180,18 +180,25 @@ def simulate_gateway(
 ) -> Answer[Simulated]:  # fmt: skip
     """Replay a log of requests against the routes of a gateway file: cost, latency, refusals; nothing is sent.
 
-    `log`: a CSV or JSONL file (docs/gateway.md has its columns); by default the gateway's own ledger.
+    `log`: a CSV or JSONL file (docs/gateway.md has its columns), the folder of a request log; by default the gateway's
+    own ledger.
     """
-    from tonnage.gateway.simulation import logged_requests, read_log, simulate, simulated_report
+    from dataclasses import replace
+
+    from tonnage.gateway.replayed import read_log, requests_of_ledger
+    from tonnage.gateway.simulation import simulate, simulated_report
 
     asked = options or GatewaySimulateOptions()
     found = load_gateway_file(path, settings=settings)
     with _accounts(found) as accounts:
         attempts = accounts.attempts() if accounts else []
-    requests = logged_requests(attempts) if log is None else read_log(Path(log))
-    if not requests:
+    logged = requests_of_ledger(attempts) if log is None else read_log(Path(log))
+    if not logged.requests:
         raise DataError("there are no requests to replay", hint="name a log, or let the gateway answer some first")
-    made = simulate(found, requests, attempts, policy=asked.policy, speed=asked.speed, seed=asked.seed)
+    made = simulate(
+        found, logged.requests, logged.attempts or attempts, policy=asked.policy, speed=asked.speed, seed=asked.seed
+    )
+    made = replace(made, left_out=logged.left_out, share=logged.share)
     return Answer(made, simulated_report)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,15 @@ class Launch:
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
     """Read, check and render. InputError and PlanRefused say what stands against the run."""
-    return prepare_spec(settings, overridden(read_spec(file), given), on=given.get("on"))
+    on = given.get("on")
+    there = None if on is None else _holds(settings, on)
+    return prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
+
+
+def _holds(settings: Settings, on: str) -> Callable[[str], bool]:
+    from tonnage.api.placing import executor_at
+
+    return executor_at(settings, on).place.holds
 
 
 def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -> Launch:
@@ -83,8 +91,8 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     folder = RunFolder(runs_folder(settings.home) / spec.name)
     _refuse_taken_name(settings, folder)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = _check(spec, machine, folder, prediction)
-    runner = runner_for(spec, machine, prediction.get("threads"), python=place.python, nodes=place.machines)
+    doubts = _check(spec, machine, folder, prediction, there=place.holds)
+    runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
@@ -105,9 +113,10 @@ def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executo
 
 def priced_at(spec: RunSpec, place: AnyPlace) -> RunSpec:
     """The run with the place's price, where it has none of its own: limits in money are held against it."""
-    if spec.guard.usd_per_hour is not None or place.usd_per_hour is None:
+    hour = place.run_usd_per_hour
+    if spec.guard.usd_per_hour is not None or hour is None:
         return spec
-    return replace(spec, guard=replace(spec.guard, usd_per_hour=place.usd_per_hour_of_all))
+    return replace(spec, guard=replace(spec.guard, usd_per_hour=hour))
 
 
 def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
@@ -147,7 +156,7 @@ def start(launch: Launch) -> None:
         launch.executor.submit(launch.submission, launch.folder)
 
 
-def read_spec(file: str) -> RunSpec:
+def read_spec(file: str, *, there: Callable[[str], bool] | None = None) -> RunSpec:
     """A workload file with a `run:` block, or the spec.json of an earlier run."""
     path = Path(file)
     if path.suffix == ".json":
@@ -159,7 +168,7 @@ def read_spec(file: str) -> RunSpec:
             raise InputError(f"{file}: cannot be read: {error.strerror}", hint="name a workload file") from error
     from tonnage.runs.reading import load_run_spec
 
-    return load_run_spec(path)
+    return load_run_spec(path, there=there)
 
 
 def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
@@ -229,6 +238,12 @@ def runner_for(
     return runner
 
 
+def installed_at(place: AnyPlace) -> dict[str, Any]:
+    """What a runner has to know of a place: its interpreter, and over how many nodes Slurm spreads the run."""
+    nodes = place.machines if place.kind == "slurm" else 1
+    return {"python": place.python, "nodes": nodes}
+
+
 def runner_of(folder: RunFolder) -> Runner:
     """The runner that a run was submitted by."""
     from tonnage.runners import make_runner
@@ -250,14 +265,15 @@ def _refuse_taken_name(settings: Settings, folder: RunFolder) -> None:
 
 
 def _check(
-    spec: RunSpec, machine: LocalMachine, folder: RunFolder, prediction: dict[str, Any]
-) -> tuple[PreflightFinding, ...]:
+    spec: RunSpec, machine: LocalMachine, folder: RunFolder, prediction: dict[str, Any], *,
+    there: Callable[[str], bool] = lambda _: False,
+) -> tuple[PreflightFinding, ...]:  # fmt: skip
     from tonnage.runners.machine import free_disk_gib
     from tonnage.runs.preflight import check_run
     from tonnage.supervisor.notices import check_clouds
 
     check_clouds(spec.launch.notices)
-    _check_data(spec)
+    _check_data(spec, there)
     findings = check_run(
         spec,
         machine,
@@ -271,14 +287,14 @@ def _check(
     return findings
 
 
-def _check_data(spec: RunSpec) -> None:
-    """Local files must be there before anything is started."""
+def _check_data(spec: RunSpec, there: Callable[[str], bool]) -> None:
+    """Local files must be there before anything is started; of those that lie at the place only it knows."""
     from glob import glob
 
     for source in (spec.data.train, spec.data.validation, spec.data.test):
         if source is None or source.format in {"hf", "sql"} or "://" in source.location:
             continue
-        if not glob(source.location):
+        if not there(source.location) and not glob(source.location):
             raise InputError(f"no data at {source.location}", hint="correct `run.data` in the workload file")
 
 

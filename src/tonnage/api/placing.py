@@ -51,6 +51,10 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.ssh.executor import SSHMachine
 
             return SSHMachine(name=name, place=place)
+        case "kubernetes":
+            from tonnage.places.kubernetes.executor import Kubernetes
+
+            return Kubernetes(name=name, place=place)
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
@@ -81,7 +85,7 @@ def machine_at(place: AnyPlace) -> LocalMachine:
 
 def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
     """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
-    hour, hours = place.usd_per_hour_of_all, place.longest_job_h
+    hour, hours = place.run_usd_per_hour, place.longest_job_h
     return {
         "usd_per_hour": hour,
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),

@@ -104,7 +104,9 @@ def simulate(
     log: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[LOG]", help="Requests, CSV or JSON lines. [default: the gateway's ledger]", show_default=False
+            metavar="[LOG]",
+            help="A request log or its folder; CSV. [default: the gateway's ledger]",
+            show_default=False,
         ),
     ] = None,
     output: options.Output = None,

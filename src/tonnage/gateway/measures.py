@@ -21,6 +21,8 @@ _COUNTERS: Final = {
     "tonnage_gateway_saved_usd_total": "Dollars that answers from the cache would have cost.",
     "tonnage_gateway_over_hold_total": "Attempts that cost more than was held.",
     "tonnage_gateway_reloads_total": "Changed files that workers were sent, followed or refused.",
+    "tonnage_gateway_log_total": "Requests for the request log: written, left out of the sample, or lost.",
+    "tonnage_gateway_idempotency_total": "Requests with an idempotency key, by what it met.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {

@@ -29,7 +29,10 @@ from tonnage.files import write_whole
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+from tonnage.gateway.money.shared_accounts import SharedAccounts
+from tonnage.gateway.money.sql_store import AccountsError
+from tonnage.gateway.observing.observer import Observer
+from tonnage.gateway.observing.request_log import RequestLog
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange, DoorServer
@@ -67,6 +70,7 @@ class Worker:
         self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
+        self.door.observer = self._observer(task.gateway)
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
@@ -99,6 +103,8 @@ class Worker:
             await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
+            if self.door.observer is not None:
+                await asyncio.to_thread(self.door.observer.close)
             self._measured.unlink(missing_ok=True)
 
     def _sign_in(self) -> None:
@@ -121,14 +127,25 @@ class Worker:
         before = self.running
         try:
             found = Running(gateway, self.measures, make_signer, before)
+            observer = self._observer(gateway, before)
         except Exception as error:  # also of a provider's library: whatever it is, later files must be followed
             self.measures.count("tonnage_gateway_reloads_total", (("result", "refused"),))
             say(f"error: worker {self.task.number} cannot follow the changed file, the old one stays: {error}")
             return
         self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
         self.running = self.door.running = found
+        if observer is not self.door.observer:
+            if self.door.observer is not None:
+                asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)
+            self.door.observer = observer
         before.retire(found.upstreams)
         self.book.follow_changed_caps()
+
+    def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:
+        """Who looks at requests; the same one as before where nothing of it has changed. Raises InputError."""
+        if before is not None and before.gateway.request_log == gateway.request_log:
+            return self.door.observer
+        return Observer(RequestLog(gateway.request_log, self.measures, say)) if gateway.request_log else None
 
     # pages
 
@@ -228,6 +245,7 @@ class Worker:
             await asyncio.sleep(HOUR_S)
             with suppress(AccountsError):  # told by /ready, tried again
                 await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
+                await self.door.repeats.forget()
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""

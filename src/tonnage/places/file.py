@@ -11,44 +11,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.workload.file.fields import StrictModel
+from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.terms import PlaceTerms
 
 FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-
-
-class PlaceTerms(StrictModel):
-    """What is written down of every place, whatever its kind. Figures are those of one machine of the run."""
-
-    cores: Annotated[int, Field(ge=1)]
-    memory_gib: Annotated[float, Field(gt=0)]
-    gpus: Annotated[int, Field(ge=0)] = 0
-    gpu: str | None = None  # the type, as the place calls it; None: any
-    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
-    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
-    python: str | None = None  # there; None: the one that runs this
-    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine
-    like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
-
-    @property
-    def machines(self) -> int:
-        """How many machines one run has."""
-        return 1
-
-    @property
-    def usd_per_hour_of_all(self) -> float | None:
-        """Of all machines of a run."""
-        return None if self.usd_per_hour is None else self.usd_per_hour * self.machines
-
-    @property
-    def where(self) -> str:
-        """Which part of the place: a partition, a host, a context; empty where there is one only."""
-        return ""
-
-    @property
-    def longest_job_h(self) -> float | None:
-        """How long one job may take; None: as long as it needs."""
-        return None
 
 
 class LocalPlace(PlaceTerms):
@@ -107,7 +74,9 @@ class SSHPlace(PlaceTerms):
         return self.host
 
 
-WrittenPlace = Annotated[SlurmPlace | SSHPlace, Field(discriminator="kind")]  # the kinds that places.toml may name
+WrittenPlace = Annotated[
+    SlurmPlace | SSHPlace | KubernetesPlace, Field(discriminator="kind")
+]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
 _ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)

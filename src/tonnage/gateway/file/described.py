@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
+from tonnage.gateway.file.conduct_entries import IdempotencyEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
+from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -93,7 +95,9 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
+    request_log: RequestLogEntry | None
 
     def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
         """What a request at a deployment is taken from beside that: its provider's limits, and the file's for it."""

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
+from tonnage.gateway.file.conduct_entries import IdempotencyEntry
+from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -230,6 +232,7 @@ class GatewayEntries(StrictModel):
     keys: Named[KeyEntry] = entry("Who may ask, by name. Without any, everybody on this machine.", default={})
     budgets: Annotated[tuple[BudgetEntry, ...], BeforeValidator(_as_list)] = entry("Dollars.", default=())
     limits: Annotated[tuple[LimitEntry, ...], BeforeValidator(_as_list)] = entry("Rates.", default=())
+    idempotency: IdempotencyEntry = entry("Requests that clients send again.", default=IdempotencyEntry)
     store: Word | None = entry(
         "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
     )
@@ -238,6 +241,7 @@ class GatewayEntries(StrictModel):
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 
 
 PriceEntry.model_rebuild()

@@ -20,6 +20,7 @@ from tonnage.gateway.file.entries import (
     PriceEntry,
     RouteEntry,
 )
+from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -61,6 +62,8 @@ def load_gateway(
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
+        request_log=_request_log(entries, path.parent, home),
+        idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
 
@@ -88,6 +91,11 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
     for name, route in entries.routes.items():
         yield from _route_problems(name, route, entries)
     yield from _repeated(entries)
+    log = entries.request_log
+    if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
+        least = (entries.listen.workers + 1) * log.file_mb
+        yield Problem(("request_log", "keep_mb"), "is less than a file for each worker and one more",
+                      f"at least {least:g} with files of {log.file_mb:g} MB")  # fmt: skip
     for index, budget in enumerate(entries.budgets):
         yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
     for index, limit in enumerate(entries.limits):
@@ -326,6 +334,14 @@ def _secret(reference: str, environment: Mapping[str, str], what: str) -> str:
     if reference.startswith("blake2b:"):
         return reference
     return read_reference(reference, environment, what)
+
+
+def _request_log(entries: GatewayEntries, folder: Path, home: Path) -> RequestLogEntry | None:
+    stated = entries.request_log
+    if stated is None:
+        return None
+    place = home / "gateway" / "requests" if stated.folder is None else folder / stated.folder
+    return stated.model_copy(update={"folder": str(place)})
 
 
 def _store(stated: str | None, home: Path, environment: Mapping[str, str]) -> str:

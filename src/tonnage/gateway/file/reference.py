@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import entries
+from tonnage.gateway.file import conduct_entries, entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -25,6 +25,8 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
+    ("`request_log`", observing.RequestLogEntry),
+    ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\
 # The gateway file

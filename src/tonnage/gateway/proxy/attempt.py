@@ -344,6 +344,8 @@ class Attempt:
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome=kind)
         else:
             self.book.settle(self._hold, None)
+            if self.journey.record is not None:  # it did not reach the wire, so it is no row of the ledger
+                self._outcome(Amounts(usd_pico=0, tokens=0), None, kind, estimated=False)
 
     def _settle(self, amounts: Amounts, usage: Usage | None, *, outcome: str, estimated: bool = False) -> None:
         made = self._outcome(amounts, usage, outcome, estimated=estimated)
@@ -351,13 +353,16 @@ class Attempt:
         self.meter.settled(usage, amounts.usd_pico, made.first_byte_s, made.latency_s)
 
     def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
-        return Outcome(
+        made = Outcome(
             status=self._status, outcome=outcome, amounts=amounts,
             input_tokens=None if usage is None else usage.input_tokens,
             output_tokens=None if usage is None else usage.output_tokens,
             cached_tokens=None if usage is None else usage.cached_input_tokens, estimated=estimated,
             first_byte_s=self._first_byte_s, latency_s=monotonic() - self.began_s,
         )  # fmt: skip
+        if self.journey.record is not None:
+            self.journey.record.attempt(self.deployment.name, made)
+        return made
 
     def _estimate(self) -> Amounts:
         """What the attempt is expected to take, where nobody will say."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from time import monotonic
@@ -16,9 +17,11 @@ import orjson
 from tonnage.errors import did_you_mean, nearest
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
+from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
+from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
@@ -39,6 +42,8 @@ class Door:
     def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
+        self.observer: Observer | None = None
+        self.repeats = Repeats(book, measures)
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
@@ -51,6 +56,7 @@ class Door:
         if surface is None or exchange.method != b"POST":
             self._other(exchange)
             return
+        caller: Caller | None = None
         try:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
@@ -58,12 +64,31 @@ class Door:
         except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
+            if self.observer is not None:
+                self.observer.turned_away(surface, caller, reply, began_s)
             return
+        entry = self.running.gateway.idempotency
+        if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
+            serve = partial(self._serve, asked, caller, route, began_s)
+            await self.repeats.carry(exchange, key, caller.name, surface, entry, serve)
+            return
+        await self._serve(asked, caller, route, began_s, exchange)
+
+    async def _serve(
+        self, asked: GatewayRequest, caller: Caller, route: Route, began_s: float, exchange: ClientExchange
+    ) -> None:
+        """Answer a request that is read and allowed."""
         request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
         )
-        cache = self.running.caches.get(route.name)
+        if self.observer is None:
+            await self._carry(journey)
+        else:
+            await self.observer.through(journey, self._carry)
+
+    async def _carry(self, journey: Journey) -> None:
+        cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return
         await journey.run()
@@ -94,6 +119,7 @@ class Door:
         for one in tuple(self._attempts):
             one.give_up()
         self.settle_uncertain()
+        await self.repeats.close()
 
     @property
     def uncertain(self) -> int:
@@ -168,6 +194,8 @@ class Door:
         kept = cache.get(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
+        if journey.record is not None:
+            journey.record.cache = labels[1][1]
         if kept is None:
             journey.cache, journey.cache_key = cache, key
             return False

@@ -13,6 +13,7 @@ from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
@@ -46,6 +47,7 @@ class Journey:
         self.running, self.book, self.tracker = running, book, tracker
         self.asked, self.caller, self.route = asked, caller, route
         self.exchange, self.request, self.began_s = exchange, request, began_s
+        self.record: RequestRecord | None = None  # what becomes of it, where somebody wants to know
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self.facts = Facts(
@@ -66,6 +68,8 @@ class Journey:
                 self.running.count_gone()
                 return
         assert reply is not None
+        if self.record is not None:
+            self.record.reply = reply
         self.running.meter(self.route.name, "none").answered(reply.status)
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
         send_reply(self.exchange, reply, self.asked.surface, head)

@@ -18,7 +18,8 @@ from tonnage.values import dataclass
 JSON: Final = b"content-type: application/json\r\n"
 _ANTHROPIC: Final = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 529: "overloaded_error",
+    409: "invalid_request_error", 413: "request_too_large", 422: "invalid_request_error", 429: "rate_limit_error",
+    503: "overloaded_error", 529: "overloaded_error",
 }  # fmt: skip
 
 

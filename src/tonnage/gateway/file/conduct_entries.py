@@ -1,0 +1,14 @@
+"""The keys of a gateway file that say how requests are repeated, wait, and are asked twice."""
+
+from __future__ import annotations
+
+from tonnage.workload.file.fields import Duration, Flag, Positive, StrictModel
+from tonnage.workload.file.fields import key as entry
+
+
+class IdempotencyEntry(StrictModel):
+    """Requests with an `Idempotency-Key`: a repeat of the same key and body gets the first one's answer."""
+
+    on: Flag = entry("Whether the header is followed; false: it is ignored.", default=True)
+    ttl: Duration = entry("How long an answer is kept in the store.", default=86_400.0, shown="1d")
+    largest_mb: Positive = entry("The largest answer that is kept; a repeat of a larger one gets 409.", default=4.0)
