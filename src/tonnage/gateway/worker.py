@@ -219,6 +219,7 @@ class Worker:
         gauges = [["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in under_way.items()]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
+            ["tonnage_gateway_waiting", [], len(self.door.waiting)],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
         document = {**self.measures.document(), "gauges": gauges, "under_way": under_way, "at_s": time()}
