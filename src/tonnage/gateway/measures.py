@@ -26,11 +26,13 @@ _COUNTERS: Final = {
     "tonnage_gateway_reloads_total": "Changed files that workers were sent, followed or refused.",
     "tonnage_gateway_log_total": "Requests for the request log: written, left out of the sample, or lost.",
     "tonnage_gateway_idempotency_total": "Requests with an idempotency key, by what it met.",
+    "tonnage_gateway_waiting_total": "Requests that had to wait at a limit, by what ended it.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {
     "tonnage_gateway_added_seconds": "Time in the gateway before the request was sent on.",
     "tonnage_gateway_first_byte_seconds": "From a request to the first byte of its answer, by deployment.",
+    "tonnage_gateway_waiting_seconds": "Time in the line of a limit.",
     "tonnage_gateway_latency_seconds": "From a request to the end of its answer, by deployment.",
 }
 Labels = tuple[tuple[str, str], ...]

@@ -227,6 +227,7 @@ class Worker:
         ]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
+            ["tonnage_gateway_waiting", [], len(self.door.waiting)],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
         document = {**self.measures.document(), **state, "gauges": gauges, "at_s": time()}

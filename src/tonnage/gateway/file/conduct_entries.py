@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.workload.file.fields import Duration, Flag, Positive, StrictModel
+from tonnage.workload.file.fields import Count, Duration, Flag, Positive, StrictModel
 from tonnage.workload.file.fields import key as entry
 
 
@@ -12,3 +12,11 @@ class IdempotencyEntry(StrictModel):
     on: Flag = entry("Whether the header is followed; false: it is ignored.", default=True)
     ttl: Duration = entry("How long an answer is kept in the store.", default=86_400.0, shown="1d")
     largest_mb: Positive = entry("The largest answer that is kept; a repeat of a larger one gets 409.", default=4.0)
+
+
+class QueueEntry(StrictModel):
+    """Requests wait for a place where a limit of requests at a time is reached, in place of a refusal."""
+
+    places: Count = entry("How many may wait at one limit, in each worker.", default=100)
+    longest: Duration = entry("How long a request may wait, where its client does not say less.", default=10.0,
+                              shown="10s")  # fmt: skip

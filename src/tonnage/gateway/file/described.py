@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
-from tonnage.gateway.file.conduct_entries import IdempotencyEntry
+from tonnage.gateway.file.conduct_entries import IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
@@ -76,6 +76,7 @@ class Caller:
     project: str
     routes: frozenset[str] | None
     expires: date | None
+    priority: int = 5
 
 
 ANYBODY = Caller(name="none", team="none", project="none", routes=None, expires=None)
@@ -95,6 +96,7 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
     request_log: RequestLogEntry | None

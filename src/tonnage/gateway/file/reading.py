@@ -62,6 +62,7 @@ def load_gateway(
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
+        queue=entries.queue,
         request_log=_request_log(entries, path.parent, home),
         idempotency=entries.idempotency if entries.idempotency.on else None,
     )
@@ -256,7 +257,7 @@ def _route(one: RouteEntry) -> Route:
 
 def _caller(one: KeyEntry) -> Caller:
     return Caller(
-        name=one.name, team=one.team, project=one.project, expires=one.expires,
+        name=one.name, team=one.team, project=one.project, expires=one.expires, priority=one.priority,
         routes=None if one.routes is None else frozenset(one.routes),
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
+    ("`queue`", conduct_entries.QueueEntry),
     ("`request_log`", observing.RequestLogEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )

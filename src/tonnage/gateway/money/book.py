@@ -258,6 +258,11 @@ class Book:
         found = [one.free for one in self._accounts_of(hard)]
         return min(found) if found else None
 
+    def places(self, allowance: Allowance) -> tuple[int, int]:
+        """What is free, and what is leased, of an allowance in this worker."""
+        (account,) = self._accounts_of((allowance,))
+        return account.free, account.leased
+
     async def lease_all(self, allowances: Sequence[Allowance]) -> None:
         """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
         for account in self._accounts_of(allowances):

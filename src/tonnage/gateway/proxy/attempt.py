@@ -23,7 +23,7 @@ from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
-from tonnage.gateway.proxy.replies import Reply, refusal
+from tonnage.gateway.proxy.replies import Reply, limit_reached, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Attempt:
         self.health = journey.running.healths[deployment.name]
         self.meter = journey.running.meter(journey.route.name, deployment.name)
         self.sent = False
+        self.held_s: float | None = None  # since when it has what it takes of the allowances
         self.began_s = monotonic()
         self._passage = passage(self.asked.surface, deployment.dialect)
         self._dropped = b""
@@ -64,10 +65,13 @@ class Attempt:
     async def run(self) -> Told:
         """Raises nothing that a client or an upstream can bring about."""
         journey, deployment = self.journey, self.deployment
-        allowances = (
+        allowances = self.allowances = (
             *journey.running.allowances(journey.caller, journey.route.name),
             *journey.running.allowances_at(deployment.name),
         )
+        if journey.room is not None and (full := journey.room.occupied(allowances, journey.ticket)) is not None:
+            journey.full.append(full)
+            return limit_reached(full), full.scope == "deployment"
         who = journey.running.who(journey.caller, journey.route.name, deployment.name)
         try:
             bound = await most_amounts(
@@ -83,6 +87,8 @@ class Attempt:
             )
         except Refused as refused:
             journey.running.count_refused(refused.allowance)
+            if refused.allowance.returns:
+                journey.full.append(refused.allowance)
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
             return Reply(status=400, kind="request_too_dear", message=str(dear)), False
@@ -91,6 +97,9 @@ class Attempt:
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+        self.held_s = monotonic()
+        if journey.room is not None:
+            journey.room.took(journey.ticket)
         if journey.exchange.gone:  # while it waited for its hold
             self.book.settle(self._hold, None)
             journey.running.count_gone()

@@ -15,6 +15,8 @@ from typing import Final
 import orjson
 
 from tonnage.errors import did_you_mean, nearest
+from tonnage.gateway.admission.line import Ticket
+from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
@@ -44,6 +46,7 @@ class Door:
         self.draining = False
         self.observer: Observer | None = None
         self.repeats = Repeats(book, measures)
+        self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
@@ -61,6 +64,8 @@ class Door:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
             route = self._route(asked, caller)
+            queue = self.running.gateway.queue
+            stands = None if queue is None else standing(exchange.headers, caller, queue, began_s)
         except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
@@ -69,13 +74,19 @@ class Door:
             return
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
-            serve = partial(self._serve, asked, caller, route, began_s)
+            serve = partial(self._serve, asked, caller, route, began_s, stands)
             await self.repeats.carry(exchange, key, caller.name, surface, entry, serve)
             return
-        await self._serve(asked, caller, route, began_s, exchange)
+        await self._serve(asked, caller, route, began_s, stands, exchange)
 
     async def _serve(
-        self, asked: GatewayRequest, caller: Caller, route: Route, began_s: float, exchange: ClientExchange
+        self,
+        asked: GatewayRequest,
+        caller: Caller,
+        route: Route,
+        began_s: float,
+        stands: Standing | None,
+        exchange: ClientExchange,
     ) -> None:
         """Answer a request that is read and allowed."""
         self.running.key_meter(caller).requests[0] += 1
@@ -83,6 +94,9 @@ class Door:
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
         )
+        if stands is not None:
+            journey.room = self.waiting
+            journey.ticket = Ticket(caller.name, stands.priority, began_s, stands.until_s)
         if self.observer is None:
             await self._carry(journey)
         else:

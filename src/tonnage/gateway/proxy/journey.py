@@ -9,9 +9,12 @@ import asyncio
 from time import monotonic
 from typing import Final, Protocol
 
+from tonnage.gateway.admission.line import Ticket
+from tonnage.gateway.admission.waiting_room import WaitingRoom
 from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
+from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
@@ -19,7 +22,7 @@ from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, order
+from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, expected_first_byte_s, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
@@ -53,26 +56,65 @@ class Journey:
         self.facts = Facts(
             surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
         )
+        self.room: WaitingRoom | None = None  # where it may wait for a place
+        self.ticket: Ticket | None = None
+        self.full: list[Allowance] = []  # limits of requests at a time that refused it
         self._sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
-        reply: Reply | None = None
-        route: Route | None = self.route
-        while route is not None:
-            reply, final = await self._on(route)
-            if reply is None:
-                return
-            self.facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
-            route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
-            if self.exchange.gone:  # nobody waits for another attempt
-                self.running.count_gone()
-                return
-        assert reply is not None
+        reply = await (self._through_routes() if self.room is None else self._waiting(self.room))
+        if reply is None:
+            return
         if self.record is not None:
             self.record.reply = reply
         self.running.meter(self.route.name, "none").answered(reply.status)
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
         send_reply(self.exchange, reply, self.asked.surface, head)
+
+    async def _waiting(self, room: WaitingRoom) -> Reply | None:
+        """Where nothing but full limits refuses the request it waits for a place, and is tried again."""
+        entry, ticket = self.running.gateway.queue, self.ticket
+        assert entry is not None
+        assert ticket is not None
+        while True:
+            self.full = []
+            try:
+                reply = await self._through_routes()
+            finally:
+                room.took(ticket)
+            if reply is None or not self.full:
+                return reply
+            refused = await room.wait(self.full, ticket, self.exchange, entry, self._first_byte_s())
+            if self.exchange.gone:
+                self.running.count_gone()
+                return None
+            if refused is not None:
+                return refused
+
+    def _first_byte_s(self) -> float:
+        """How long the first byte takes at the quickest of the route's deployments; 0: it is not known."""
+        running = self.running
+        found = [
+            expected_first_byte_s(running.gateway.deployments[name], running.healths[name])
+            for name in deployments_of(self.route, self.facts)[0]
+        ]
+        return min((one for one in found if one is not None), default=0.0)
+
+    async def _through_routes(self) -> Reply | None:
+        """What the client would be told; None once it is answered, or has left."""
+        reply: Reply | None = None
+        route: Route | None = self.route
+        while route is not None:
+            reply, final = await self._on(route)
+            if reply is None:
+                return None
+            self.facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
+            route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
+            if self.exchange.gone:  # nobody waits for another attempt
+                self.running.count_gone()
+                return None
+        assert reply is not None
+        return reply
 
     def told_added(self, measures: GatewayMeasures) -> None:
         """The time that the gateway took before it sent the request on."""
@@ -88,7 +130,9 @@ class Journey:
         tried: list[str] = []
         for _ in range(route.retry.attempts):
             name = self._next(route, tried)
-            if name is None and tried:  # all were asked: once more, after a rest
+            if (
+                name is None and tried and not (self.full and self.room is not None)
+            ):  # all were asked: once more, after a rest
                 await asyncio.sleep(SECOND_ROUND_S)
                 tried = []
                 name = None if self.exchange.gone else self._next(route, tried)
@@ -97,6 +141,8 @@ class Journey:
             tried.append(name)
             attempt = Attempt(self, route, self.running.gateway.deployments[name])
             reply, again = await attempt.run()
+            if self.room is not None and attempt.held_s is not None:
+                self.room.gave_back(attempt.allowances, monotonic() - attempt.held_s)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
             if attempt.sent:
