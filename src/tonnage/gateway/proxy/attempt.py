@@ -377,6 +377,8 @@ class Attempt:
         made = self._outcome(amounts, usage, outcome, estimated=estimated)
         self.book.settle(self._hold, made)
         self.meter.settled(usage, amounts.usd_pico, made.first_byte_s, made.latency_s)
+        if usage is not None:
+            self.journey.running.key_meter(self.journey.caller).settled(usage, amounts.usd_pico)
 
     def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
         made = Outcome(

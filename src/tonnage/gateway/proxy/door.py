@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -33,7 +33,7 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
-Page = Callable[[str], tuple[int, bytes, bytes] | None]
+Page = Callable[[str], Awaitable[tuple[int, bytes, bytes] | None]]
 _OF_THE_ANSWER: Final = PASSED_ON - {b"traceparent", b"tracestate"}  # headers that may change it
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
@@ -57,7 +57,7 @@ class Door:
         began_s = monotonic()
         surface = SURFACES.get(exchange.path)
         if surface is None or exchange.method != b"POST":
-            self._other(exchange)
+            await self._other(exchange)
             return
         caller: Caller | None = None
         try:
@@ -89,6 +89,7 @@ class Door:
         exchange: ClientExchange,
     ) -> None:
         """Answer a request that is read and allowed."""
+        self.running.key_meter(caller).requests[0] += 1
         request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
@@ -134,6 +135,11 @@ class Door:
             one.give_up()
         self.settle_uncertain()
         await self.repeats.close()
+
+    @property
+    def attempts(self) -> Collection[Attempt]:
+        """Those under way."""
+        return self._attempts
 
     @property
     def uncertain(self) -> int:
@@ -218,13 +224,13 @@ class Door:
         journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
         return True
 
-    def _other(self, exchange: ClientExchange) -> None:
+    async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
                 self._models(exchange)
                 return
-            page = self.pages(path)
+            page = await self.pages(path)
             if page is not None:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return
