@@ -7,6 +7,7 @@ from datetime import date
 from tonnage.gateway.dialects.usage import Dialect
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
+from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
@@ -65,6 +66,7 @@ class Route:
     fallback: str | None
     sticky: bool
     hedge: HedgeEntry | None
+    guardrails: tuple[str, ...]
     most_usd_pico: int | None
 
 
@@ -97,6 +99,7 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    guardrails: dict[str, Guardrail]
     queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
