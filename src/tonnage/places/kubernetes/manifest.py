@@ -16,7 +16,7 @@ from tonnage.errors import InputError
 from tonnage.places.kubernetes.forms import FORMS
 from tonnage.places.kubernetes.names import HOME, MANAGED, PLACE, RunNames
 from tonnage.places.kubernetes.place import KubernetesPlace
-from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_name
+from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_of
 from tonnage.places.record import PlaceRecord
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.spec import RunSpec, dump_spec
@@ -74,7 +74,7 @@ def _storage(place: KubernetesPlace, names: RunNames) -> Document:
     if place.storage_class is not None:
         spec["storageClassName"] = place.storage_class
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": claim_name(names), "labels": kept}, "spec": spec}  # fmt: skip
+            "metadata": {"name": claim_of(names), "labels": kept}, "spec": spec}  # fmt: skip
 
 
 def _network(place: KubernetesPlace, names: RunNames) -> Document:

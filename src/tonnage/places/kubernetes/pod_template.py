@@ -71,7 +71,7 @@ def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list
     shm_gib = place.shm_gib or place.memory_gib * SHM_SHARE
     data = [("data", place.data_volume)] if place.data_volume else []
     made: list[Document] = [
-        {"name": "work", "persistentVolumeClaim": {"claimName": place.volume or claim_name(work.names)}},
+        {"name": "work", "persistentVolumeClaim": {"claimName": place.volume or claim_of(work.names)}},
         *({"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}} for name, claim in data),
         {"name": "sent", "configMap": {"name": work.names.name}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{round(shm_gib * MIB)}Mi"}},
@@ -87,9 +87,26 @@ def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list
     return made, mounts
 
 
-def claim_name(names: RunNames) -> str:
+def claim_name(place: str, home: str) -> str:
     """Of the storage that is ours: one for all runs of a home at a place, so that `resume` finds what was saved."""
-    return dns_label(f"tonnage-{names.labels[PLACE]}-{names.labels[HOME]}")
+    return dns_label(f"tonnage-{place}-{home}")
+
+
+def claim_of(names: RunNames) -> str:
+    return claim_name(names.labels[PLACE], names.labels[HOME])
+
+
+def security(place: KubernetesPlace) -> Document:
+    """Of a pod: not root, and what is written is its group's."""
+    return {
+        "runAsNonRoot": True, "runAsUser": place.user, "runAsGroup": place.user, "fsGroup": place.user,
+        "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+
+
+CONTAINED: Final = {
+    "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+}  # fmt: skip
 
 
 def pod_template(place: KubernetesPlace, work: PodWork) -> Document:
@@ -112,10 +129,7 @@ def pod_spec(place: KubernetesPlace, work: PodWork) -> Document:
         "serviceAccountName": place.service_account or ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True, "runAsUser": place.user, "runAsGroup": place.user, "fsGroup": place.user,
-            "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": security(place),
         "containers": [container(place, work, mounts)],
         "volumes": made,
     }  # fmt: skip
@@ -145,9 +159,7 @@ def container(place: KubernetesPlace, work: PodWork, mounts: list[Document]) -> 
         "resources": resources(place),
         "volumeMounts": mounts,
         "lifecycle": {"preStop": {"exec": {"command": hook}}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }  # fmt: skip
     if work.host is not None:
