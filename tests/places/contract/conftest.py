@@ -114,7 +114,7 @@ def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
         terms = KubernetesPlace(
             kind="kubernetes", context="fake", kubeconfig=str(context), namespace="ml", cores=1, memory_gib=1,
             image="registry.example/tonnage@sha256:" + "0" * 64, python=sys.executable, time_limit_minutes=5, grace_s=8,
-            volume="runs", mount=str(home / "there"),
+            volume="runs", mount=str(home),
         )  # fmt: skip
         return Kubernetes(name="cluster", place=terms)
 
@@ -144,7 +144,8 @@ def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
 
 
 @pytest.fixture
-def kubernetes(tmp_path: Path) -> Iterator[FakeCluster]:
+def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
     with fake_cluster(tmp_path / "cluster") as found:
         yield found
 

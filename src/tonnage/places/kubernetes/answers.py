@@ -107,12 +107,18 @@ def _by_pods(
     newest_of: dict[str, Document] = {}
     for one in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or "")):
         newest_of[_labels(one).get(INDEX, str(one["metadata"].get("name")))] = one
-    waiting = [one for one in newest_of.values() if (one.get("status") or {}).get("phase", "Pending") == "Pending"]
+    waiting = [one for one in newest_of.values() if _waits(one)]
     wanted = max(wanted, len(newest_of))
     if not waiting and len(newest_of) == wanted:
         return phase, word, reason
     _, _, why = _by_pod(waiting[0] if waiting else None, events)
     return Phase.PROVISIONING, f"{len(newest_of) - len(waiting)} of {wanted} pods", why
+
+
+def _waits(pod: Document) -> bool:
+    """Whether a pod is not there yet, or goes: of a lost node it is so until the node comes back or is removed."""
+    going = pod["metadata"].get("deletionTimestamp") is not None
+    return going or (pod.get("status") or {}).get("phase", "Pending") == "Pending"
 
 
 def _by_pod(pod: Document | None, events: Sequence[Document]) -> tuple[Phase, str, str]:

@@ -24,7 +24,6 @@ TRIES: Final = 6
 TIMEOUT_S: Final = 20.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 20.0
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-MERGE: Final = "application/merge-patch+json"
 PAGE: Final = 500
 EXPIRY_MARGIN: Final = timedelta(seconds=30)
 
@@ -84,10 +83,6 @@ class Client:
     def create(self, path: str, document: Mapping[str, Any], **query: str) -> Document:
         return self.ask("POST", path, body=document, query=query)
 
-    def patch(self, path: str, change: Mapping[str, Any]) -> Document:
-        """A merge patch."""
-        return self.ask("PATCH", path, body=change, kind=MERGE)
-
     def delete(self, path: str, *, grace_s: int | None = None, **query: str) -> None:
         """With everything it owns; nothing where it is gone already."""
         body: Document = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
@@ -124,9 +119,8 @@ class Client:
     # requests
 
     def ask(
-        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None,
-        kind: str = "application/json",
-    ) -> Document:  # fmt: skip
+        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> Document:
         """The answer. Every request here may be sent twice: what it creates has its name. ApiError, Unreachable."""
         content = None if body is None else json.dumps(body)
         signed_again = False
@@ -134,7 +128,11 @@ class Client:
         for number in range(TRIES):
             try:
                 answer = self.http.request(
-                    method, path, content=content, params=dict(query or {}), headers={"Content-Type": kind}
+                    method,
+                    path,
+                    content=content,
+                    params=dict(query or {}),
+                    headers={"Content-Type": "application/json"},
                 )
             except httpx.HTTPError as error:
                 said = str(error) or type(error).__name__
@@ -203,7 +201,7 @@ class Client:
         return self._http
 
     def _opened(self, signed: Credentials) -> httpx.Client:
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if signed.token:
             headers["Authorization"] = f"Bearer {signed.token}"
         return httpx.Client(

@@ -19,6 +19,7 @@ from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_of
 from tonnage.places.record import PlaceRecord
 from tonnage.runs.job import Job, dump_job
+from tonnage.runs.secrets import named_secrets
 from tonnage.runs.spec import RunSpec, dump_spec
 
 Document = dict[str, Any]
@@ -27,10 +28,11 @@ LASTING: Final = frozenset({"ServiceAccount", "PersistentVolumeClaim"})  # stay 
 
 def documents(place: KubernetesPlace, work: PodWork, spec: RunSpec, record: PlaceRecord) -> list[Document]:
     """All objects of a submission."""
-    if work.job.secrets and place.secret is None:
-        names = " ".join(f"--from-literal={name}=..." for name in work.job.secrets)
+    needed = named_secrets(spec)
+    if needed and place.secret is None:
+        names = " ".join(f"--from-literal={name}=..." for name in needed)
         raise InputError(
-            f"the run needs {', '.join(work.job.secrets)}, and the place names no `secret` that has them",
+            f"the run needs {', '.join(needed)}, and the place names no `secret` that has them",
             hint=f'`kubectl create secret generic tonnage {names}`, then `secret = "tonnage"`',
         )
     made = [

@@ -8,6 +8,7 @@ from tonnage.places.kubernetes.clouds import WORDS, node_selector, tolerations
 from tonnage.places.kubernetes.names import HOME, PLACE, TOKEN, RunNames, dns_label
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.runs.job import Job
+from tonnage.runs.secrets import SECRETS
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -54,16 +55,20 @@ def resources(place: KubernetesPlace) -> Document:
 
 
 def environment(place: KubernetesPlace, job: Job) -> list[Document]:
-    """Secrets are named, never written: the cluster has them."""
+    """Secrets are named, never written: the cluster has them, where the place names a Secret."""
     plain = {
         "TONNAGE_HOME": place.mount, "HOME": "/tmp", "HF_HOME": f"{place.mount}/cache/huggingface",
         "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     found: list[Document] = [{"name": name, "value": value} for name, value in plain.items()]
-    found += [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": place.secret, "key": name}}} for name in job.secrets
-    ]
+    for name in job.secrets if place.secret is not None else ():
+        found.append({"name": name, "valueFrom": {"secretKeyRef": _key(place.secret, name)}})
     return found
+
+
+def _key(secret: str | None, name: str) -> Document:
+    """A key that the run surely needs has to be there; of others that are set here the Secret may have none."""
+    return {"name": secret, "key": name, **({"optional": True} if name in SECRETS else {})}
 
 
 def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list[Document]]:

@@ -204,9 +204,8 @@ class Asking:
                 left = quantity(hard) - quantity(used.get(name, 0))
                 if name in needs and needs[name] > left:
                     over = needs[name] > quantity(hard)
-                    words = (
-                        f"the quota {one['metadata']['name']} has {left:f} of {name} left, {needs[name]:f} are needed"
-                    )
+                    words = f"the quota {one['metadata']['name']} has {_plain(left)} of {name} left"
+                    words += f", {_plain(needs[name])} are needed"
                     hint = f"`kubectl -n {self.place.namespace} describe quota`; ask for more"
                     yield _refused(words, hint) if over else PlaceFinding(kind="doubtful", message=words, hint=hint)
 
@@ -219,6 +218,10 @@ def _labelled(node: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 def _holds(node: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     has = (node.get("status") or {}).get("allocatable") or {}
     return all(quantity(has.get(name, 0)) >= quantity(amount) for name, amount in wanted.items())
+
+
+def _plain(amount: Decimal) -> str:
+    return f"{amount.normalize():f}"
 
 
 def _refused(message: str, hint: str) -> PlaceFinding:

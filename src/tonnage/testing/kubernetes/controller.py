@@ -188,7 +188,7 @@ class Controller:
 
     def _make(self, job: Document, index: int) -> None:
         name, template = job["metadata"]["name"], json.loads(json.dumps(job["spec"]["template"]))
-        head = template["metadata"]
+        head = template.setdefault("metadata", {})
         head["name"] = f"{name}-{index}-{uuid.uuid4().hex[:5]}"
         head.setdefault("labels", {}).update({INDEX: str(index), "batch.kubernetes.io/job-name": name})
         head["ownerReferences"] = [{"kind": "Job", "name": name, "uid": job["metadata"]["uid"]}]

@@ -12,6 +12,7 @@ import re
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,7 @@ from tonnage.testing.kubernetes.store import Refused, Store
 
 Document = dict[str, Any]
 TOKEN: Final = "let-me-in"
+WAIT_S: Final = 10.0
 ACCEPT: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
 GROUPS: Final = {
     "batch/v1": ("jobs",), "networking.k8s.io/v1": ("networkpolicies",), "jobset.x-k8s.io/v1alpha2": ("jobsets",),
@@ -76,6 +78,14 @@ class FakeCluster:
         """Put an object there, unchecked."""
         return self.store.put(path, namespace, document)
 
+    def wait_for_pod(self, path: str) -> None:
+        """Until the controller has made one."""
+        until = time.monotonic() + WAIT_S
+        while not self.store.find(path):
+            if time.monotonic() > until:
+                raise TimeoutError("no pod was made")
+            time.sleep(0.005)
+
 
 @contextmanager
 def fake_cluster(folder: Path, server: Server | None = None) -> Iterator[FakeCluster]:
@@ -97,6 +107,7 @@ def fake_cluster(folder: Path, server: Server | None = None) -> Iterator[FakeClu
 class _Handler(BaseHTTPRequestHandler):
     cluster: FakeCluster
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # an answer in one packet: in two, each request waits for the other side's acknowledgement
 
     def log_message(self, *words: Any) -> None:
         """Silence."""
@@ -175,7 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "POST":
             return store.create(path, found["namespace"] or "", json.loads(body), dry_run="dryRun" in query)
         if method == "PATCH":
-            return store.patch(path, json.loads(body))
+            manager, force = query.get("fieldManager", ""), query.get("force") == "true"
+            return store.apply(path, found["namespace"] or "", json.loads(body), manager=manager, force=force)
         if method == "DELETE":
             with store.lock:
                 self.cluster.controller.delete(path, grace_s=json.loads(body or b"{}").get("gracePeriodSeconds"))
@@ -229,3 +241,4 @@ class _Handler(BaseHTTPRequestHandler):
         head = struct.pack("!BB", 0x82, length) if length < 126 else struct.pack("!BBH", 0x82, 126, length) if (
             length < 1 << 16) else struct.pack("!BBQ", 0x82, 127, length)  # fmt: skip
         self.wfile.write(head + content)
+        self.wfile.flush()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tonnage.places.kubernetes.checking.judging import Server, judge
+from tonnage.places.kubernetes.checking.judging import Server, Verdict, judge, judge_update
 from tonnage.places.kubernetes.checking.refusals import Refusal
 from tonnage.places.kubernetes.manifest import merged
 
@@ -43,15 +43,12 @@ class Store:
         self.server = server
         self.lock = threading.RLock()
         self._objects: dict[str, Document] = {}
+        self._managers: dict[str, str] = {}  # who applied an object first
         self._clock = itertools.count(1)
 
     def create(self, path: str, namespace: str, document: Document, *, dry_run: bool = False) -> Document:
         """Checked as a real server would. Refused with its code."""
-        verdict = judge(document, self.server, namespace=namespace)
-        if not verdict.accepted:
-            first = verdict.refusals[0]
-            kind = document.get("kind")
-            raise Refused(first.code, f"{kind} is invalid: " + "; ".join(map(str, verdict.refusals)), verdict.refusals)
+        self._refuse(document, judge(document, self.server, namespace=namespace))
         with self.lock:
             made: Document = json.loads(json.dumps(document))
             head = made["metadata"]
@@ -94,14 +91,30 @@ class Store:
         with self.lock:
             yield from [(key, one) for key, one in self._objects.items() if key.split("/")[-2] == plural]
 
-    def patch(self, path: str, change: Mapping[str, Any]) -> Document:
+    def apply(self, path: str, namespace: str, document: Document, *, manager: str, force: bool = False) -> Document:
+        """Server-side apply: created where it is not there; of a change what the kind's rules let change."""
+        collection, name = path.rsplit("/", 1)
         with self.lock:
-            found = self.get(path)
-            changed = merged(found, change)
+            if path not in self._objects:
+                made = self.create(
+                    collection, namespace, {**document, "metadata": {**document["metadata"], "name": name}}
+                )
+                self._managers[path] = manager
+                return made
+            found = self._objects[path]
+            same = force or self._managers.get(path) == manager
+            self._refuse(document, judge_update(found, document, self.server, same_manager=same))
+            changed = merged(found, document)
             found.clear()
             found.update(changed)
-            found["metadata"]["resourceVersion"] = self._next()
             return found
+
+    def _refuse(self, document: Document, verdict: Verdict) -> None:
+        if not verdict.accepted:
+            said = "; ".join(map(str, verdict.refusals))
+            first = verdict.refusals[0]
+            reason = "Conflict" if first.code == 409 else None
+            raise Refused(first.code, f"{document.get('kind')} is invalid: {said}", verdict.refusals, reason)
 
     def remove(self, path: str) -> None:
         with self.lock:
