@@ -221,13 +221,13 @@ class Worker:
 
     def _measure(self) -> None:
         """This worker's measures to their file, where the pages of all workers find them."""
-        state = worker_state(self.running, self.door.attempts)
+        state = worker_state(self.running, self.door.attempts, len(self.door.waiting))
         gauges = [
             ["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in state["under_way"].items()
         ]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
-            ["tonnage_gateway_waiting", [], len(self.door.waiting)],
+            ["tonnage_gateway_waiting", [], state["waiting"]],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
         document = {**self.measures.document(), **state, "gauges": gauges, "at_s": time()}
