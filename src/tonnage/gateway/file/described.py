@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
-from tonnage.gateway.file.conduct_entries import IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
@@ -64,6 +64,7 @@ class Route:
     retry: RetryEntry
     fallback: str | None
     sticky: bool
+    hedge: HedgeEntry | None
     most_usd_pico: int | None
 
 

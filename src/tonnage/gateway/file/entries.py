@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
-from tonnage.gateway.file.conduct_entries import IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.workload.file.fields import (
     Count,
@@ -190,6 +190,7 @@ class RouteEntry(StrictModel):
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
+    hedge: HedgeEntry | None = entry("A second deployment for slow answers. Default: none.", default=None)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
     sticky: Flag = entry("The same beginning of a conversation goes to the same deployment.", default=False)
     most_usd_per_request: Dollars | None = entry("Requests that could cost more are refused.", default=None)

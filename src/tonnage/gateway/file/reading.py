@@ -139,6 +139,8 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
     if route.fallback is not None and route.fallback not in entries.routes:
         yield unknown((*here, "fallback"), "route", route.fallback, entries.routes)
+    if route.hedge is not None and len(route.deployments) < 2:
+        yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
     passed, at = [name], route.fallback
     while at is not None and at in entries.routes:
         if at in passed:
@@ -250,7 +252,7 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 

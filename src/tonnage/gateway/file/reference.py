@@ -21,6 +21,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A route", entries.RouteEntry),
     ("`rules`", entries.RuleEntry),
     ("`retry`", entries.RetryEntry),
+    ("`hedge`", conduct_entries.HedgeEntry),
     ("`cache`", entries.CacheEntry),
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),

@@ -13,6 +13,7 @@ from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Who
 from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
+from tonnage.gateway.routing.hedge_policy import HedgePolicy
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.upstream import Upstream, UpstreamTimeouts
@@ -45,6 +46,11 @@ class Running:
             if route.cache is not None
         }
         self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
+        self.hedges = {
+            name: HedgePolicy(route.hedge.after, route.hedge.share_percent / 100.0)
+            for name, route in gateway.routes.items()
+            if route.hedge is not None
+        }
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
         self._at: dict[str, tuple[Allowance, ...]] = {}
         self._meters: dict[tuple[str, str], RouteMeter] = {}
