@@ -28,6 +28,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A limit", entries.LimitEntry),
     ("`queue`", conduct_entries.QueueEntry),
     ("`request_log`", observing.RequestLogEntry),
+    ("`spans`", observing.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\
