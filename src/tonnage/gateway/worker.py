@@ -150,10 +150,12 @@ class Worker:
         known = None if before is None else before.gateway
         if known is not None and (known.request_log, known.spans, known.spans_headers) == wanted:
             return self.door.observer
-        if gateway.request_log is gateway.spans is None:
+        if gateway.request_log is None and gateway.spans is None:
             return None
         log = None if gateway.request_log is None else RequestLog(gateway.request_log, self.measures, say)
-        spans = gateway.spans and Spans(gateway.spans, gateway.spans_headers, self.measures, say)
+        spans = None
+        if gateway.spans is not None:
+            spans = Spans(gateway.spans, gateway.spans_headers, self.measures, say)
         return Observer(log, spans)
 
     # pages

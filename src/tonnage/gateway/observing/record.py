@@ -9,7 +9,6 @@ from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
 from tonnage.gateway.money.book import Outcome
 from tonnage.gateway.observing.trace_context import TraceContext
-from tonnage.http.upstream import Headers
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
@@ -57,7 +56,7 @@ class RequestRecord:
         """What became of an attempt."""
         self.attempts.append(RecordedAttempt(attempt.deployment, outcome, monotonic(), id(attempt)))
 
-    def passed_on(self, attempt: Attempt, headers: Headers) -> Headers:
+    def passed_on(self, attempt: Attempt, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """The headers of an attempt, with its own place in the trace where there is one."""
         return headers if self.trace is None else self.trace.passed_on(id(attempt), headers)
 

@@ -27,7 +27,7 @@ class TraceContext:
         """The span of an attempt; a new one where it has none yet."""
         return self.attempts.setdefault(identity, _some(self._random, 64))
 
-    def passed_on(self, identity: int, headers: Headers) -> Headers:
+    def passed_on(self, identity: int, headers: Headers) -> list[tuple[bytes, bytes]]:
         """The headers of an attempt, with its own span as the parent of what the upstream does."""
         made = b"00-%032x-%016x-01" % (self.trace_id, self.attempt(identity))
         return [*(pair for pair in headers if pair[0] != HEADER), (HEADER, made)]
