@@ -28,7 +28,7 @@ from tonnage.gateway.top.report import top_report
 async def status(door: Doorway, at_s: float) -> dict[str, Any]:
     """The page of a gateway with one worker, as `Worker` makes it."""
     await door.book.flush()
-    one = {**door.measures.document(), **worker_state(door.running, door.door.attempts), "at_s": at_s}
+    one = {**door.measures.document(), **worker_state(door.running, door.door.attempts, 3), "at_s": at_s}
     document = status_document(door.running, at_s, [one], [one], await door.book.states())
     found: dict[str, Any] = json.loads(json.dumps(document))
     return found
@@ -65,6 +65,7 @@ def test_what_happened_between_two_looks(tmp_path: Path) -> None:
         (route,) = found.routes
         assert (route.requests_per_s, route.cache_hit_share) == (3.0, 0.75)
         assert [(one.name, one.requests_per_s) for one in found.keys] == [("web", 3.0), ("idle", 0.0)]
+        assert found.waiting == 3
         assert found.keys[0].usd_per_hour == pytest.approx(a.usd_per_hour)
         (budget,) = found.budgets
         assert budget.left == 10**12 - 4 * 15 * 10**6

@@ -16,7 +16,7 @@ from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.running import Running
 
 
-def worker_state(running: Running, attempts: Iterable[Attempt]) -> dict[str, Any]:
+def worker_state(running: Running, attempts: Iterable[Attempt], waiting: int) -> dict[str, Any]:
     """What one worker has under way, for the file where the pages of all workers find it."""
     now_s, routes, keys = monotonic(), Counter[str](), Counter[str]()
     for one in attempts:
@@ -27,6 +27,7 @@ def worker_state(running: Running, attempts: Iterable[Attempt]) -> dict[str, Any
         "under_way": {name: health.under_way for name, health in healths.items()},
         "resting": [name for name, health in healths.items() if not health.available(now_s)],
         "in_flight": {"routes": routes, "keys": keys},
+        "waiting": waiting,
     }
 
 
@@ -48,6 +49,7 @@ def status_document(
         "keys": [one.name for one in running.gateway.callers.values()] or [ANYBODY.name],
         "in_flight": {kind: _summed(one.get("in_flight", {}).get(kind, {}) for one in living)
                       for kind in ("routes", "keys")},
+        "waiting": sum(one.get("waiting", 0) for one in living),
         "allowances": None if isinstance(states, AccountsError) else _allowances(running.gateway, states, now_s),
         "accounts": str(states) if failed else None,
         **added_up(all_counted).document(),

@@ -34,6 +34,7 @@ from tonnage.gateway.money.shared_accounts import AccountState, SharedAccounts
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLog
+from tonnage.gateway.observing.spans import Spans
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange, DoorServer
@@ -146,9 +147,17 @@ class Worker:
 
     def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:
         """Who looks at requests; the same one as before where nothing of it has changed. Raises InputError."""
-        if before is not None and before.gateway.request_log == gateway.request_log:
+        wanted = (gateway.request_log, gateway.spans, gateway.spans_headers)
+        known = None if before is None else before.gateway
+        if known is not None and (known.request_log, known.spans, known.spans_headers) == wanted:
             return self.door.observer
-        return Observer(RequestLog(gateway.request_log, self.measures, say)) if gateway.request_log else None
+        if gateway.request_log is None and gateway.spans is None:
+            return None
+        log = None if gateway.request_log is None else RequestLog(gateway.request_log, self.measures, say)
+        spans = None
+        if gateway.spans is not None:
+            spans = Spans(gateway.spans, gateway.spans_headers, self.measures, say)
+        return Observer(log, spans)
 
     # pages
 
@@ -222,13 +231,13 @@ class Worker:
 
     def _measure(self) -> None:
         """This worker's measures to their file, where the pages of all workers find them."""
-        state = worker_state(self.running, self.door.attempts)
+        state = worker_state(self.running, self.door.attempts, len(self.door.waiting))
         gauges = [
             ["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in state["under_way"].items()
         ]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
-            ["tonnage_gateway_waiting", [], len(self.door.waiting)],
+            ["tonnage_gateway_waiting", [], state["waiting"]],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
         document = {**self.measures.document(), **state, "gauges": gauges, "at_s": time()}

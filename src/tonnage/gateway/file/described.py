@@ -8,7 +8,7 @@ from tonnage.gateway.dialects.usage import Dialect
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
-from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -104,6 +104,8 @@ class Gateway:
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
     request_log: RequestLogEntry | None
+    spans: SpansEntry | None
+    spans_headers: dict[str, str]  # what their receiver asks for
 
     def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
         """What a request at a deployment is taken from beside that: its provider's limits, and the file's for it."""

@@ -66,6 +66,11 @@ def load_gateway(
         guardrails={name: read_guardrail(one, path.parent) for name, one in entries.guardrails.items()},
         queue=entries.queue,
         request_log=_request_log(entries, path.parent, home),
+        spans=entries.spans,
+        spans_headers={
+            name.lower(): read_reference(reference, environment, f"spans.headers.{name}")
+            for name, reference in (entries.spans.headers if entries.spans else {}).items()
+        },
         idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
@@ -96,6 +101,11 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
     for check in entries.guardrails.values():
         yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
+    if entries.spans is not None:
+        try:
+            read_endpoint(entries.spans.endpoint)
+        except InputError as error:
+            yield Problem(("spans", "endpoint"), error.message, error.hint)
     log = entries.request_log
     if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
         least = (entries.listen.workers + 1) * log.file_mb

@@ -29,6 +29,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A guardrail", guardrail_entries.GuardrailEntry),
     ("`queue`", conduct_entries.QueueEntry),
     ("`request_log`", observing.RequestLogEntry),
+    ("`spans`", observing.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\

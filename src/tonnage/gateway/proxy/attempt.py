@@ -201,6 +201,8 @@ class Attempt:
         target, body = passed.target, passed.body
         headers = [*_FIXED, *self._passage.headers]
         headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
+        if self.journey.record is not None:
+            headers = self.journey.record.passed_on(self, headers)
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
             headers += signer.headers("POST", deployment.endpoint.url + target.decode(), body, time())
@@ -389,7 +391,7 @@ class Attempt:
             first_byte_s=self.first_byte_s, latency_s=monotonic() - self.began_s,
         )  # fmt: skip
         if self.journey.record is not None:
-            self.journey.record.attempt(self.deployment.name, made)
+            self.journey.record.attempt(self, made)
         return made
 
     def _estimate(self, *, unseen: bool = True) -> Amounts:

@@ -77,7 +77,7 @@ class Door:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
             if self.observer is not None:
-                self.observer.turned_away(surface, caller, reply, began_s)
+                self.observer.turned_away(exchange, surface, caller, reply, began_s)
             return
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:

@@ -50,6 +50,7 @@ class Top:
 
     seconds: float
     workers: int
+    waiting: int  # requests in the lines of limits
     deployments: tuple[TopRow, ...]
     routes: tuple[TopRow, ...]
     keys: tuple[TopRow, ...]
@@ -63,7 +64,7 @@ def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> Top:
     grown = _Grown(before, after)
     allowances = after["allowances"]
     return Top(
-        seconds=seconds, workers=after["workers"],
+        seconds=seconds, workers=after["workers"], waiting=after["waiting"],
         deployments=tuple(_deployments(grown, after, seconds)), routes=tuple(_routes(grown, after, seconds)),
         keys=tuple(_keys(grown, after, seconds)), accounts=after.get("accounts"),
         budgets=tuple(

@@ -93,6 +93,7 @@ def top_report(found: Top, sort: str) -> Report:
         page=lambda: Page(title=_title(found), blocks=tuple(_blocks(found, deployments, routes, keys))),
         document=lambda: {
             "schema": "tonnage/gateway-top@1", "seconds": round(found.seconds, 3), "workers": found.workers,
+            "waiting": found.waiting,
             "deployments": [field_values(DEPLOYMENTS, one) for one in deployments],
             "routes": [field_values(ROUTES, one) for one in routes], "keys": [field_values(KEYS, one) for one in keys],
             "allowances": [field_values(BUDGETS, one) for one in found.budgets], "accounts": found.accounts or "ok",
@@ -104,7 +105,7 @@ def top_report(found: Top, sort: str) -> Report:
 
 def _title(found: Top) -> str:
     workers = "1 worker" if found.workers == 1 else f"{found.workers} workers"
-    return f"Gateway, {workers}, the last {short(found.seconds, 2)} s"
+    return f"Gateway, {workers}, {found.waiting:,} waiting, the last {short(found.seconds, 2)} s"
 
 
 def _blocks(found: Top, deployments: Sequence[TopRow], routes: Sequence[TopRow], keys: Sequence[TopRow]) -> list[Block]:
