@@ -22,7 +22,8 @@ def runs_folder(home: Path) -> Path:
 def run_names(home: Path) -> list[str]:
     """Every run there is."""
     folder = runs_folder(home)
-    return sorted(one.parent.name for one in folder.glob("*/spec.json")) if folder.is_dir() else []
+    found = (one.parent.name for one in folder.glob("*/spec.json")) if folder.is_dir() else ()
+    return sorted(name for name in found if not name.startswith("."))  # a killed client's draft is no run
 
 
 def find_run(settings: Settings, name: str) -> RunFolder:

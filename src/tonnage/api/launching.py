@@ -92,7 +92,7 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     _refuse_taken_name(settings, folder)
     prediction = predict_at(spec, machine, settings, executor)
     doubts = _check(spec, machine, folder, prediction, there=place.holds)
-    runner = runner_for(spec, machine, prediction.get("threads"), python=place.python)
+    runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
@@ -131,9 +131,7 @@ def start(launch: Launch) -> None:
     import json
 
     from tonnage.errors import TonnageError
-    from tonnage.files import write_whole
     from tonnage.runs.data_prints import with_prints
-    from tonnage.runs.journal import EventKind
     from tonnage.runs.secrets import masked
 
     name = launch.spec.name
@@ -143,13 +141,15 @@ def start(launch: Launch) -> None:
 
         refuse_at(launch.executor.name, launch.executor.check(launch.folder))
     try:
-        launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
+        launch.folder.create(
+            replace(launch.spec, data=with_prints(launch.spec.data)),
+            prediction=masked(json.dumps(launch.prediction, indent=2)) + "\n",
+            submitted={"name": name, **how(launch.spec), **place},
+        )
     except FileExistsError as error:  # another of this name was faster
         raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
     except OSError as error:
         raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
-    write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
-    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec), **place)
     if launch.executor is None or launch.submission is None:
         launch.runner.submit(launch.job, launch.folder)
     else:
@@ -207,15 +207,22 @@ def how(spec: RunSpec) -> dict[str, Any]:
 
 
 def runner_for(
-    spec: RunSpec, machine: LocalMachine, threads: int | None = None, *, python: str | None = None
+    spec: RunSpec, machine: LocalMachine, threads: int | None = None, *, python: str | None = None, nodes: int = 1
 ) -> Runner:
-    """The runner a specification names; `threads` of each process where the specification says none (None: the cores
-    shared out); `python`: another installation's. MissingExtra where what it starts is not installed here."""
+    """The runner a specification names.
+
+    `threads` of each process where the specification says none (None: the cores shared out); `python`: another
+    installation's; `nodes`: of a Slurm job. InputError where the runner is one machine's, MissingExtra where what it
+    starts is not installed here.
+    """
     from importlib.util import find_spec
 
     from tonnage.runners import make_runner
     from tonnage.runners.runner import WORKER
 
+    if nodes > 1 and spec.launch.runner != "torchrun":
+        hint = f"--runner torchrun --processes {nodes}"
+        raise InputError(f"the runner '{spec.launch.runner}' does not work on {nodes} nodes", hint=hint)
     each = max(1, machine.cores // spec.launch.processes)  # a run may go on where it may use fewer than it began with
     runner = make_runner(
         spec.launch.runner,
@@ -224,10 +231,17 @@ def runner_for(
         threads=None if threads is None else min(threads, each),
         worker=os.environ.get("TONNAGE_WORKER") or WORKER,
         **({} if python is None else {"python": python}),
+        **({} if nodes == 1 else {"nodes": nodes}),
     )
     if python is None and runner.extra is not None and find_spec(runner.extra[0]) is None:
         raise MissingExtra(f"the runner '{spec.launch.runner}'", runner.extra[1])
     return runner
+
+
+def installed_at(place: AnyPlace) -> dict[str, Any]:
+    """What a runner has to know of a place: its interpreter, and over how many nodes Slurm spreads the run."""
+    nodes = place.machines if place.kind == "slurm" else 1
+    return {"python": place.python, "nodes": nodes}
 
 
 def runner_of(folder: RunFolder) -> Runner:

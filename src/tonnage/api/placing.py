@@ -69,13 +69,18 @@ def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
 
 
 def machine_at(place: AnyPlace) -> LocalMachine:
-    """One node of a place, as it is written down. InputError where its GPUs' memory is not."""
+    """The machines of a run at a place as one, as they are written down: the network between them is left out.
+
+    InputError where its GPUs' memory is not."""
     from tonnage.runs.preflight import Gpu, LocalMachine
 
     if place.gpus and place.gpu_memory_gib is None:
         raise InputError("the place has GPUs of unknown memory", hint="gpu_memory_gib in places.toml")
-    gpus = tuple(Gpu(name=place.gpu or "gpu", memory_gib=place.gpu_memory_gib or 0.0) for _ in range(place.gpus))
-    return LocalMachine(cores=place.cores, memory_gib=place.memory_gib, gpus=gpus)
+    gpus = tuple(
+        Gpu(name=place.gpu or "gpu", memory_gib=place.gpu_memory_gib or 0.0) for _ in range(place.gpus * place.machines)
+    )
+    cores, memory_gib = place.cores * place.machines, place.memory_gib * place.machines
+    return LocalMachine(cores=cores, memory_gib=memory_gib, gpus=gpus)
 
 
 def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:

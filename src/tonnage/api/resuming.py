@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.api.launching import how, overridden, predict_at, runner_for
+    from tonnage.api.launching import how, installed_at, overridden, predict_at, runner_for
     from tonnage.api.placing import executor_of, machine_at, refuse_at, settle, submit_at
     from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
@@ -53,7 +53,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
             predict_run(spec, machine, settings) if executor is None else predict_at(spec, machine, settings, executor)
         )
     threads = _threads(folder) if prediction is None else prediction.get("threads")
-    runner = runner_for(spec, machine, threads, python=None if executor is None else executor.place.python)
+    runner = runner_for(spec, machine, threads, **({} if executor is None else installed_at(executor.place)))
     if executor is not None:
         refuse_at(executor.name, executor.check(folder))
     if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:

@@ -33,10 +33,15 @@ class SlurmPlace(PlaceTerms):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=1024)] = 1  # of one run; more than one: the runner `torchrun`
     time_limit_minutes: Annotated[int, Field(ge=1)]
     setup: Annotated[
         tuple[str, ...], Field(strict=False)
     ] = ()  # lines of shell before the run, such as `module load cuda`
+
+    @property
+    def machines(self) -> int:
+        return self.nodes
 
     @property
     def where(self) -> str:

@@ -24,6 +24,7 @@ from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
     FORGOTTEN_AFTER_S,
     AccountKey,
+    AccountState,
     AttemptRow,
     Granted,
     LeaseAsk,
@@ -257,6 +258,11 @@ class Book:
         found = [one.free for one in self._accounts_of(hard)]
         return min(found) if found else None
 
+    def places(self, allowance: Allowance) -> tuple[int, int]:
+        """What is free, and what is leased, of an allowance in this worker."""
+        (account,) = self._accounts_of((allowance,))
+        return account.free, account.leased
+
     async def lease_all(self, allowances: Sequence[Allowance]) -> None:
         """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
         for account in self._accounts_of(allowances):
@@ -281,6 +287,10 @@ class Book:
                 self._flushed += 1
                 self._batch = _Batch(self._flushed, moves, rows, self.journal.mark(), self.now())
                 await self._apply(self._batch)
+
+    async def states(self) -> list[AccountState]:
+        """The accounts as they stand. Raises AccountsError."""
+        return await self._in_thread(self.accounts.states)
 
     async def ledger(self) -> list[dict[str, Any]]:
         """Every attempt that is in the accounts, oldest first."""

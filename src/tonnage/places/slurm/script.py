@@ -46,7 +46,7 @@ def options(place: SlurmPlace, folder: Path, *, name: str, tag: str) -> Iterator
         value = getattr(place, key)
         if value is not None:
             yield f"--{key}={_quoted(value)}"
-    yield "--nodes=1"
+    yield f"--nodes={place.nodes}"
     yield "--ntasks-per-node=1"
     yield f"--cpus-per-task={place.cores}"
     yield f"--mem={math.ceil(place.memory_gib * 1024)}M"
