@@ -63,6 +63,7 @@ def load_gateway(
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
         queue=entries.queue,
+        batches=entries.batches,
         request_log=_request_log(entries, path.parent, home),
         spans=entries.spans,
         spans_headers={
@@ -97,6 +98,8 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
     for name, route in entries.routes.items():
         yield from _route_problems(name, route, entries)
     yield from _repeated(entries)
+    if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
+        yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
     if entries.spans is not None:
         try:
             read_endpoint(entries.spans.endpoint)
