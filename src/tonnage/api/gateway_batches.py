@@ -128,7 +128,8 @@ class _Batch:
 
     def __init__(self, runner: BatchRunner, batch: Document) -> None:
         self.runner, self.store, self.batch = runner, runner.store, batch
-        self.source = BatchInput(path=self.store.content(batch["input_file_id"]), task="chat", model=None)
+        self.input = self.store.content(batch["input_file_id"])
+        self.source = BatchInput(path=self.input, task="chat", model=None)
         self.answers = self.store.work(batch["id"])
         self.output = FileOutput(self.answers)
         self.errors = Path(self.output.errors_shown)
@@ -137,7 +138,7 @@ class _Batch:
 
     def run(self, stop: threading.Event) -> None:
         """Until it has ended, or is left for another start. Raises OSError, TonnageError: it may be run again."""
-        if self.batch["status"] != "finalizing" and not self.source.path.exists():
+        if self.batch["status"] != "finalizing" and not self.input.exists():
             self._fail("input_gone", "the input file was deleted")
             return
         if self.batch["status"] == "validating" and not self._validated():
@@ -194,13 +195,15 @@ class _Batch:
             return False
         if self._why is not None:
             self._fail_the_rest(self._why)
-        self._save("finalizing", finalizing_at=int(time()), **{ENDING: self._why or "completed"})
+        self.batch[ENDING] = self._why or "completed"
+        self._save("finalizing", finalizing_at=int(time()))
         return True
 
     def _fail(self, code: str, message: str) -> None:
         """End it with what answers there are."""
         fault = {"code": code, "message": message, "param": None, "line": None}
-        self._save("finalizing", errors={"object": "list", "data": [fault]}, **{ENDING: "failed"})
+        self.batch[ENDING] = "failed"
+        self._save("finalizing", errors={"object": "list", "data": [fault]})
         self._finalise()
 
     def _asked_to_end(self, stop: threading.Event) -> Why | None:

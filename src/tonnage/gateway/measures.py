@@ -28,6 +28,7 @@ _COUNTERS: Final = {
     "tonnage_gateway_idempotency_total": "Requests with an idempotency key, by what it met.",
     "tonnage_gateway_waiting_total": "Requests that had to wait at a limit, by what ended it.",
     "tonnage_gateway_hedges_total": "Requests for which a second deployment was asked, by who answered.",
+    "tonnage_gateway_guardrails_total": "Checks of guardrails, by rule, side and what they met.",
     "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }

@@ -136,12 +136,13 @@ class Worker:
         try:
             found = Running(gateway, self.measures, make_signer, before)
             observer = self._observer(gateway, before)
+            self.door.follow(found)
         except Exception as error:  # also of a provider's library: whatever it is, later files must be followed
             self.measures.count("tonnage_gateway_reloads_total", (("result", "refused"),))
             say(f"error: worker {self.task.number} cannot follow the changed file, the old one stays: {error}")
             return
         self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
-        self.running = self.door.running = found
+        self.running = found
         if observer is not self.door.observer:
             if self.door.observer is not None:
                 asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)

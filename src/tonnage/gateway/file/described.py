@@ -8,6 +8,7 @@ from tonnage.gateway.dialects.usage import Dialect
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
+from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
@@ -66,6 +67,7 @@ class Route:
     fallback: str | None
     sticky: bool
     hedge: HedgeEntry | None
+    guardrails: tuple[str, ...]
     most_usd_pico: int | None
 
 
@@ -98,6 +100,7 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    guardrails: dict[str, Guardrail]
     queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int

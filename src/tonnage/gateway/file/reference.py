@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import batches, conduct_entries, entries, observing
+from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -26,6 +26,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
+    ("A guardrail", guardrail_entries.GuardrailEntry),
     ("`queue`", conduct_entries.QueueEntry),
     ("`batches`", batches.BatchesEntry),
     ("`request_log`", observing.RequestLogEntry),

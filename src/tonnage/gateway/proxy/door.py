@@ -21,6 +21,7 @@ from tonnage.gateway.batch_api.endpoints import PATHS as BATCH_PATHS
 from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
+from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
@@ -48,12 +49,18 @@ class Door:
         self.draining = False
         self.observer: Observer | None = None
         self.batches: BatchEndpoints | None = None
+        self.guards = make_guards(running, book, measures)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
+
+    def follow(self, running: Running) -> None:
+        """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
+        self.guards = make_guards(running, self.book, self.measures)
+        self.running = running
 
     async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
@@ -107,6 +114,13 @@ class Door:
             await self.observer.through(journey, self._carry)
 
     async def _carry(self, journey: Journey) -> None:
+        guard = self.guards.get(journey.route.name)
+        if guard is None:
+            await self._answer(journey)
+        else:
+            await guard.through(journey, self._answer)
+
+    async def _answer(self, journey: Journey) -> None:
         cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return

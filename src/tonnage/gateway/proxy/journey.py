@@ -117,6 +117,11 @@ class Journey:
         assert reply is not None
         return reply
 
+    def ask_instead(self, asked: GatewayRequest) -> None:
+        """Go on with a changed request."""
+        self.asked = asked
+        self.facts = self.facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
+
     def told_added(self, measures: GatewayMeasures) -> None:
         """The time that the gateway took before it sent the request on."""
         if not self.sent:
