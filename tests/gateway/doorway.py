@@ -170,7 +170,7 @@ class Doorway:
         self.book = Book(self.accounts, self.folder / "journals")
         await self.book.open()
         self.running = Running(self.gateway, self.measures, make_signer)
-        self.door = Door(self.running, self.book, self.measures, lambda _: None)
+        self.door = Door(self.running, self.book, self.measures, _no_page)
         self.server = DoorServer(self.door.handle, int(self.gateway.listen.body_mb * 1e6))
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
@@ -209,6 +209,10 @@ def play(scenario: Awaitable[None]) -> None:
         await asyncio.wait_for(scenario, 30)
 
     asyncio.run(run())
+
+
+async def _no_page(_: str) -> None:
+    return None
 
 
 def _unused(_: object) -> Any:

@@ -199,13 +199,13 @@ def test_a_full_disk_fails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         patch.setattr(os, "write", written)
         for _ in range(2):
             log.put(record())
-            log._write()
+            log._beside.hand_on()
         assert count(measures, "lost") == 2
         assert len(told) == 1
         assert "No space left" in told[0]
         full[0] = False
         log.put(record())
-        log._write()
+        log._beside.hand_on()
     assert count(measures, "written") == 1
     assert len(told) == 2
     log.close()
@@ -217,12 +217,12 @@ def test_a_writer_that_cannot_keep_up_loses_lines(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("tonnage.gateway.observing.request_log.MOST_WAITING_BYTES", 5000)
     measures = GatewayMeasures()
     log = made_log(tmp_path, measures)
-    log._stop.set()
-    log._thread.join()
+    log._beside._stop.set()
+    log._beside._thread.join()
     for _ in range(20):
         log.put(record())
     assert count(measures, "not-kept-up") == 15
-    log._write()
+    log._beside.hand_on()
     assert count(measures, "written") == 5
     log.put(record())
     assert count(measures, "not-kept-up") == 15
@@ -303,7 +303,7 @@ def test_a_client_that_left_has_a_line(tmp_path: Path) -> None:
             while not one.seen:
                 await door_turn()
             writer.close()
-            while not door.door.observer.log._waiting:
+            while not door.door.observer.log._beside._waiting:
                 await door_turn()
             door.door.observer.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from tonnage.gateway.money.shared_accounts import SharedAccounts
     from tonnage.gateway.report import Spent
     from tonnage.gateway.simulation import Simulated
+    from tonnage.gateway.top.rates import Top
     from tonnage.planning.plan import MachineOption
 
 KEY_BYTES: Final = 24
 DAY_S: Final = 86_400.0
+LOOK_S: Final = 10.0  # the longest that a status page may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,19 @@ class GatewaySimulateOptions(Options):
     )
     speed: float = option("--speed", "So many times the log's rate of requests.", default=1.0, least=0.001, most=10_000)
     seed: int = option("--seed", "Of what is drawn at random.", default=0, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayTopOptions(Options):
+    """How `gateway top` looks at a running gateway."""
+
+    sort: str = option("--sort", "requests, in-flight, p95, tokens, usd or name.", default="requests")
+    interval_s: float = option(
+        "--interval", "Between two looks.", default=2.0, metavar="TIME", read=read_seconds, text="2s", least=0.1
+    )
+    key: str | None = option(
+        "--key", "The key of its figures, env:NAME or file:PATH, where it asks for one.", default=None, metavar="REF"
+    )
 
 
 def load_gateway_file(path: Path | str, *, settings: Settings | None = None) -> Gateway:
@@ -200,6 +216,34 @@ def simulate_gateway(
     )
     made = replace(made, left_out=logged.left_out, share=logged.share)
     return Answer(made, simulated_report)
+
+
+def gateway_top(
+    target: Path | str, options: GatewayTopOptions | None = None, *, settings: Settings | None = None
+) -> Iterator[Answer[Top]]:
+    """What a running gateway did in each interval, for ever; `target`: its file, or the URL where it shows figures.
+
+    Raises NoGateway where none answers, InputError for a sort that is none.
+    """
+    import httpx
+
+    from tonnage.comparison.door import read_reference
+    from tonnage.gateway.top.looking import look, status_url
+    from tonnage.gateway.top.rates import happened
+    from tonnage.gateway.top.report import check_sort, top_report
+    from tonnage.http.urls import is_url
+
+    asked = options or GatewayTopOptions()
+    check_sort(asked.sort)
+    url = str(target) if is_url(str(target)) else status_url(load_gateway_file(target, settings=settings))
+    key = None if asked.key is None else read_reference(asked.key, os.environ, "--key")
+    with httpx.Client(timeout=LOOK_S) as client:
+        before = look(client, url, key)
+        while True:
+            sleep(asked.interval_s)
+            after = look(client, url, key)
+            yield Answer(happened(before, after), partial(top_report, sort=asked.sort))
+            before = after
 
 
 @contextmanager

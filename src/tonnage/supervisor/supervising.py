@@ -153,7 +153,12 @@ class Supervisor:
         finally:
             self._notices.stop()
             if self._telemetry is not None:
-                self._telemetry.finish(self._pace.telemetry_end_s)
+                self._telemetry.finish(self._last_words_s())
+
+    def _last_words_s(self) -> float:
+        """For tracking and store. A machine that is taken away does not wait for them: the next start tells them."""
+        preempted = self._folder.state().reason is RunReason.PREEMPTED
+        return min(self._pace.telemetry_end_s, self._notice_s) if preempted else self._pace.telemetry_end_s
 
     def _until_finished(self) -> Finish:
         while True:

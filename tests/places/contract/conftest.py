@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,16 @@ import pytest
 from tonnage.api.local_place import this_machine
 from tonnage.places.contract import Executor
 from tonnage.places.file import SlurmPlace, SSHPlace
+from tonnage.places.kubernetes.client import Client
+from tonnage.places.kubernetes.executor import Kubernetes
+from tonnage.places.kubernetes.kubeconfig import read_cluster
+from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.slurm.executor import Slurm
 from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
+from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
 
@@ -27,6 +33,7 @@ NEEDS_SLURM = pytest.mark.skipif(
 NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
 MEMBERS = [
     "local",
+    "kubernetes",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -93,6 +100,56 @@ def slurm_trial(home: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPat
     )
 
 
+def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
+    """A pretended API server; its pods are processes of this machine, in a folder of their own."""
+    cluster.lay(
+        "/api/v1/namespaces/ml/persistentvolumeclaims",
+        "ml",
+        {"metadata": {"name": "runs"}, "spec": {"accessModes": ["ReadWriteMany"]}, "status": {"phase": "Bound"}},
+    )
+    cluster.lay("/api/v1/nodes", "", {
+        "metadata": {"name": "node-a"}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi"}}})  # fmt: skip
+
+    def place(context: Path) -> Kubernetes:
+        terms = KubernetesPlace(
+            kind="kubernetes", context="fake", kubeconfig=str(context), namespace="ml", cores=1, memory_gib=1,
+            image="registry.example/tonnage@sha256:" + "0" * 64, python=sys.executable, time_limit_minutes=5, grace_s=8,
+            volume="runs", mount=str(home),
+        )  # fmt: skip
+        return Kubernetes(name="cluster", place=terms)
+
+    def pods(folder: RunFolder) -> list[str]:
+        label = f"tonnage.dev/run={folder.path.name}"
+        found = cluster.store.find("/api/v1/namespaces/ml/pods", labels=label)
+        return [one["metadata"]["name"] for one in found if one["status"]["phase"] in {"Pending", "Running"}]
+
+    def preempt(folder: RunFolder) -> None:
+        for name in pods(folder):
+            cluster.controller.evict(f"/api/v1/namespaces/ml/pods/{name}")
+
+    def out_of_reach() -> Executor:
+        gone = home / "gone"
+        gone.write_text(cluster.kubeconfig.read_text().replace(cluster.url, f"http://127.0.0.1:{free_ports(1)[0]}"))
+        cut = place(gone)
+        cluster_of = read_cluster("fake", (gone,))
+        return replace(cut, client=Client(cluster_of, sleep=lambda _: None))
+
+    return PlaceTrial(
+        executor=place(cluster.kubeconfig),
+        home=home / "here",
+        preempt=preempt,
+        alive=lambda folder: len(pods(folder)),
+        out_of_reach=out_of_reach,
+    )
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
+    with fake_cluster(tmp_path / "cluster") as found:
+        yield found
+
+
 @pytest.fixture(params=MEMBERS)
 def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlaceTrial]:
     """A place, and nothing of ours at it afterwards."""
@@ -100,6 +157,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
     makers: dict[str, Callable[[], PlaceTrial]] = {
         "local": lambda: local_trial(tmp_path),
+        "kubernetes": lambda: kubernetes_trial(tmp_path, request.getfixturevalue("kubernetes")),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -36,6 +37,7 @@ def place(**given: Any) -> KubernetesPlace:
     terms: dict[str, Any] = {
         "kind": "kubernetes", "context": "train", "namespace": "ml", "image": IMAGE, "cores": 8, "memory_gib": 64,
         "gpus": 8, "gpu": "h100", "gpu_memory_gib": 80, "time_limit_minutes": 60, "volume": "runs",
+        "data_volume": "rows",
     }  # fmt: skip
     return KubernetesPlace(**(terms | given))
 
@@ -62,7 +64,7 @@ def test_a_server_takes_it(form: Form, cluster: ClusterKind, nodes: int) -> None
     for more in (
         {}, {"queue": "research", "priority": "high", "topology": "cloud.google.com/gce-topology-block"},
         {"mig": "1g.10gb", "spot": True, "storage_gib": 100, "storage_class": "fast", "volume": None},
-        {"device_class": "gpu.nvidia.com", "priority_class": "high", "runtime_class": "nvidia", "data_volume": "rows"},
+        {"device_class": "gpu.nvidia.com", "priority_class": "high", "runtime_class": "nvidia"},
     ):  # fmt: skip
         if form == "rayjob" and nodes > 1 and more.get("storage_gib"):
             continue
@@ -161,18 +163,21 @@ def test_devices_by_claim_or_by_resource() -> None:
     assert part["resources"]["limits"]["nvidia.com/mig-2g.20gb"] == "8"
 
 
-def test_secrets_are_named_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a key of a Secret that the cluster has; without one the run is refused with the command that makes it."""
-    monkeypatch.setenv("HF_TOKEN", "hf_very_secret")
-    job = Job(runner="torchrun", argv=TORCHRUN.argv, secrets=("HF_TOKEN",))
-    with pytest.raises(InputError, match="HF_TOKEN") as refused:
-        sent(place(), job=job)
+def test_secrets_are_named_never_written() -> None:
+    """By a key of a Secret that the cluster has; a run that needs one is refused without, with the command for it."""
+    needs = replace(SPEC, data=DataSpec(train=DataSource(location="s3://${BUCKET_KEY}@b/rows.csv", format="csv")))
+    job = replace(TORCHRUN, secrets=("HF_TOKEN", "BUCKET_KEY"))
+    executor = Kubernetes(name="train", place=place(), owner="me")
+    with pytest.raises(InputError, match="BUCKET_KEY") as refused:
+        executor.render(needs, job, FOLDER, number=1)
     assert "kubectl create secret generic" in (refused.value.hint or "")
-    found = sent(place(secret="keys"), job=job)
-    assert "hf_very_secret" not in found.script
-    [container] = pod_of({one["kind"]: one for one in read_manifest(found.script)})["containers"]
-    source = next(one["valueFrom"] for one in container["env"] if one["name"] == "HF_TOKEN")
-    assert source == {"secretKeyRef": {"name": "keys", "key": "HF_TOKEN"}}
+    pod = pod_of(objects(place(secret="keys"), job=job))
+    env = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in pod["containers"][0]["env"] if "valueFrom" in one}
+    assert env == {
+        "HF_TOKEN": {"name": "keys", "key": "HF_TOKEN", "optional": True},  # set here, perhaps not needed
+        "BUCKET_KEY": {"name": "keys", "key": "BUCKET_KEY"},
+    }
+    assert all("valueFrom" not in one for one in pod_of(objects(place(), job=job))["containers"][0]["env"])
 
 
 def test_who_and_how_much_stands_on_everything() -> None:
@@ -197,6 +202,14 @@ def test_a_patch_is_merged_and_checked() -> None:
     with pytest.raises(InputError, match=r"Job: spec\.template\.spec\.dnsPolicy: ") as refused:
         sent(place(patch={"Job": {"spec": {"template": {"spec": {"dnsPolicy": "Nope"}}}}}))
     assert "places.train.patch" in (refused.value.hint or "")
+
+
+def test_files_of_this_machine_are_refused() -> None:
+    """A pod has the place's volumes and what lies behind a network."""
+    here = replace(SPEC, data=DataSpec(train=DataSource(location="/home/me/rows.csv", format="csv")))
+    with pytest.raises(InputError, match="which pods do not see") as refused:
+        Kubernetes(name="train", place=place(), owner="me").render(here, TORCHRUN, FOLDER, number=1)
+    assert "/data (data_volume)" in (refused.value.hint or "")
 
 
 def test_the_manifest_is_plain_yaml() -> None:

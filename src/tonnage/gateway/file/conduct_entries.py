@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from tonnage.workload.file.fields import Count, Duration, Flag, Positive, StrictModel
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from tonnage.workload.file.fields import Count, Duration, Flag, Percent, Positive, Spelled, StrictModel
 from tonnage.workload.file.fields import key as entry
+
+
+def _p95(value: object) -> object:
+    return None if value == "p95" else value
+
+
+HedgeAfter = Annotated[Duration | None, BeforeValidator(_p95), Spelled("p95 or duration")]
 
 
 class IdempotencyEntry(StrictModel):
@@ -20,3 +31,13 @@ class QueueEntry(StrictModel):
     places: Count = entry("How many may wait at one limit, in each worker.", default=100)
     longest: Duration = entry("How long a request may wait, where its client does not say less.", default=10.0,
                               shown="10s")  # fmt: skip
+
+
+class HedgeEntry(StrictModel):
+    """A second deployment is asked where the first is slow to begin; who begins first answers, both are paid."""
+
+    after: HedgeAfter = entry(
+        "Without a first byte for so long; p95: the 95th percentile of the deployment's own, once 20 are known.",
+        default=None, shown="p95",
+    )  # fmt: skip
+    share_percent: Percent = entry("Hedges may be so many of the route's requests of the last minute.", default=5.0)

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
-from tonnage.gateway.file.conduct_entries import IdempotencyEntry, QueueEntry
-from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.guardrail_entries import GuardrailEntry
+from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -190,6 +191,8 @@ class RouteEntry(StrictModel):
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
+    guardrails: Names = entry("Checks that hold for its requests, in this order.", default=())
+    hedge: HedgeEntry | None = entry("A second deployment for slow answers. Default: none.", default=None)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
     sticky: Flag = entry("The same beginning of a conversation goes to the same deployment.", default=False)
     most_usd_per_request: Dollars | None = entry("Requests that could cost more are refused.", default=None)
@@ -236,6 +239,7 @@ class GatewayEntries(StrictModel):
     keys: Named[KeyEntry] = entry("Who may ask, by name. Without any, everybody on this machine.", default={})
     budgets: Annotated[tuple[BudgetEntry, ...], BeforeValidator(_as_list)] = entry("Dollars.", default=())
     limits: Annotated[tuple[LimitEntry, ...], BeforeValidator(_as_list)] = entry("Rates.", default=())
+    guardrails: Named[GuardrailEntry] = entry("Checks of what is asked and answered, by name.", default={})
     queue: QueueEntry | None = entry(
         "Requests wait at limits of requests at a time. Default: they are refused.", default=None
     )
@@ -248,6 +252,7 @@ class GatewayEntries(StrictModel):
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    spans: SpansEntry | None = entry("OpenTelemetry: a span for each request and each attempt.", default=None)
     request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 
 

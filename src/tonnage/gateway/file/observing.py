@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tonnage.comparison.door import Reference
 from tonnage.workload.file.fields import Duration, Flag, Positive, Spelled, StrictModel, Word
 from tonnage.workload.file.fields import (
     key as entry,
@@ -26,3 +27,12 @@ class RequestLogEntry(StrictModel):
     file_age: Duration = entry("... or with this age.", default=3600.0, shown="1h")
     keep_mb: Positive = entry("The most on the disk, in MB, all workers together; the oldest files go.", default=1024.0)
     keep: Duration = entry("Files older than this go.", default=30 * 86_400.0, shown="30d")
+
+
+class SpansEntry(StrictModel):
+    """OpenTelemetry: spans in the GenAI conventions, by OTLP over HTTP."""
+
+    endpoint: Word = entry("The receiver's base URL, such as http://127.0.0.1:4318.")
+    headers: dict[str, Reference] = entry("What it asks for, each as env:NAME or file:PATH.", default={})
+    sample_percent: Share = entry("So many of the requests whose client has no trace of its own.", default=100.0)
+    service: Word = entry("The `service.name` of the spans.", default="tonnage-gateway")

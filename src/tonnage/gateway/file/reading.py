@@ -20,6 +20,7 @@ from tonnage.gateway.file.entries import (
     PriceEntry,
     RouteEntry,
 )
+from tonnage.gateway.file.guardrail_entries import guardrail_problems, read_guardrail
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
@@ -62,8 +63,14 @@ def load_gateway(
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
+        guardrails={name: read_guardrail(one, path.parent) for name, one in entries.guardrails.items()},
         queue=entries.queue,
         request_log=_request_log(entries, path.parent, home),
+        spans=entries.spans,
+        spans_headers={
+            name.lower(): read_reference(reference, environment, f"spans.headers.{name}")
+            for name, reference in (entries.spans.headers if entries.spans else {}).items()
+        },
         idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
@@ -91,7 +98,14 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
         yield from _deployment_problems(name, one)
     for name, route in entries.routes.items():
         yield from _route_problems(name, route, entries)
+    for check in entries.guardrails.values():
+        yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
+    if entries.spans is not None:
+        try:
+            read_endpoint(entries.spans.endpoint)
+        except InputError as error:
+            yield Problem(("spans", "endpoint"), error.message, error.hint)
     log = entries.request_log
     if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
         least = (entries.listen.workers + 1) * log.file_mb
@@ -139,6 +153,11 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
     if route.fallback is not None and route.fallback not in entries.routes:
         yield unknown((*here, "fallback"), "route", route.fallback, entries.routes)
+    for one in route.guardrails:
+        if one not in entries.guardrails:
+            yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
+    if route.hedge is not None and len(route.deployments) < 2:
+        yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
     passed, at = [name], route.fallback
     while at is not None and at in entries.routes:
         if at in passed:
@@ -250,7 +269,7 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
     FORGOTTEN_AFTER_S,
     AccountKey,
+    AccountState,
     AttemptRow,
     Granted,
     LeaseAsk,
@@ -286,6 +287,10 @@ class Book:
                 self._flushed += 1
                 self._batch = _Batch(self._flushed, moves, rows, self.journal.mark(), self.now())
                 await self._apply(self._batch)
+
+    async def states(self) -> list[AccountState]:
+        """The accounts as they stand. Raises AccountsError."""
+        return await self._in_thread(self.accounts.states)
 
     async def ledger(self) -> list[dict[str, Any]]:
         """Every attempt that is in the accounts, oldest first."""

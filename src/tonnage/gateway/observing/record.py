@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.gateway.file.described import ANYBODY, Caller
+from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
 from tonnage.gateway.money.book import Outcome
+from tonnage.gateway.observing.trace_context import TraceContext
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
+    from tonnage.gateway.proxy.attempt import Attempt
     from tonnage.gateway.proxy.replies import Reply
 
 SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
 RECORD_BYTES: Final = 1024  # of a line without bodies
 
 
+class RecordedAttempt(NamedTuple):
+    """What became of an attempt, and when (`monotonic`) it ended. `identity`: of the attempt while it was under way."""
+
+    deployment: Deployment
+    outcome: Outcome
+    ended_s: float
+    identity: int
+
+
 class RequestRecord:
-    """One request. `attempts`: (deployment, what became of it) in their order; `cache`: what it met there, None: its
-    route has none; `reply`: what the gateway itself answered; `status` 0: its client left before an answer."""
+    """One request. `attempts` in their order; `trace`: where its spans are recorded; `cache`: what it met there, None:
+    its route has none; `reply`: what the gateway itself answered; `status` 0: its client left before an answer."""
 
     __slots__ = (
         "answer", "asked", "at_s", "attempts", "began_s", "cache", "caller", "guard", "latency_s", "reply", "request",
-        "room", "route", "status", "surface",
+        "room", "route", "status", "surface", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -32,7 +43,8 @@ class RequestRecord:
     ) -> None:  # fmt: skip
         self.surface, self.request, self.caller, self.route = surface, request, caller or ANYBODY, route
         self.asked, self.began_s, self.at_s = asked, began_s, time() - (monotonic() - began_s)
-        self.attempts: list[tuple[str, Outcome]] = []
+        self.attempts: list[RecordedAttempt] = []
+        self.trace: TraceContext | None = None
         self.cache: str | None = None
         self.guard: str | None = None
         self.reply: Reply | None = None
@@ -40,9 +52,13 @@ class RequestRecord:
         self.answer: list[bytes] = []
         self.room = 0 if body_bytes is None else body_bytes + SLACK_BYTES  # for what is kept of the answer
 
-    def attempt(self, deployment: str, outcome: Outcome) -> None:
+    def attempt(self, attempt: Attempt, outcome: Outcome) -> None:
         """What became of an attempt."""
-        self.attempts.append((deployment, outcome))
+        self.attempts.append(RecordedAttempt(attempt.deployment, outcome, monotonic(), id(attempt)))
+
+    def passed_on(self, attempt: Attempt, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers of an attempt, with its own place in the trace where there is one."""
+        return headers if self.trace is None else self.trace.passed_on(id(attempt), headers)
 
     def answered(self, piece: bytes) -> None:
         """A piece of the answer, on its way to the client."""
@@ -58,7 +74,7 @@ class RequestRecord:
 
     def document(self, sample: float) -> dict[str, Any]:
         """Its line of the log, bodies apart. `sample`: the share of such requests that are kept."""
-        attempts = [_attempt(name, outcome) for name, outcome in self.attempts]
+        attempts = [_attempt(one.deployment.name, one.outcome) for one in self.attempts]
         last = attempts[-1] if attempts else {}
         return {
             "at_s": round(self.at_s, 6), "request": self.request, "key": self.caller.name, "team": self.caller.team,

@@ -6,7 +6,6 @@ Patterns know shapes, not meanings: what has no shape of its own (names, address
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 _ESCAPED: Final = re.compile(r"\\u00([2-7][0-9a-fA-F])")
@@ -30,7 +29,8 @@ _NAMED: Final = re.compile(
 )
 _CARD: Final = re.compile(r"(?<![\w.])\d(?:[ -]?\d){12,18}(?!\w|\.\d)")
 _IBAN: Final = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
-_COMPILED: Final = tuple((re.compile(shape, re.DOTALL), f"[{kind}]") for kind, shape in _SHAPES)
+_COMPILED: Final = tuple((re.compile(shape, re.DOTALL), kind) for kind, shape in _SHAPES)
+SECRET_OF_NAME: Final = 3  # the group of `_NAMED` that is the secret
 
 
 def redacted(text: str) -> str:
@@ -38,22 +38,32 @@ def redacted(text: str) -> str:
 
     Letters of ASCII that JSON wrote in escapes are read first, lest they hide one.
     """
-    if "\\u00" in text:
-        text = _ESCAPED.sub(_unescaped, text)
-    for shape, kind in _COMPILED:
-        text = shape.sub(kind, text)
-    text = _NAMED.sub(r"\1\2[secret]", text)
-    text = _IBAN.sub(_replaced(_is_iban, "[account]"), text)
-    return _CARD.sub(_replaced(_is_card, "[card]"), text)
+    text = without_escapes(text)
+    pieces, at = [], 0
+    for begin, end, kind in found_shapes(text):
+        if begin >= at:
+            pieces += [text[at:begin], f"[{kind}]"]
+        at = max(at, end)
+    return "".join([*pieces, text[at:]])
+
+
+def found_shapes(text: str) -> list[tuple[int, int, str]]:
+    """(begin, end, kind) of all that has such a shape, in their order; some may overlap."""
+    found = [(*one.span(), kind) for shape, kind in _COMPILED for one in shape.finditer(text)]
+    found += [(*one.span(SECRET_OF_NAME), "secret") for one in _NAMED.finditer(text)]
+    found += [(*one.span(), "account") for one in _IBAN.finditer(text) if _is_iban(one[0])]
+    found += [(*one.span(), "card") for one in _CARD.finditer(text) if _is_card(one[0])]
+    return sorted(found, key=lambda one: (one[0], -one[1]))
+
+
+def without_escapes(text: str) -> str:
+    """Letters of ASCII that JSON wrote in escapes, as themselves."""
+    return _ESCAPED.sub(_unescaped, text) if "\\u00" in text else text
 
 
 def _unescaped(found: re.Match[str]) -> str:
     letter = chr(int(found[1], 16))
     return found[0] if letter in '"\\' else letter
-
-
-def _replaced(holds: Callable[[str], bool], kind: str) -> Callable[[re.Match[str]], str]:
-    return lambda found: kind if holds(found[0]) else found[0]
 
 
 def _is_card(text: str) -> bool:

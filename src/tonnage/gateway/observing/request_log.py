@@ -6,11 +6,9 @@ lost, counted and said.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
 from typing import Any, Final
 
 import orjson
@@ -19,14 +17,13 @@ from tonnage.errors import InputError
 from tonnage.files import make_private_folder
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.observing.beside import Beside
 from tonnage.gateway.observing.log_files import LogFiles
 from tonnage.gateway.observing.record import SLACK_BYTES, RequestRecord
 from tonnage.gateway.observing.redaction import redacted
 from tonnage.gateway.observing.spoken import spoken_text
 
 MOST_WAITING_BYTES: Final = 32 << 20
-WRITE_EVERY_S: Final = 0.25
-CLOSE_S: Final = 5.0
 FAILED_STATUS: Final = 400
 
 
@@ -54,12 +51,8 @@ class RequestLog:
         lost = [measures.cell("tonnage_gateway_log_total", (("result", one),)) for one in ("lost", "not-kept-up")]
         self._lost, self._late = lost
         self._random, self._share = Random(seed), entry.sample_percent / 100.0
-        self._waiting: deque[tuple[RequestRecord, float]] = deque()
-        self._put_bytes = self._taken_bytes = 0  # each is changed by one thread alone
         self._losing = False
-        self._stop = Event()
-        self._thread = Thread(target=self._write_for_ever, name="gateway-request-log", daemon=True)
-        self._thread.start()
+        self._beside = Beside("gateway-request-log", self._write, self._files.close, most_bytes=MOST_WAITING_BYTES)
 
     @property
     def body_bytes(self) -> int | None:
@@ -72,33 +65,18 @@ class RequestLog:
         share = 1.0 if failed else self._share
         if share < 1.0 and self._random.random() >= share:
             self._left_out[0] += 1
-        elif self._put_bytes - self._taken_bytes > MOST_WAITING_BYTES:
+        elif not self._beside.put((record, share), record.size):
             self._late[0] += 1
-        else:
-            if self.body_bytes is None:
-                record.asked = record.asked and record.asked._replace(body=b"", said={})
-            self._put_bytes += record.size
-            self._waiting.append((record, share))
 
     def close(self) -> None:
         """Write what waits, for a few seconds at most."""
-        self._stop.set()
-        self._thread.join(CLOSE_S)
+        self._beside.close()
 
     # in the thread
 
-    def _write_for_ever(self) -> None:
-        while not self._stop.wait(WRITE_EVERY_S):
-            self._write()
-        self._write()
-        self._files.close()
-
-    def _write(self) -> None:
-        lines: list[bytes] = []
-        while self._waiting:
-            record, share = self._waiting.popleft()
-            self._taken_bytes += record.size
-            lines.append(orjson.dumps(self._document(record, share), option=orjson.OPT_APPEND_NEWLINE))
+    def _write(self, records: list[tuple[RequestRecord, float]]) -> None:
+        made = [self._document(record, share) for record, share in records]
+        lines = [orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in made]
         try:
             self._files.write(lines)
         except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from tonnage.gateway.admission.line import Ticket
 from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
+from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
@@ -33,7 +34,7 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
-Page = Callable[[str], tuple[int, bytes, bytes] | None]
+Page = Callable[[str], Awaitable[tuple[int, bytes, bytes] | None]]
 _OF_THE_ANSWER: Final = PASSED_ON - {b"traceparent", b"tracestate"}  # headers that may change it
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
@@ -45,6 +46,7 @@ class Door:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self.observer: Observer | None = None
+        self.guards = make_guards(running, book, measures)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
@@ -52,12 +54,17 @@ class Door:
         self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
 
+    def follow(self, running: Running) -> None:
+        """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
+        self.guards = make_guards(running, self.book, self.measures)
+        self.running = running
+
     async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
         began_s = monotonic()
         surface = SURFACES.get(exchange.path)
         if surface is None or exchange.method != b"POST":
-            self._other(exchange)
+            await self._other(exchange)
             return
         caller: Caller | None = None
         try:
@@ -70,7 +77,7 @@ class Door:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
             if self.observer is not None:
-                self.observer.turned_away(surface, caller, reply, began_s)
+                self.observer.turned_away(exchange, surface, caller, reply, began_s)
             return
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
@@ -89,6 +96,7 @@ class Door:
         exchange: ClientExchange,
     ) -> None:
         """Answer a request that is read and allowed."""
+        self.running.key_meter(caller).requests[0] += 1
         request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
@@ -102,6 +110,13 @@ class Door:
             await self.observer.through(journey, self._carry)
 
     async def _carry(self, journey: Journey) -> None:
+        guard = self.guards.get(journey.route.name)
+        if guard is None:
+            await self._answer(journey)
+        else:
+            await guard.through(journey, self._answer)
+
+    async def _answer(self, journey: Journey) -> None:
         cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return
@@ -134,6 +149,11 @@ class Door:
             one.give_up()
         self.settle_uncertain()
         await self.repeats.close()
+
+    @property
+    def attempts(self) -> Collection[Attempt]:
+        """Those under way."""
+        return self._attempts
 
     @property
     def uncertain(self) -> int:
@@ -218,13 +238,13 @@ class Door:
         journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
         return True
 
-    def _other(self, exchange: ClientExchange) -> None:
+    async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
                 self._models(exchange)
                 return
-            page = self.pages(path)
+            page = await self.pages(path)
             if page is not None:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return

@@ -19,6 +19,7 @@ from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.hedging import Race
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
@@ -59,7 +60,7 @@ class Journey:
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
         self.full: list[Allowance] = []  # limits of requests at a time that refused it
-        self._sent = False  # something has gone over the wire: what follows is a retry
+        self.sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
         reply = await (self._through_routes() if self.room is None else self._waiting(self.room))
@@ -116,9 +117,14 @@ class Journey:
         assert reply is not None
         return reply
 
+    def ask_instead(self, asked: GatewayRequest) -> None:
+        """Go on with a changed request."""
+        self.asked = asked
+        self.facts = self.facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
+
     def told_added(self, measures: GatewayMeasures) -> None:
         """The time that the gateway took before it sent the request on."""
-        if not self._sent:
+        if not self.sent:
             add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)
 
     async def _on(self, route: Route) -> tuple[Reply | None, bool]:
@@ -126,31 +132,43 @@ class Journey:
         no other route may do better."""
         budget = self.running.retries[route.name]
         budget.request(monotonic())
+        hedge = self.running.hedges.get(route.name)
         reply: Reply | None = None
         tried: list[str] = []
         for _ in range(route.retry.attempts):
-            name = self._next(route, tried)
-            if (
-                name is None and tried and not (self.full and self.room is not None)
-            ):  # all were asked: once more, after a rest
+            name = self.next_deployment(route, tried)
+            waits = self.room is not None and bool(self.full)  # for a place, which is better than to ask again
+            if name is None and tried and not waits:  # all were asked: once more, after a rest
                 await asyncio.sleep(SECOND_ROUND_S)
                 tried = []
-                name = None if self.exchange.gone else self._next(route, tried)
-            if name is None or (self._sent and not budget.take(monotonic())):
+                name = None if self.exchange.gone else self.next_deployment(route, tried)
+            if name is None or (self.sent and not budget.take(monotonic())):
                 break
             tried.append(name)
-            attempt = Attempt(self, route, self.running.gateway.deployments[name])
-            reply, again = await attempt.run()
-            if self.room is not None and attempt.held_s is not None:
-                self.room.gave_back(attempt.allowances, monotonic() - attempt.held_s)
+            if hedge is None:
+                attempts = [Attempt(self, route, self.running.gateway.deployments[name])]
+                reply, again = await attempts[0].run()
+            else:
+                race = Race(self, route, hedge, tried)
+                attempts = race.attempts
+                reply, again = await race.run(name)
+            if self.room is not None:
+                self._give_places_back(self.room, attempts)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
-            if attempt.sent:
-                self._sent = True
-                attempt.meter.retried()
+            for attempt in attempts:
+                if attempt.sent:
+                    self.sent = True
+                    attempt.meter.retried()
         return reply or self._nobody(route), False
 
-    def _next(self, route: Route, tried: list[str]) -> str | None:
+    def _give_places_back(self, room: WaitingRoom, attempts: list[Attempt]) -> None:
+        for one in attempts:
+            if one.held_s is not None:
+                room.gave_back(one.allowances, monotonic() - one.held_s)
+
+    def next_deployment(self, route: Route, tried: list[str]) -> str | None:
+        """The best that was not tried yet; None: there is none."""
         running = self.running
         names = order(
             route, self.facts, running.gateway, running.healths, monotonic(), running.random, tried=tried

@@ -16,9 +16,10 @@ from tonnage.errors import InputError
 from tonnage.places.kubernetes.forms import FORMS
 from tonnage.places.kubernetes.names import HOME, MANAGED, PLACE, RunNames
 from tonnage.places.kubernetes.place import KubernetesPlace
-from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_name
+from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_of
 from tonnage.places.record import PlaceRecord
 from tonnage.runs.job import Job, dump_job
+from tonnage.runs.secrets import named_secrets
 from tonnage.runs.spec import RunSpec, dump_spec
 
 Document = dict[str, Any]
@@ -27,10 +28,11 @@ LASTING: Final = frozenset({"ServiceAccount", "PersistentVolumeClaim"})  # stay 
 
 def documents(place: KubernetesPlace, work: PodWork, spec: RunSpec, record: PlaceRecord) -> list[Document]:
     """All objects of a submission."""
-    if work.job.secrets and place.secret is None:
-        names = " ".join(f"--from-literal={name}=..." for name in work.job.secrets)
+    needed = named_secrets(spec)
+    if needed and place.secret is None:
+        names = " ".join(f"--from-literal={name}=..." for name in needed)
         raise InputError(
-            f"the run needs {', '.join(work.job.secrets)}, and the place names no `secret` that has them",
+            f"the run needs {', '.join(needed)}, and the place names no `secret` that has them",
             hint=f'`kubectl create secret generic tonnage {names}`, then `secret = "tonnage"`',
         )
     made = [
@@ -74,7 +76,7 @@ def _storage(place: KubernetesPlace, names: RunNames) -> Document:
     if place.storage_class is not None:
         spec["storageClassName"] = place.storage_class
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": claim_name(names), "labels": kept}, "spec": spec}  # fmt: skip
+            "metadata": {"name": claim_of(names), "labels": kept}, "spec": spec}  # fmt: skip
 
 
 def _network(place: KubernetesPlace, names: RunNames) -> Document:

@@ -18,6 +18,7 @@ from tonnage.values import dataclass
 PREFIX: Final = "tonnage.dev/"
 MANAGED: Final = "app.kubernetes.io/managed-by"
 HOME, TOKEN, RUN, OWNER, PLACE = (f"{PREFIX}{word}" for word in ("home", "token", "run", "owner", "place"))
+HELPER: Final = f"{PREFIX}helper"  # a pod that does not carry the run
 TAG: Final = f"{PREFIX}tag"  # an annotation: a run's name may be longer than a label
 RUN_LENGTH: Final = 24  # of a run's name in an object's, which has a token, indexes and a pod's suffix behind it
 LABEL_LENGTH: Final = 63

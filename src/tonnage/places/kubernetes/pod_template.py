@@ -8,6 +8,7 @@ from tonnage.places.kubernetes.clouds import WORDS, node_selector, tolerations
 from tonnage.places.kubernetes.names import HOME, PLACE, TOKEN, RunNames, dns_label
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.runs.job import Job
+from tonnage.runs.secrets import SECRETS
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -54,16 +55,20 @@ def resources(place: KubernetesPlace) -> Document:
 
 
 def environment(place: KubernetesPlace, job: Job) -> list[Document]:
-    """Secrets are named, never written: the cluster has them."""
+    """Secrets are named, never written: the cluster has them, where the place names a Secret."""
     plain = {
         "TONNAGE_HOME": place.mount, "HOME": "/tmp", "HF_HOME": f"{place.mount}/cache/huggingface",
         "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     found: list[Document] = [{"name": name, "value": value} for name, value in plain.items()]
-    found += [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": place.secret, "key": name}}} for name in job.secrets
-    ]
+    for name in job.secrets if place.secret is not None else ():
+        found.append({"name": name, "valueFrom": {"secretKeyRef": _key(place.secret, name)}})
     return found
+
+
+def _key(secret: str | None, name: str) -> Document:
+    """A key that the run surely needs has to be there; of others that are set here the Secret may have none."""
+    return {"name": secret, "key": name, **({"optional": True} if name in SECRETS else {})}
 
 
 def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list[Document]]:
@@ -71,7 +76,7 @@ def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list
     shm_gib = place.shm_gib or place.memory_gib * SHM_SHARE
     data = [("data", place.data_volume)] if place.data_volume else []
     made: list[Document] = [
-        {"name": "work", "persistentVolumeClaim": {"claimName": place.volume or claim_name(work.names)}},
+        {"name": "work", "persistentVolumeClaim": {"claimName": place.volume or claim_of(work.names)}},
         *({"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}} for name, claim in data),
         {"name": "sent", "configMap": {"name": work.names.name}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{round(shm_gib * MIB)}Mi"}},
@@ -87,9 +92,26 @@ def volumes(place: KubernetesPlace, work: PodWork) -> tuple[list[Document], list
     return made, mounts
 
 
-def claim_name(names: RunNames) -> str:
+def claim_name(place: str, home: str) -> str:
     """Of the storage that is ours: one for all runs of a home at a place, so that `resume` finds what was saved."""
-    return dns_label(f"tonnage-{names.labels[PLACE]}-{names.labels[HOME]}")
+    return dns_label(f"tonnage-{place}-{home}")
+
+
+def claim_of(names: RunNames) -> str:
+    return claim_name(names.labels[PLACE], names.labels[HOME])
+
+
+def security(place: KubernetesPlace) -> Document:
+    """Of a pod: not root, and what is written is its group's."""
+    return {
+        "runAsNonRoot": True, "runAsUser": place.user, "runAsGroup": place.user, "fsGroup": place.user,
+        "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+
+
+CONTAINED: Final = {
+    "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+}  # fmt: skip
 
 
 def pod_template(place: KubernetesPlace, work: PodWork) -> Document:
@@ -112,10 +134,7 @@ def pod_spec(place: KubernetesPlace, work: PodWork) -> Document:
         "serviceAccountName": place.service_account or ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True, "runAsUser": place.user, "runAsGroup": place.user, "fsGroup": place.user,
-            "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": security(place),
         "containers": [container(place, work, mounts)],
         "volumes": made,
     }  # fmt: skip
@@ -145,9 +164,7 @@ def container(place: KubernetesPlace, work: PodWork, mounts: list[Document]) -> 
         "resources": resources(place),
         "volumeMounts": mounts,
         "lifecycle": {"preStop": {"exec": {"command": hook}}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }  # fmt: skip
     if work.host is not None:

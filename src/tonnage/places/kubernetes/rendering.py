@@ -31,6 +31,7 @@ def submission(
     place: KubernetesPlace, spec: RunSpec, job: Job, folder: RunFolder, *, name: str, owner: str, number: int
 ) -> Submission:
     """`name` is the place's. InputError where the run cannot be sent as the place says."""
+    _refuse_local(spec, place, name)
     token, tag = token_of(folder.path, number), tag_of(folder.path, number)
     names = names_of(spec, folder, place, place_name=name, owner=owner, tag=tag, number=number)
     host = first_host(place, names.name)
@@ -43,6 +44,20 @@ def submission(
         place=name, kind="kubernetes", tag=tag, token=token, number=number, script=manifest(found, place.namespace),
         commands=tuple(("POST", collection_path(one, place.namespace), _name(one)) for one in found), job=job,
     )  # fmt: skip
+
+
+def _refuse_local(spec: RunSpec, place: KubernetesPlace, name: str) -> None:
+    """Files of this machine are not sent: a pod has the place's volumes, and what lies behind a network."""
+    sources = [one for one in (spec.data.train, spec.data.validation, spec.data.test) if one is not None]
+    read = [path for one in sources if one.format not in {"hf", "sql"} for path in (one.location, *one.more)]
+    read += [path for path in (spec.weights, spec.config, spec.tokenizer) if path is not None]
+    local = [path for path in read if "://" not in path and not place.holds(path)]
+    if local:
+        mounts = f"{place.mount} (places.{name}.volume)"
+        if place.data_volume:
+            mounts += f" or {place.data_mount} (data_volume)"
+        raise InputError(f"{local[0]} lies on this machine, which pods do not see",
+                         hint=f"copy it to {mounts}, or name it behind s3://, gs://, az://, hf://")  # fmt: skip
 
 
 def _refuse_refused(found: list[dict[str, Any]], place: KubernetesPlace, name: str) -> None:
