@@ -35,6 +35,7 @@ EXTRAS: Final = {  # one module of each is enough
     "lightgbm": ("lightgbm",),
     "redis": ("redis",),
     "kubernetes": ("cel", "websockets"),
+    "guardrails": ("presidio_analyzer",),
     "otel": ("opentelemetry.sdk",),
     "backup": ("cryptography",),
     "cloud": ("sky",),
