@@ -170,7 +170,7 @@ class Doorway:
         self.book = Book(self.accounts, self.folder / "journals")
         await self.book.open()
         self.running = Running(self.gateway, self.measures, make_signer)
-        self.door = Door(self.running, self.book, self.measures, lambda _: None)
+        self.door = Door(self.running, self.book, self.measures, _no_page)
         self.server = DoorServer(self.door.handle, int(self.gateway.listen.body_mb * 1e6))
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
@@ -211,13 +211,19 @@ def play(scenario: Awaitable[None]) -> None:
     asyncio.run(run())
 
 
+async def _no_page(_: str) -> None:
+    return None
+
+
 def _unused(_: object) -> Any:
     raise AssertionError("no price of a catalog is asked for")
 
 
-async def spoken(port: int, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def spoken(port: int, body: Any, **headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the door over which a chat was sent; the caller closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = json.dumps(body).encode()
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%b\r\n"
+    writer.write(head % (len(data), more) + data)
     return reader, writer

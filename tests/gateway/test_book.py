@@ -209,7 +209,7 @@ def test_accounts_that_fail_are_said_and_caught_up(tmp_path: Path) -> None:
         apply = book.accounts.apply
 
         def failing(*_: object, **__: object) -> None:
-            from tonnage.gateway.money.shared_accounts import AccountsError
+            from tonnage.gateway.money.sql_store import AccountsError
 
             raise AccountsError("the disk is full")
 
@@ -248,5 +248,62 @@ def test_a_silent_worker_of_another_host_is_given_up(tmp_path: Path) -> None:
         assert living.accounts.applied(silent.worker) == 0
         living.settle(hold, outcome(5))
         await kill(silent)
+
+    play(tmp_path, scenario)
+
+
+def test_a_refusal_is_remembered_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scope over its limit asks the store once in a quarter of a second, not at every request; less than what is left
+    is given at once, and so is what this worker frees."""
+
+    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+        book = await open_book()
+        clock = [1000.0]
+        asked: list[object] = []
+        lease = book.accounts.lease
+        monkeypatch.setattr(book, "now", lambda: clock[0])
+        monkeypatch.setattr(book.accounts, "lease", lambda *given: (asked.append(given), lease(*given))[1])
+        first = await take(book, 900)
+        asked.clear()
+        for _ in range(20):
+            with pytest.raises(Refused) as refused:
+                await take(book, 200)
+            assert (refused.value.need, refused.value.has) == (200, 100)
+        assert len(asked) == 1
+        small = await take(book, 100)  # what is left
+        book.settle(small, None)
+        with pytest.raises(Refused):
+            await take(book, 200)
+        book.settle(first, outcome(10))
+        book.settle(await take(book, 200), None)
+        with pytest.raises(Refused):
+            await take(book, 2000)
+        asked.clear()
+        clock[0] += 0.3
+        with pytest.raises(Refused):
+            await take(book, 2000)
+        assert len(asked) == 1
+
+    play(tmp_path, scenario)
+
+
+def test_what_another_worker_frees_is_found_after_the_moment(tmp_path: Path) -> None:
+    """One worker was refused; the other settles for less and gives back; within a second the first has it."""
+
+    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+        one, other = await open_book(), await open_book()
+        held = await take(one, 1000)
+        with pytest.raises(Refused):
+            await take(other, 500)
+        one.settle(held, outcome(100))
+        for _ in range(40):
+            try:
+                book_hold = await take(other, 500)
+            except Refused:
+                await asyncio.sleep(0.05)
+            else:
+                other.settle(book_hold, None)
+                return
+        raise AssertionError("what was freed was not found in two seconds")
 
     play(tmp_path, scenario)

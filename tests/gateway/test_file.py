@@ -37,6 +37,8 @@ def written(folder: Path, **keys: Any) -> Path:
         ),
         ({"routes": {"chat": {"deployments": ["a"], "policy": "weighted"}}}, "must name each deployment"),
         ({"routes": {"chat": {"deployments": ["a"], "quality": 0.5}}}, "the quality of a is not known"),
+        ({"routes": {"chat": {"deployments": ["a"], "hedge": {}}}}, "needs a second deployment"),
+        ({"queue": {"place": 3}}, "places"),
         ({"listen": {"host": "0.0.0.0"}}, "without a key"),
         ({"budgets": [{"of": "team:x", "usd": 1}]}, "no team is named 'x'"),
         ({"budgets": [{"usd": -1}]}, "a number above 0"),

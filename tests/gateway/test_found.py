@@ -149,7 +149,8 @@ def test_a_missing_count_of_output_is_estimated(tmp_path: Path) -> None:
 
 def test_accounts_close_a_lost_connection(tmp_path: Path) -> None:
     """A file that is no database is a fault of the accounts, with what to check."""
-    from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+    from tonnage.gateway.money.shared_accounts import SharedAccounts
+    from tonnage.gateway.money.sql_store import AccountsError
 
     path = tmp_path / "accounts.db"
     path.write_bytes(b"no database at all, but long enough to be read as one" * 20)

@@ -22,7 +22,8 @@ from tonnage.errors import TonnageError
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Book, Hold
 from tonnage.gateway.money.remains import bring_in_dead, remains
-from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+from tonnage.gateway.money.shared_accounts import SharedAccounts
+from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.processes import GatewayProcesses, _Child
 
 OpenBook = Callable[[], Awaitable[Book]]

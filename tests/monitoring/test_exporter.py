@@ -9,10 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tonnage.monitoring.exporter import TRIES, Exporter, last_line
+from tonnage.monitoring.exporter import TRIES, Exporter
 from tonnage.runs import EventKind, RunFolder, RunSpec
 from tonnage.runs.folder import append_line, append_values
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec
+from tonnage.runs.tail import newest_values
 
 parser = pytest.importorskip("prometheus_client.parser")
 
@@ -99,10 +100,10 @@ def test_no_free_port_is_no_error(folder: RunFolder, monkeypatch: pytest.MonkeyP
 
 def test_a_cut_line_is_passed_over(folder: RunFolder) -> None:
     """The newest whole line counts; nothing is there before the first."""
-    assert last_line(folder.metrics_file) == {}
+    assert newest_values(folder.metrics_file) == {}
     append_values(folder.metrics_file, {"step": 1})
     with folder.metrics_file.open("a") as file:
         file.write('{"step": 2')
-    assert last_line(folder.metrics_file) == {"step": 1}
+    assert newest_values(folder.metrics_file) == {"step": 1}
     append_line(folder.metrics_file, '{"step": 3}')
-    assert last_line(folder.metrics_file) == {"step": 3}
+    assert newest_values(folder.metrics_file) == {"step": 3}

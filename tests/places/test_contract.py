@@ -117,7 +117,7 @@ def test_what_stands_against_a_run(given: dict[str, Any], said: list[str]) -> No
 
 def test_more_nodes_than_there_are() -> None:
     """Slurm lets such a job wait for ever."""
-    [found] = against(place(), "cluster", parse_partitions(SINFO), nodes=3)
+    [found] = against(place(nodes=3), "cluster", parse_partitions(SINFO))
     assert found.message.startswith("2 nodes of batch have all that is asked for, 3 are needed")
 
 

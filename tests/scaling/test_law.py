@@ -111,3 +111,34 @@ def test_a_service_says_what_is_wrong_with_it() -> None:
             ScaledService(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="below 0"):
         replace(QUIET, waiting=-1)
+
+
+def test_a_service_started_under_load_lets_go_when_the_load_does() -> None:
+    """25 replicas' load from the first second, an hour later a tenth of it: what was late while the first replicas
+    started is no rule's fault, so rules that follow the load are not refused for hours."""
+    service = ScaledService(slots=16, start_up_s=60.0, promise_s=2.0, least=1, most=40)
+    law, request_s = control_law(service), 10.0
+    state, ready, inside, now, wanted = law.begin(), 1, 0.0, 0.0, 1
+    starting: list[float] = []
+    while now < 5400.0:
+        now += law.interval_s
+        while starting and starting[0] <= now:
+            starting.pop(0)
+            ready += 1
+        arrived = (40.0 if now < 3600.0 else 4.0) * law.interval_s
+        finished = min(inside, ready * service.slots) * law.interval_s / request_s
+        inside += arrived - finished
+        waiting = max(inside - ready * service.slots, 0.0)
+        seen = Observation(
+            arrived=round(arrived), finished=round(finished), finished_work_s=round(finished) * request_s,
+            waiting=round(waiting), running=round(inside - waiting), ready=ready, starting=len(starting),
+            late=round(arrived) if waiting else 0,
+        )  # fmt: skip
+        state, wanted, _ = law.decide(state, seen, now)
+        starting += [now + service.start_up_s] * (wanted - ready - len(starting))
+        while wanted < ready + len(starting):
+            if starting:
+                starting.pop()
+            else:
+                ready -= 1
+    assert wanted <= 4

@@ -18,6 +18,7 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.backups import BackupOptions, backup, restore, verify_backup
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from tonnage.api.gateway import (
         GatewaySimulateOptions,
         GatewaySpendOptions,
+        GatewayTopOptions,
         check_gateway,
         explain_request,
         gateway_key,
         gateway_spend,
+        gateway_top,
         import_litellm,
         open_gateway,
         simulate_gateway,
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.machines import RightsizeOptions, rightsize
-    from tonnage.api.places import check_place, orphans, places
+    from tonnage.api.places import check_place, collect_run, exec_in_run, orphans, places
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
@@ -48,23 +51,38 @@ if TYPE_CHECKING:
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
+    from tonnage.api.watch import (
+        WatchOptions,
+        WatchReplayOptions,
+        audit_lines,
+        check_watch,
+        export_watch,
+        open_watch,
+        replay_watch,
+        watch_metrics,
+        watch_status,
+    )
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
-    "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "LocalOptions", "PipelineOptions",
-    "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
-    "ServeOptions", "SizeResult", "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate",
-    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "compare", "diff", "evaluate",
-    "explain_request", "export_local_rows", "fetch", "gateway_key", "gateway_spend", "import_litellm", "load_catalog",
-    "load_workload", "newest_snapshot", "open_gateway", "orphans", "places", "plan", "planned_replica", "portfolio",
-    "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
-    "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched", "write_service_files",
+    "Answer", "BackupOptions", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions",
+    "EvaluateOptions", "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
+    "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
+    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate",
+    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
+    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gateway_key",
+    "gateway_spend", "gateway_top", "import_litellm", "load_catalog", "load_workload", "newest_snapshot",
+    "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
+    "replay_watch", "restore", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_backup",
+    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
+        ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
@@ -72,10 +90,12 @@ __getattr__ = lazy_names(
         ".gateway": (
             "GatewaySimulateOptions",
             "GatewaySpendOptions",
+            "GatewayTopOptions",
             "check_gateway",
             "explain_request",
             "gateway_key",
             "gateway_spend",
+            "gateway_top",
             "import_litellm",
             "open_gateway",
             "simulate_gateway",
@@ -83,7 +103,7 @@ __getattr__ = lazy_names(
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
-        ".places": ("check_place", "orphans", "places"),
+        ".places": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),
         ".portfolios": ("portfolio",),
         ".judging": ("CalibrateOptions", "ValidateOptions", "calibrate", "validate"),
         ".local": ("LocalOptions", "calibrate_local", "export_local_rows"),
@@ -95,6 +115,17 @@ __getattr__ = lazy_names(
         ".serving": ("ServeOptions", "planned_replica"),
         ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
+        ".watch": (
+            "WatchOptions",
+            "WatchReplayOptions",
+            "audit_lines",
+            "check_watch",
+            "export_watch",
+            "open_watch",
+            "replay_watch",
+            "watch_metrics",
+            "watch_status",
+        ),
         "tonnage.diffing": ("diff",),
         ".spot": (),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
@@ -21,16 +22,20 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.api.gateway_batches import BatchRunner
     from tonnage.gateway.explaining import Explained
+    from tonnage.gateway.file.batches import BatchesEntry
     from tonnage.gateway.file.described import Caller, Gateway
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.money.shared_accounts import SharedAccounts
     from tonnage.gateway.report import Spent
     from tonnage.gateway.simulation import Simulated
+    from tonnage.gateway.top.rates import Top
     from tonnage.planning.plan import MachineOption
 
 KEY_BYTES: Final = 24
 DAY_S: Final = 86_400.0
+LOOK_S: Final = 10.0  # the longest that a status page may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,19 @@ class GatewaySimulateOptions(Options):
     )
     speed: float = option("--speed", "So many times the log's rate of requests.", default=1.0, least=0.001, most=10_000)
     seed: int = option("--seed", "Of what is drawn at random.", default=0, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayTopOptions(Options):
+    """How `gateway top` looks at a running gateway."""
+
+    sort: str = option("--sort", "requests, in-flight, p95, tokens, usd or name.", default="requests")
+    interval_s: float = option(
+        "--interval", "Between two looks.", default=2.0, metavar="TIME", read=read_seconds, text="2s", least=0.1
+    )
+    key: str | None = option(
+        "--key", "The key of its figures, env:NAME or file:PATH, where it asks for one.", default=None, metavar="REF"
+    )
 
 
 def load_gateway_file(path: Path | str, *, settings: Settings | None = None) -> Gateway:
@@ -90,7 +108,10 @@ def open_gateway(
     reload = partial(load_gateway_file, path, settings=settings)
     # journals belong to one store: those of another gateway in this home are none of its business
     folder = settings.home / "gateway" / blake2b(found.store.encode(), digest_size=4).hexdigest()
-    return GatewayProcesses(found, folder, reload, say).run(on_begin)
+    run_batches = None
+    if found.batches is not None:
+        run_batches = partial(_run_batches, folder=folder / "batches", entry=found.batches, say=say)
+    return GatewayProcesses(found, folder, reload, say, run_batches).run(on_begin)
 
 
 def gateway_key() -> tuple[str, str]:
@@ -180,19 +201,65 @@ def simulate_gateway(
 ) -> Answer[Simulated]:  # fmt: skip
     """Replay a log of requests against the routes of a gateway file: cost, latency, refusals; nothing is sent.
 
-    `log`: a CSV or JSONL file (docs/gateway.md has its columns); by default the gateway's own ledger.
+    `log`: a CSV or JSONL file (docs/gateway.md has its columns), the folder of a request log; by default the gateway's
+    own ledger.
     """
-    from tonnage.gateway.simulation import logged_requests, read_log, simulate, simulated_report
+    from dataclasses import replace
+
+    from tonnage.gateway.replayed import read_log, requests_of_ledger
+    from tonnage.gateway.simulation import simulate, simulated_report
 
     asked = options or GatewaySimulateOptions()
     found = load_gateway_file(path, settings=settings)
     with _accounts(found) as accounts:
         attempts = accounts.attempts() if accounts else []
-    requests = logged_requests(attempts) if log is None else read_log(Path(log))
-    if not requests:
+    logged = requests_of_ledger(attempts) if log is None else read_log(Path(log))
+    if not logged.requests:
         raise DataError("there are no requests to replay", hint="name a log, or let the gateway answer some first")
-    made = simulate(found, requests, attempts, policy=asked.policy, speed=asked.speed, seed=asked.seed)
+    made = simulate(
+        found, logged.requests, logged.attempts or attempts, policy=asked.policy, speed=asked.speed, seed=asked.seed
+    )
+    made = replace(made, left_out=logged.left_out, share=logged.share)
     return Answer(made, simulated_report)
+
+
+def gateway_top(
+    target: Path | str, options: GatewayTopOptions | None = None, *, settings: Settings | None = None
+) -> Iterator[Answer[Top]]:
+    """What a running gateway did in each interval, for ever; `target`: its file, or the URL where it shows figures.
+
+    Raises NoGateway where none answers, InputError for a sort that is none.
+    """
+    import httpx
+
+    from tonnage.comparison.door import read_reference
+    from tonnage.gateway.top.looking import look, status_url
+    from tonnage.gateway.top.rates import happened
+    from tonnage.gateway.top.report import check_sort, top_report
+    from tonnage.http.urls import is_url
+
+    asked = options or GatewayTopOptions()
+    check_sort(asked.sort)
+    url = str(target) if is_url(str(target)) else status_url(load_gateway_file(target, settings=settings))
+    key = None if asked.key is None else read_reference(asked.key, os.environ, "--key")
+    with httpx.Client(timeout=LOOK_S) as client:
+        before = look(client, url, key)
+        while True:
+            sleep(asked.interval_s)
+            after = look(client, url, key)
+            yield Answer(happened(before, after), partial(top_report, sort=asked.sort))
+            before = after
+
+
+def _run_batches(
+    url: str, secret: str, *, folder: Path, entry: BatchesEntry, say: Callable[[str], None]
+) -> BatchRunner:
+    from tonnage.api.gateway_batches import BatchRunner
+    from tonnage.gateway.batch_api.store import BatchStore
+
+    runner = BatchRunner(BatchStore(folder), entry, url, secret, say)
+    runner.start()
+    return runner
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from tonnage.errors import UnknownName, did_you_mean, nearest
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
     from tonnage.settings import Settings
+    from tonnage.store import Store
 
 
 def runs_folder(home: Path) -> Path:
@@ -21,7 +22,8 @@ def runs_folder(home: Path) -> Path:
 def run_names(home: Path) -> list[str]:
     """Every run there is."""
     folder = runs_folder(home)
-    return sorted(one.parent.name for one in folder.glob("*/spec.json")) if folder.is_dir() else []
+    found = (one.parent.name for one in folder.glob("*/spec.json")) if folder.is_dir() else ()
+    return sorted(name for name in found if not name.startswith("."))  # a killed client's draft is no run
 
 
 def find_run(settings: Settings, name: str) -> RunFolder:
@@ -42,3 +44,16 @@ def all_runs(settings: Settings) -> Iterator[RunFolder]:
 
     for name in run_names(settings.home):
         yield RunFolder(runs_folder(settings.home) / name)
+
+
+def keep_rows(store: Store, folder: RunFolder) -> int:
+    """What a run measured, into the store: how many rows are new. Rows of a run that goes on would be early."""
+    from tonnage.runs.measured import measured_rows, versions_text
+
+    state = folder.state()
+    if not state.state.ended or state.ended_at is None:
+        return 0
+    rows = measured_rows(folder, state.ended_at)
+    return store.add_measurements(
+        rows, run=folder.path.name, versions=versions_text(folder), recorded_at=state.ended_at
+    )

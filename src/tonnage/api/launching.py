@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,24 @@ class Launch:
 
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
-    """Read, check and render. InputError and PlanRefused say what stands against the run."""
-    return prepare_spec(settings, overridden(read_spec(file), given), on=given.get("on"))
+    """Read, check and render. InputError and PlanRefused say what stands against the run.
+
+    At `any` place means at the first that can carry it: then, and only then, places are asked.
+    """
+    from tonnage.api.failover import ANY, first_that_can
+    from tonnage.runs.folder import RunFolder
+
+    on = given.get("on")
+    if on == ANY:
+        on = first_that_can(settings, RunFolder(runs_folder(settings.home) / "check"))
+    there = None if on is None else _holds(settings, on)
+    return prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
+
+
+def _holds(settings: Settings, on: str) -> Callable[[str], bool]:
+    from tonnage.api.placing import executor_at
+
+    return executor_at(settings, on).place.holds
 
 
 def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -> Launch:
@@ -83,9 +99,9 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     folder = RunFolder(runs_folder(settings.home) / spec.name)
     _refuse_taken_name(settings, folder)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = _check(spec, machine, folder, prediction)
-    runner = runner_for(spec, machine, prediction.get("threads"), python=place.python)
-    job = runner.render(spec, folder)
+    doubts = _check(spec, machine, folder, prediction, there=place.holds)
+    runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
+    job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
         submission=executor.render(spec, job, folder, number=next_number(folder)), cost=cost_at(place, prediction),
@@ -105,9 +121,10 @@ def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executo
 
 def priced_at(spec: RunSpec, place: AnyPlace) -> RunSpec:
     """The run with the place's price, where it has none of its own: limits in money are held against it."""
-    if spec.guard.usd_per_hour is not None or place.usd_per_hour is None:
+    hour = place.run_usd_per_hour
+    if spec.guard.usd_per_hour is not None or hour is None:
         return spec
-    return replace(spec, guard=replace(spec.guard, usd_per_hour=place.usd_per_hour))
+    return replace(spec, guard=replace(spec.guard, usd_per_hour=hour))
 
 
 def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
@@ -122,9 +139,7 @@ def start(launch: Launch) -> None:
     import json
 
     from tonnage.errors import TonnageError
-    from tonnage.files import write_whole
     from tonnage.runs.data_prints import with_prints
-    from tonnage.runs.journal import EventKind
     from tonnage.runs.secrets import masked
 
     name = launch.spec.name
@@ -134,20 +149,22 @@ def start(launch: Launch) -> None:
 
         refuse_at(launch.executor.name, launch.executor.check(launch.folder))
     try:
-        launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
+        launch.folder.create(
+            replace(launch.spec, data=with_prints(launch.spec.data)),
+            prediction=masked(json.dumps(launch.prediction, indent=2)) + "\n",
+            submitted={"name": name, **how(launch.spec), **place},
+        )
     except FileExistsError as error:  # another of this name was faster
         raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
     except OSError as error:
         raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
-    write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
-    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec), **place)
     if launch.executor is None or launch.submission is None:
         launch.runner.submit(launch.job, launch.folder)
     else:
         launch.executor.submit(launch.submission, launch.folder)
 
 
-def read_spec(file: str) -> RunSpec:
+def read_spec(file: str, *, there: Callable[[str], bool] | None = None) -> RunSpec:
     """A workload file with a `run:` block, or the spec.json of an earlier run."""
     path = Path(file)
     if path.suffix == ".json":
@@ -159,7 +176,7 @@ def read_spec(file: str) -> RunSpec:
             raise InputError(f"{file}: cannot be read: {error.strerror}", hint="name a workload file") from error
     from tonnage.runs.reading import load_run_spec
 
-    return load_run_spec(path)
+    return load_run_spec(path, there=there)
 
 
 def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
@@ -198,15 +215,22 @@ def how(spec: RunSpec) -> dict[str, Any]:
 
 
 def runner_for(
-    spec: RunSpec, machine: LocalMachine, threads: int | None = None, *, python: str | None = None
+    spec: RunSpec, machine: LocalMachine, threads: int | None = None, *, python: str | None = None, nodes: int = 1
 ) -> Runner:
-    """The runner a specification names; `threads` of each process where the specification says none (None: the cores
-    shared out); `python`: another installation's. MissingExtra where what it starts is not installed here."""
+    """The runner a specification names.
+
+    `threads` of each process where the specification says none (None: the cores shared out); `python`: another
+    installation's; `nodes`: of a Slurm job. InputError where the runner is one machine's, MissingExtra where what it
+    starts is not installed here.
+    """
     from importlib.util import find_spec
 
     from tonnage.runners import make_runner
     from tonnage.runners.runner import WORKER
 
+    if nodes > 1 and spec.launch.runner != "torchrun":
+        hint = f"--runner torchrun --processes {nodes}"
+        raise InputError(f"the runner '{spec.launch.runner}' does not work on {nodes} nodes", hint=hint)
     each = max(1, machine.cores // spec.launch.processes)  # a run may go on where it may use fewer than it began with
     runner = make_runner(
         spec.launch.runner,
@@ -215,10 +239,17 @@ def runner_for(
         threads=None if threads is None else min(threads, each),
         worker=os.environ.get("TONNAGE_WORKER") or WORKER,
         **({} if python is None else {"python": python}),
+        **({} if nodes == 1 else {"nodes": nodes}),
     )
     if python is None and runner.extra is not None and find_spec(runner.extra[0]) is None:
         raise MissingExtra(f"the runner '{spec.launch.runner}'", runner.extra[1])
     return runner
+
+
+def installed_at(place: AnyPlace) -> dict[str, Any]:
+    """What a runner has to know of a place: its interpreter, and over how many nodes Slurm spreads the run."""
+    nodes = place.machines if place.kind == "slurm" else 1
+    return {"python": place.python, "nodes": nodes}
 
 
 def runner_of(folder: RunFolder) -> Runner:
@@ -242,14 +273,15 @@ def _refuse_taken_name(settings: Settings, folder: RunFolder) -> None:
 
 
 def _check(
-    spec: RunSpec, machine: LocalMachine, folder: RunFolder, prediction: dict[str, Any]
-) -> tuple[PreflightFinding, ...]:
+    spec: RunSpec, machine: LocalMachine, folder: RunFolder, prediction: dict[str, Any], *,
+    there: Callable[[str], bool] = lambda _: False,
+) -> tuple[PreflightFinding, ...]:  # fmt: skip
     from tonnage.runners.machine import free_disk_gib
     from tonnage.runs.preflight import check_run
     from tonnage.supervisor.notices import check_clouds
 
     check_clouds(spec.launch.notices)
-    _check_data(spec)
+    _check_data(spec, there)
     findings = check_run(
         spec,
         machine,
@@ -263,14 +295,14 @@ def _check(
     return findings
 
 
-def _check_data(spec: RunSpec) -> None:
-    """Local files must be there before anything is started."""
+def _check_data(spec: RunSpec, there: Callable[[str], bool]) -> None:
+    """Local files must be there before anything is started; of those that lie at the place only it knows."""
     from glob import glob
 
     for source in (spec.data.train, spec.data.validation, spec.data.test):
         if source is None or source.format in {"hf", "sql"} or "://" in source.location:
             continue
-        if not glob(source.location):
+        if not there(source.location) and not glob(source.location):
             raise InputError(f"no data at {source.location}", hint="correct `run.data` in the workload file")
 
 

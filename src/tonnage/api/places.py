@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.api.answers import Answer
-from tonnage.errors import PlanRefused
+from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.places.contract import Orphan, PlaceFinding
+    from collections.abc import Sequence
+
+    from tonnage.places.contract import Executor, Orphan, PlaceFinding
     from tonnage.places.file import AnyPlace
     from tonnage.reports.rendering import Report
+    from tonnage.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +89,55 @@ def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tu
     return Answer(found, _orphans, remarks=(remark,) if found else ())
 
 
+def exec_in_run(run: str, argv: Sequence[str], *, settings: Settings | None = None) -> int:
+    """Run a command on the machine where a run runs, in its folder there; the command's exit code.
+
+    Raises UnknownName where there is no such run, GapError where its place cannot do it, TonnageError where it does not
+    answer or has no job of the run.
+    """
+    executor, folder = _place_of(settings or current_settings(), run)
+    from tonnage.places.contract import must_have
+
+    must_have(executor, "exec")
+    return executor.exec(folder, argv)
+
+
+def collect_run(run: str, *, teardown: bool = False, settings: Settings | None = None) -> Answer[RunFolder]:
+    """Bring a run's journal, log, measurements, checkpoints and model here; `teardown`: then remove all of it there.
+
+    Raises UnknownName where there is no such run, InputError where it has not ended and is to be removed.
+    """
+    from tonnage.api.placing import collect_at
+    from tonnage.api.run_listing import run_listing
+
+    chosen = settings or current_settings()
+    executor, folder = _place_of(chosen, run)
+    if fault := collect_at(chosen, folder):
+        raise TonnageError(fault, hint=f"`tonnage places check {executor.name}`")
+    if teardown:
+        if not folder.state().state.ended:
+            raise InputError(f"'{run}' has not ended: nothing is removed", hint=f"`tonnage stop {run}` first")
+        executor.teardown(folder)
+    return Answer(folder, lambda found: run_listing([found], title="Collected"))
+
+
+def _place_of(settings: Settings, run: str) -> tuple[Executor, RunFolder]:
+    """A run's executor (this machine's, of a run that went nowhere) and its folder."""
+    from tonnage.api.home_runs import find_run
+    from tonnage.api.placing import executor_at, executor_of
+    from tonnage.places.file import LOCAL
+
+    folder = find_run(settings, run)
+    return executor_of(settings, folder) or executor_at(settings, LOCAL), folder
+
+
 def _listed(found: tuple[NamedPlace, ...]) -> Report:
     from tonnage.reports.listing import Field, Listing, listing_report
 
     fields: list[Field[NamedPlace]] = [
         Field(key="name", title="place", read=lambda one: one.name),
         Field(key="kind", title="kind", read=lambda one: one.place.kind),
-        Field(key="partition", title="partition", read=lambda one: one.place.partition or ""),
+        Field(key="where", title="where", read=lambda one: one.place.where),
         Field(key="gpus", title="GPUs", read=lambda one: one.place.gpus, right=True),
         Field(key="gpu", title="of", read=lambda one: one.place.gpu or ""),
         Field(key="cores", title="cores", read=lambda one: one.place.cores, right=True),

@@ -10,7 +10,7 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.places.contract import Executor, PlaceFinding
-    from tonnage.places.file import AnyPlace
+    from tonnage.places.file import AnyPlace, WrittenPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
     from tonnage.runs.preflight import LocalMachine
@@ -22,7 +22,7 @@ NO_PREDICTION: Final = (
 )
 
 
-def known_places(settings: Settings) -> dict[str, AnyPlace]:
+def known_places(settings: Settings) -> dict[str, WrittenPlace]:
     """Every configured place, by name."""
     from tonnage.places.file import places_files, read_places
 
@@ -30,12 +30,31 @@ def known_places(settings: Settings) -> dict[str, AnyPlace]:
 
 
 def executor_at(settings: Settings, on: str) -> Executor:
-    """The executor of a place. UnknownName where it is not in places.toml."""
-    from tonnage.places.file import find_place
-    from tonnage.places.slurm.executor import Slurm
+    """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml."""
+    from tonnage.places.file import LOCAL, find_place
 
+    if on == LOCAL:
+        from tonnage.api.local_place import this_machine
+
+        return this_machine()
     name, place = find_place(on, known_places(settings), home=settings.home)
-    return Slurm(name=name, place=place)
+    return _executor(name, place)
+
+
+def _executor(name: str, place: WrittenPlace) -> Executor:
+    match place.kind:
+        case "slurm":
+            from tonnage.places.slurm.executor import Slurm
+
+            return Slurm(name=name, place=place)
+        case "ssh":
+            from tonnage.places.ssh.executor import SSHMachine
+
+            return SSHMachine(name=name, place=place)
+        case "kubernetes":
+            from tonnage.places.kubernetes.executor import Kubernetes
+
+            return Kubernetes(name=name, place=place)
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
@@ -50,24 +69,28 @@ def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:
 
 
 def machine_at(place: AnyPlace) -> LocalMachine:
-    """One node of a place, as it is written down. InputError where its GPUs' memory is not."""
+    """The machines of a run at a place as one, as they are written down: the network between them is left out.
+
+    InputError where its GPUs' memory is not."""
     from tonnage.runs.preflight import Gpu, LocalMachine
 
     if place.gpus and place.gpu_memory_gib is None:
         raise InputError("the place has GPUs of unknown memory", hint="gpu_memory_gib in places.toml")
-    gpus = tuple(Gpu(name=place.gpu or "gpu", memory_gib=place.gpu_memory_gib or 0.0) for _ in range(place.gpus))
-    return LocalMachine(cores=place.cores, memory_gib=place.memory_gib, gpus=gpus)
+    gpus = tuple(
+        Gpu(name=place.gpu or "gpu", memory_gib=place.gpu_memory_gib or 0.0) for _ in range(place.gpus * place.machines)
+    )
+    cores, memory_gib = place.cores * place.machines, place.memory_gib * place.machines
+    return LocalMachine(cores=cores, memory_gib=memory_gib, gpus=gpus)
 
 
 def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
     """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
-    hour = place.usd_per_hour
-    hours = place.time_limit_minutes / 60
+    hour, hours = place.run_usd_per_hour, place.longest_job_h
     return {
         "usd_per_hour": hour,
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),
         "time_limit_h": hours,
-        "most_usd_a_job": None if hour is None else hour * hours,
+        "most_usd_a_job": None if hour is None or hours is None else hour * hours,
     }
 
 
@@ -98,15 +121,42 @@ def settle(settings: Settings, folder: RunFolder) -> str:
     """
     from tonnage.runs.liveness import has_supervisor
 
-    state = folder.state()
-    if state.place is None or state.state.ended or has_supervisor(folder):
+    state, alive = folder.state(), has_supervisor(folder)
+    lies_there = folder.mirror_file.exists()
+    if state.place is None or (state.state.ended if not lies_there else state.state.ended and not alive):
+        return ""
+    if alive and not lies_there:
         return ""
     try:
         executor = executor_of(settings, folder)
         assert executor is not None
-        _write_end(folder, executor)
+        executor.logs(folder)
+        if not has_supervisor(folder):
+            _write_end(folder, executor)
     except TonnageError as error:
         return f"{folder.path.name}: {error}"
+    return ""
+
+
+def collect_at(settings: Settings, folder: RunFolder) -> str:
+    """Bring here all that a run has made where its folder lies elsewhere, and index what it measured.
+
+    Empty, or why that could not be done.
+    """
+    from tonnage.api.home_runs import keep_rows
+    from tonnage.store import open_store
+
+    if not folder.mirror_file.exists():
+        return ""
+    try:
+        executor = executor_of(settings, folder)
+        assert executor is not None
+        executor.collect(folder)
+    except TonnageError as error:
+        return f"{error}; `tonnage places collect {folder.path.name}` brings the rest"
+    with open_store(settings.database_url) as store:
+        store.index_run(folder)
+        keep_rows(store, folder)
     return ""
 
 

@@ -27,8 +27,13 @@ class _Row:
     folder: str
 
 
-def run_listing(folders: Sequence[RunFolder], *, title: str, remark: str = "", every: bool = True) -> Report:
-    """Runs as a report, the newest first: all of them, or those under way and lost. What cannot be read is named."""
+def run_listing(
+    folders: Sequence[RunFolder], *, title: str, remark: str = "", every: bool = True, services: Sequence[str] = ()
+) -> Report:
+    """Runs as a report, the newest first: all of them, or those under way and lost. What cannot be read is named.
+
+    `services`: a line for each service, below.
+    """
     from tonnage.reports.listing import Field, Listing, listing_report
     from tonnage.runs.states import RunStatus
 
@@ -68,7 +73,7 @@ def run_listing(folders: Sequence[RunFolder], *, title: str, remark: str = "", e
             head={},
             fields=fields,
             items=rows,
-            remarks=[*remarks, *broken, *([remark] if remark else [])],
+            remarks=[*remarks, *broken, *services, *([remark] if remark else [])],
         )
     )
 

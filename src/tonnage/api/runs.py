@@ -29,6 +29,10 @@ SILENT_S: Final = 60.0  # a step, an evaluation or a save may take that long
 class ResumeOptions(Options):
     """How a run goes on, and its limits; what is not given stays as it was."""
 
+    on: str | None = option(
+        "--on", "Go on at this place of places.toml; local: on this machine; any: the first that can. "
+        "[default: where it was]", default=None, metavar="PLACE",
+    )  # fmt: skip
     runner: str | None = option(
         "--runner", "local, torchrun or ray. [default: the file's, else local]", default=None, metavar="NAME"
     )
@@ -77,8 +81,8 @@ class RunOptions(ResumeOptions):
 
     name: str | None = option("--name", "[default: the file's own]", default=None, metavar="NAME")
     on: str | None = option(
-        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME. [default: this machine]",
-        default=None, metavar="PLACE",
+        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can. "
+        "[default: this machine]", default=None, metavar="PLACE",
     )  # fmt: skip
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535
@@ -159,15 +163,19 @@ def stop(
     ask = runner.cancel if at_once else runner.stop
     ask(folder, by="cli", reason="asked for by `tonnage cancel`" if at_once else "asked for by `tonnage stop`")
     if wait:
-        _wait(folder, None if at_once else on_silence)
+        _wait(folder, None if at_once else on_silence, look=lambda: settle(chosen, folder))
     return Answer(folder, partial(_listing, title="Ended" if wait else "Asked to end"))
 
 
-def _wait(folder: RunFolder, on_silence: Callable[[str], None] | None) -> None:
-    """Until nothing of the run is alive."""
+def _wait(folder: RunFolder, on_silence: Callable[[str], None] | None, *, look: Callable[[], str]) -> None:
+    """Until nothing of the run is alive. `look` learns it of a run whose folder lies elsewhere."""
+    if folder.mirror_file.exists():
+        look()
     said_at = time.monotonic() + SILENT_S
     while _is_alive(folder):
         time.sleep(LOOK_EVERY_S)
+        if folder.mirror_file.exists():
+            look()
         if on_silence is not None and time.monotonic() >= said_at:
             said_at = math.inf
             on_silence(

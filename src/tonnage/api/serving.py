@@ -108,6 +108,10 @@ class ServeOptions(Options):
     )  # fmt: skip
     on: str = option("--on", "Where replicas run: here, or on the machines of a Ray cluster (ray; encoders).",
                      default="here", metavar="PLACE")  # fmt: skip
+    usd_per_hour: float | None = option(
+        "--usd-per-hour", "What an hour of one machine costs. [default: the planned machine's price]", default=None,
+        metavar="USD", least=0.0,
+    )  # fmt: skip
     files: str | None = option(
         "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "
         "kserve.yaml.", default=None, metavar="FOLDER",
@@ -143,6 +147,7 @@ def planned_replica(
         made, told = on_this_machine(made, job, settings)
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
+    made = replace(made, workload_file=Path(target).absolute(), requests_per_month=job.requests_per_bill)
     return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
 
 

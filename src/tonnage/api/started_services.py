@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.interrupting import terminations_interrupt
 from tonnage.api.serving import ServeOptions, planned_replica, slots_of
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tonnage.serving.engines.devices import Device
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
+    from tonnage.serving.running.record import RunningService
     from tonnage.settings import Settings
 
 DRAIN_S: Final = 60.0
 WATCH_S: Final = 0.5
+METER_S: Final = 5.0
 
 
 def serve(
@@ -37,8 +39,7 @@ def serve(
     TonnageError where the engine does not start.
     """
     from tonnage.runners.machine import look_at_machine
-    from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
-    from tonnage.serving.report import here_words, served_words
+    from tonnage.serving.running.record import recorded
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
     if asked.on == "ray":
@@ -51,25 +52,79 @@ def serve(
     _check_machine(planned, machine)
     if planned.option is not None and planned.option.gpu is not None and not machine.gpus:
         tell(f"planned for {planned.option.gpu}: on this machine's cores the predicted figures do not hold")
+    service = _running_service(planned, asked)
+    with recorded(planned.folder, service), terminations_interrupt():
+        return _serve_one(planned, service, asked, tell)
+
+
+def _serve_one(
+    planned: PlannedReplica, service: RunningService, asked: ServeOptions, tell: Callable[[str], None]
+) -> int:
+    from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
+    from tonnage.serving.report import here_words, served_words
+
     running = start_engine(planned.command, planned.folder)
     tell(f"starting {planned.command.engine}; its log: {running.log_file}")
     ready = False
-    with terminations_interrupt():
-        try:
-            ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
-            ready = True
-            for line in (*served_words(planned.command, ready_s), *here_words(planned)):
-                tell(line)
-            while running.process.poll() is None:
-                time.sleep(WATCH_S)
-        except KeyboardInterrupt:
-            if not ready:
-                raise
-            _finish(running, tell)
-            return 0
-        finally:
-            stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
+    try:
+        ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
+        ready = True
+        for line in (*served_words(planned.command, ready_s), *here_words(planned)):
+            tell(line)
+        _stay(running, service, planned.folder)
+    except KeyboardInterrupt:
+        if not ready:
+            raise
+        _finish(running, tell)
+        return 0
+    finally:
+        stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
     return running.process.wait()
+
+
+def _stay(running: EngineProcess, service: RunningService, folder: Path) -> None:
+    """Until the engine ends; what it costs is written down on the way."""
+    from tonnage.serving.engines.processes import read_counts
+    from tonnage.serving.running.meter import CostMeter, ServiceCounts
+    from tonnage.serving.running.record import write_costs
+
+    meter = CostMeter(usd_per_machine_hour=service.usd_per_machine_hour)
+    counts, due = ServiceCounts(), 0.0
+    while running.process.poll() is None:
+        if time.monotonic() >= due:
+            due = time.monotonic() + METER_S
+            counts = read_counts(running) or counts
+            meter.tick(time.monotonic(), replicas=1, counts=counts)
+            with suppress(OSError):  # a full disk ends no service
+                write_costs(folder, meter.document())
+        time.sleep(WATCH_S)
+
+
+def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningService:
+    """The record of the service that this process is about to be."""
+    from datetime import UTC, datetime
+
+    from tonnage.serving.running.record import PlannedCost, RunningService, this_process
+
+    option, cost = planned.option, None
+    if option is not None and planned.requests_per_month is not None:
+        cost = PlannedCost(
+            rank=option.rank, provider=option.provider, instance_type=option.instance_type, machines=option.count,
+            usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
+            high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
+        )  # fmt: skip
+    price, price_from = asked.usd_per_hour, "--usd-per-hour"
+    if price is None:
+        price = None if option is None else option.usd_per_instance_hour
+        price_from = "" if option is None else f"the plan's {option.instance_type} at {option.provider}"
+    pid, began = this_process()
+    return RunningService(
+        name=planned.folder.name, engine=planned.command.engine, url=f"http://{asked.host}:{asked.port}", pid=pid,
+        process_started_at=began, started_at=datetime.now(UTC), replicas=asked.replicas, usd_per_machine_hour=price,
+        price_from=price_from, planned=cost,
+        replicas_per_machine=1 if option is None else int(dict(option.run.layout_fields).get("replicas_per_node", 1)),
+        workload_file=None if planned.workload_file is None else str(planned.workload_file),
+    )  # fmt: skip
 
 
 def _serve_on_ray(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
@@ -111,9 +166,11 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     """
     from tonnage.scaling.service import ScaledService
     from tonnage.serving.engines.engine import EngineCommand, EnginePlace
-    from tonnage.serving.replicas.service import ReplicatedService, run_service
+    from tonnage.serving.replicas.service import ReplicatedService, Service, run_service
+    from tonnage.serving.running.record import recorded, write_costs
 
     render, (least, most) = planned.render, asked.replicas or (1, 1)
+    record = _running_service(planned, asked)
     scaled = ScaledService(
         slots=slots_of(planned, asked), start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
         most=most, to_zero_after_s=asked.to_zero_after_s,
@@ -121,14 +178,23 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     service = ReplicatedService(
         scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
-        devices=_replica_devices(planned, asked, most, tell),
+        devices=_replica_devices(planned, asked, most, tell), usd_per_machine_hour=record.usd_per_machine_hour,
+        replicas_per_machine=record.replicas_per_machine,
     )  # fmt: skip
 
     def place(name: str, port: int) -> EngineCommand:
         folder = str(planned.folder / name)
         return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
 
-    run_service(service, place, planned.folder, tell)
+    def costs(found: dict[str, Any]) -> None:
+        with suppress(OSError):  # a full disk ends no service
+            write_costs(planned.folder, found)
+
+    def begin(made: Service, _port: int) -> None:
+        made.on_costs = costs
+
+    with recorded(planned.folder, record):
+        run_service(service, place, planned.folder, tell, on_begin=begin)
 
 
 def _replica_devices(

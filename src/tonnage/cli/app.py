@@ -43,6 +43,7 @@ VERBS: Final = (
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),
+    Verb("watch", "watch", "commands", "Look after what runs: alerts that act, history, audit"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),
@@ -52,6 +53,8 @@ VERBS: Final = (
     Verb("pipeline", "pipeline", "commands", "Run steps in order, cached and resumed"),
     Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
     Verb("bench", "bench", "commands", "Measure a running service under load"),
+    Verb("backup", "backup", "commands", "Write the home to one file, verified; restore it"),
+    Verb("restore", "backup", "restore", "Put a backup where the home is to be"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),
     Verb("doctor", "doctor", "doctor", "Check this installation"),
 )

@@ -46,7 +46,7 @@ def follow(
     with Meter(quiet=quiet) as meter:
         while True:
             alive = has_supervisor(folder)
-            if settle is not None and not alive and time.monotonic() >= ask_at:
+            if settle is not None and (not alive or folder.mirror_file.exists()) and time.monotonic() >= ask_at:
                 ask_at = time.monotonic() + ASK_PLACE_EVERY_S
                 if fault := settle():
                     meter.show(fault)

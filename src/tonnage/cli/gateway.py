@@ -1,14 +1,15 @@
-"""`tonnage gateway FILE`, and what stands beside it: explain, simulate, spend, key."""
+"""`tonnage gateway FILE`, and what stands beside it: explain, simulate, spend, top, key."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tonnage.api.gateway import GatewaySimulateOptions, GatewaySpendOptions
+from tonnage.api.gateway import GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.session import open_session
@@ -46,6 +47,10 @@ def complete_policy(incomplete: str) -> list[str]:
     return [
         name for name in ("in-order", "own-first", "cheapest", "fastest", "weighted") if name.startswith(incomplete)
     ]
+
+
+def complete_sort(incomplete: str) -> list[str]:
+    return [name for name in ("requests", "in-flight", "p95", "tokens", "usd", "name") if name.startswith(incomplete)]
 
 
 @commands.command("start", short_help="Open the door that a file describes")
@@ -104,7 +109,9 @@ def simulate(
     log: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[LOG]", help="Requests, CSV or JSON lines. [default: the gateway's ledger]", show_default=False
+            metavar="[LOG]",
+            help="A request log or its folder; CSV. [default: the gateway's ledger]",
+            show_default=False,
         ),
     ] = None,
     output: options.Output = None,
@@ -155,3 +162,27 @@ def import_file(
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     typer.echo(text, nl=False)
+
+
+@commands.command("top", short_help="Watch a running gateway: rates, times, money, budgets")
+@with_options(GatewayTopOptions, completions={"sort": complete_sort})
+def top(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE|URL", help="Its gateway file, or where it shows figures.", show_default=False)
+    ],
+    asked: GatewayTopOptions,
+    output: options.Output = None,
+) -> None:
+    """Show what a running gateway does, by deployment, route and key, anew every few seconds; Ctrl-C ends it.
+
+    Where stdout is no terminal, or with `-o`, the first interval is printed and that is all.
+    """
+    session = open_session(output=output)
+    from tonnage import api
+    from tonnage.cli.screen import shown_on_a_screen
+
+    answers = api.gateway_top(target, asked, settings=session.settings)
+    if output is None and sys.stdout.isatty():
+        shown_on_a_screen(answers)
+    else:
+        session.show_answer(next(answers))

@@ -34,8 +34,11 @@ def logs(
     """
     session = open_session(quiet=quiet)
     from tonnage.api.home_runs import find_run
+    from tonnage.api.placing import settle
 
     folder = find_run(session.settings, run)
+    if folder.mirror_file.exists() and (fault := settle(session.settings, folder)):
+        session.say(fault)
     offset = _shown_from(folder.log_file, tail=tail, since=since)
     if not follow and times:
         from tonnage.runs.logs import timed_lines
@@ -50,7 +53,7 @@ def logs(
                 for block in iter(lambda: file.read(1 << 16), b""):
                     write_stdout(block.decode("utf-8", errors="replace"))
         return
-    from tonnage.api.placing import settle
+    from tonnage.api.placing import collect_at
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
     from tonnage.cli.running import Told
@@ -61,6 +64,8 @@ def logs(
     except KeyboardInterrupt:
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None
+    if fault := collect_at(session.settings, folder):
+        session.say(fault)
     session.say(last_words(folder, state))
     raise typer.Exit(Told(exit_code(state)))
 

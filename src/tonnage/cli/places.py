@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.carry_out import Run
+from tonnage.cli.running import Told
 from tonnage.cli.session import open_session
 
 commands = typer.Typer(
@@ -47,3 +49,32 @@ def orphans(
     from tonnage import api
 
     session.show_answer(api.orphans(end=end, settings=session.settings))
+
+
+@commands.command(
+    "exec", short_help="Run a command where a run runs", context_settings={"allow_interspersed_args": False}
+)
+def exec_command(
+    run: Run,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments.")],
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a command on the machine where a run runs, in the run's folder there; the exit code is the command's."""
+    session = open_session(quiet=quiet)
+    from tonnage import api
+
+    raise typer.Exit(Told(api.exec_in_run(run, command, settings=session.settings)))
+
+
+@commands.command("collect", short_help="Bring here all that a run has made")
+def collect(
+    run: Run,
+    teardown: Annotated[bool, typer.Option("--teardown", help="Then remove all of an ended run at its place.")] = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Bring a run's journal, log, measurements, checkpoints and model here from its place; each file is verified."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.collect_run(run, teardown=teardown, settings=session.settings))

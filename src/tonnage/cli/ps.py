@@ -15,7 +15,7 @@ def ps(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Runs that are under way, and those that were lost; with --all every run. The newest comes first.
+    """Runs that are under way, and those that were lost; with --all every run. The newest comes first. Services follow.
 
     A run whose supervisor is gone without a last word is `lost`: `tonnage resume` goes on with it.
     """
@@ -23,6 +23,7 @@ def ps(
     from tonnage.api.home_runs import all_runs
     from tonnage.api.placing import settle
     from tonnage.api.run_listing import run_listing
+    from tonnage.api.services import service_lines
     from tonnage.runs.liveness import heartbeat_file
 
     runs = list(all_runs(session.settings))
@@ -31,4 +32,5 @@ def ps(
         if elsewhere and (fault := settle(session.settings, run)):
             session.say(fault)
     remark = "" if every else "--all lists ended runs too"
-    session.show(run_listing(runs, title="Runs", remark=remark, every=every))
+    lines = service_lines(session.settings)
+    session.show(run_listing(runs, title="Runs", remark=remark, every=every, services=lines))

@@ -71,6 +71,7 @@ def compare_runs(
 def reindex(quiet: options.Quiet = False) -> None:
     """Read every run folder at home into the index, with what each measured. Run folders are never changed."""
     session = open_session(quiet=quiet)
+    from tonnage.api.home_runs import keep_rows
     from tonnage.errors import InputError, TonnageError
     from tonnage.reports.wording import plural
     from tonnage.runs.folder import RunFolder
@@ -82,7 +83,7 @@ def reindex(quiet: options.Quiet = False) -> None:
         for folder in all_runs(session.settings):
             try:
                 store.index_run(folder)
-                rows += _keep_rows(store, folder)
+                rows += keep_rows(store, folder)
                 runs += 1
             except (InputError, ValueError, OSError) as error:
                 broken.append((folder, getattr(error, "message", str(error))))
@@ -241,23 +242,6 @@ def _sync_one(session: Session, folder: object) -> None:
     tracker.sync()
     if folder.state().state.ended:
         tracker.finish()
-
-
-def _keep_rows(store: object, folder: object) -> int:
-    """What a run measured, into the store: how many rows are new. Rows of a run that goes on would be early."""
-    from tonnage.runs.folder import RunFolder
-    from tonnage.runs.measured import measured_rows, versions_text
-    from tonnage.store import Store
-
-    assert isinstance(store, Store)
-    assert isinstance(folder, RunFolder)
-    state = folder.state()
-    if not state.state.ended or state.ended_at is None:
-        return 0
-    rows = measured_rows(folder, state.ended_at)
-    return store.add_measurements(
-        rows, run=folder.path.name, versions=versions_text(folder), recorded_at=state.ended_at
-    )
 
 
 def _table(name: str) -> FactTable:

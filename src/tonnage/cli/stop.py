@@ -20,7 +20,10 @@ def stop(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Ask a run to write a checkpoint and end. `tonnage resume` goes on with it."""
+    """Ask a run to write a checkpoint and end. `tonnage resume` goes on with it.
+
+    A service answers what is under way, then ends; `service:NAME` names one where a run has the same name.
+    """
     _end(open_session(output=output, quiet=quiet), run, at_once=now, wait=wait)
 
 
@@ -30,6 +33,14 @@ def cancel(run: Run, wait: Wait = True, output: options.Output = None, quiet: op
 
 
 def _end(session: Session, name: str, *, at_once: bool, wait: bool) -> None:
+    from tonnage.api.home_runs import run_names
+    from tonnage.api.services import end_service, find_service
+
+    if name not in run_names(session.settings.home) and (service := find_service(name, session.settings)) is not None:
+        with session.progress("waiting for what it answers"):
+            ended = end_service(service, at_once=at_once, wait=wait)
+        session.show_answer(ended)
+        return
     with session.progress("ending at once" if at_once else "waiting for its checkpoint"):
         from tonnage import api
 

@@ -14,6 +14,9 @@ _COUNTERS: Final = {
     "tonnage_gateway_requests_total": "Requests answered, by route, deployment and status.",
     "tonnage_gateway_tokens_total": "Tokens, by route, deployment and kind.",
     "tonnage_gateway_usd_total": "Dollars settled, by route and deployment.",
+    "tonnage_gateway_key_requests_total": "Requests that were let in, by key and team.",
+    "tonnage_gateway_key_tokens_total": "Tokens, by key, team and kind.",
+    "tonnage_gateway_key_usd_total": "Dollars settled, by key and team.",
     "tonnage_gateway_refused_total": "Requests refused by an allowance.",
     "tonnage_gateway_retries_total": "Attempts after the first, by deployment that failed.",
     "tonnage_gateway_faults_total": "Attempts that failed, by deployment and kind.",
@@ -21,11 +24,18 @@ _COUNTERS: Final = {
     "tonnage_gateway_saved_usd_total": "Dollars that answers from the cache would have cost.",
     "tonnage_gateway_over_hold_total": "Attempts that cost more than was held.",
     "tonnage_gateway_reloads_total": "Changed files that workers were sent, followed or refused.",
+    "tonnage_gateway_log_total": "Requests for the request log: written, left out of the sample, or lost.",
+    "tonnage_gateway_idempotency_total": "Requests with an idempotency key, by what it met.",
+    "tonnage_gateway_waiting_total": "Requests that had to wait at a limit, by what ended it.",
+    "tonnage_gateway_hedges_total": "Requests for which a second deployment was asked, by who answered.",
+    "tonnage_gateway_guardrails_total": "Checks of guardrails, by rule, side and what they met.",
+    "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {
     "tonnage_gateway_added_seconds": "Time in the gateway before the request was sent on.",
     "tonnage_gateway_first_byte_seconds": "From a request to the first byte of its answer, by deployment.",
+    "tonnage_gateway_waiting_seconds": "Time in the line of a limit.",
     "tonnage_gateway_latency_seconds": "From a request to the end of its answer, by deployment.",
 }
 Labels = tuple[tuple[str, str], ...]

@@ -7,44 +7,28 @@ request is under way, so close to a cap it refuses a little earlier.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
-from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any, Final, cast, get_args
+from typing import Any, cast, get_args
 
-import orjson
-
-from tonnage.errors import DataError, InputError
+from tonnage.errors import InputError
 from tonnage.gateway.dialects.usage import Usage
-from tonnage.gateway.file.described import ANYBODY, Caller, Gateway
+from tonnage.gateway.file.described import ANYBODY, Caller, Gateway, Route
 from tonnage.gateway.file.entries import Policy
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
-from tonnage.gateway.routing.choosing import Facts, order
+from tonnage.gateway.replayed import LoggedRequest
+from tonnage.gateway.routing.choosing import Facts, deployments_of, order
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.reports.blocks import Column, Page, Pairs, Table
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import short
 from tonnage.values import dataclass
-
-COLUMNS: Final = ("at_s", "key", "route", "input_tokens", "output_tokens")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedRequest:
-    """`at_s`: seconds, from any beginning; `key`: a caller's name."""
-
-    at_s: float
-    key: str
-    route: str
-    input_tokens: int
-    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,48 +48,8 @@ class Simulated:
     latencies_s: tuple[float, ...]  # of those whose deployments have a known speed, in order of size
     refused: Mapping[str, int]
     unserved: int
-
-
-def logged_requests(attempts: Iterable[Mapping[str, Any]]) -> list[LoggedRequest]:
-    """The requests of a ledger, each once: as its last attempt that has a usage."""
-    last: dict[str, LoggedRequest] = {}
-    for one in attempts:
-        if one["input_tokens"] is not None:
-            last[one["request"]] = LoggedRequest(
-                at_s=one["at"], key=one["key"], route=one["route"], input_tokens=one["input_tokens"],
-                output_tokens=one["output_tokens"] or 0,
-            )  # fmt: skip
-    return sorted(last.values(), key=lambda one: one.at_s)
-
-
-def read_log(path: Path) -> list[LoggedRequest]:
-    """The requests of a CSV file with `COLUMNS`, or of JSON lines with these keys. DataError names the line."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}", hint="a CSV file or JSON lines") from error
-    found = []
-    for number, row in enumerate(_rows(text, path), start=2 if path.suffix == ".csv" else 1):
-        try:
-            made = LoggedRequest(
-                at_s=float(row["at_s"]), key=str(row.get("key") or "none"), route=str(row["route"]),
-                input_tokens=int(row["input_tokens"]), output_tokens=int(row["output_tokens"]),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}:{number}: {error!r}", hint=f"columns: {', '.join(COLUMNS)}") from error
-        if made.input_tokens < 0 or made.output_tokens < 0:
-            raise DataError(f"{path}:{number}: negative tokens", hint="counts are 0 or more")
-        found.append(made)
-    return sorted(found, key=lambda one: one.at_s)
-
-
-def _rows(text: str, path: Path) -> Iterable[Mapping[str, Any]]:
-    if path.suffix == ".csv":
-        return csv.DictReader(text.splitlines())
-    try:
-        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{path} is not JSON lines: {error}", hint="name a CSV file .csv") from error
+    left_out: int = 0  # requests of the log that have no count of tokens: refused, or lost
+    share: float = 1.0  # of the requests that came, as many as the log has kept
 
 
 def speeds(gateway: Gateway, attempts: Iterable[Mapping[str, Any]]) -> dict[str, Speed]:
@@ -170,8 +114,17 @@ class _Replay:
                 self.taken[place.id, 0] -= 1
         caller = self.callers.get(one.key, ANYBODY)
         facts = Facts(surface="chat", input_tokens=one.input_tokens, caller=caller)
-        route = self.gateway.routes[one.route]
-        base = self.gateway.allowances_of(caller, route.name)
+        base = self.gateway.allowances_of(caller, one.route)
+        route: Route | None = self.gateway.routes[one.route]
+        while route is not None:  # as the gateway itself: a route whose deployments take nothing hands on
+            if self._on(route, facts, base, one, now_s):
+                return
+            facts = facts._replace(regions=deployments_of(route, facts)[1])
+            route = None if route.fallback is None else self.gateway.routes[route.fallback]
+        self.unserved += 1
+
+    def _on(self, route: Route, facts: Facts, base: tuple[Allowance, ...], one: LoggedRequest, now_s: float) -> bool:
+        """Whether a route's deployments, or a refusal, end the request."""
         for name in order(route, facts, self.gateway, self.healths, now_s, self.random):
             deployment, health = self.gateway.deployments[name], self.healths[name]
             if deployment.at_once is not None and health.under_way >= deployment.at_once:
@@ -181,11 +134,11 @@ class _Replay:
             refusing = self._take((*base, *self.gateway.allowances_at(name)), usd_pico, one, now_s)
             if refusing is None:
                 self._carry(name, one, usd_pico, now_s, (*base, *self.gateway.allowances_at(name)))
-                return
+                return True
             if refusing.scope != "deployment":
                 self.refused[refusing.id] += 1
-                return
-        self.unserved += 1
+                return True
+        return False
 
     def _take(
         self, allowances: tuple[Allowance, ...], usd_pico: int, one: LoggedRequest, now_s: float
@@ -234,6 +187,7 @@ def simulated_report(found: Simulated) -> Report:
             "deployments": [{"name": name, "requests": found.requests[name], "usd": usd_text(found.usd_pico[name])}
                             for name in names],
             "latency_s": quantiles, "refused": dict(sorted(found.refused.items())), "unserved": found.unserved,
+            "left_out": found.left_out, "sampled": found.share,
         },
         columns=("deployment", "requests", "usd"),
         rows=lambda: [[name, found.requests[name], usd_text(found.usd_pico[name])] for name in names],
@@ -249,6 +203,10 @@ def _page(found: Simulated, names: Sequence[str], quantiles: Mapping[str, float 
     ]
     facts += [(f"refused by {name}", f"{count:,}") for name, count in sorted(found.refused.items())]
     facts.append(("taken by no deployment", f"{found.unserved:,}"))
+    if found.left_out:
+        facts.append(("left out, without a count of tokens", f"{found.left_out:,}"))
+    if found.share < 1.0:
+        facts.append(("the log has kept", f"{short(100 * found.share, 3)} % of the requests"))
     usd = short(sum(found.usd_pico.values()) / PICO_PER_USD, 4)
     title = f"{sum(found.requests.values()):,} requests for {usd} USD"
     return Page(title=title, blocks=(Table(columns=columns, rows=tuple(rows)), Pairs(rows=tuple(facts))))

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from hmac import compare_digest
@@ -26,14 +27,21 @@ import orjson
 
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
+from tonnage.gateway.batch_api.store import BatchStore
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
+from tonnage.gateway.money.shared_accounts import AccountState, SharedAccounts
+from tonnage.gateway.money.sql_store import AccountsError
+from tonnage.gateway.observing.observer import Observer
+from tonnage.gateway.observing.request_log import RequestLog
+from tonnage.gateway.observing.spans import Spans
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange, DoorServer
 from tonnage.gateway.signing import make_signer
+from tonnage.gateway.status import status_document, worker_state
 from tonnage.values import dataclass
 
 SIZE: Final = struct.Struct("!I")
@@ -54,6 +62,7 @@ class WorkerTask:
     folder: str
     sockets: tuple[int, ...]  # of the door, and maybe of the pages
     number: int
+    batch_secret: str | None = None  # of the runner of batches, where there is one
 
 
 class Worker:
@@ -67,6 +76,9 @@ class Worker:
         self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
+        self.door.observer = self._observer(task.gateway)
+        if task.batch_secret is not None:
+            self.door.batches = BatchEndpoints(BatchStore(self.folder / "batches"), task.batch_secret)
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
@@ -99,6 +111,8 @@ class Worker:
             await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
+            if self.door.observer is not None:
+                await asyncio.to_thread(self.door.observer.close)
             self._measured.unlink(missing_ok=True)
 
     def _sign_in(self) -> None:
@@ -121,18 +135,38 @@ class Worker:
         before = self.running
         try:
             found = Running(gateway, self.measures, make_signer, before)
+            observer = self._observer(gateway, before)
+            self.door.follow(found)
         except Exception as error:  # also of a provider's library: whatever it is, later files must be followed
             self.measures.count("tonnage_gateway_reloads_total", (("result", "refused"),))
             say(f"error: worker {self.task.number} cannot follow the changed file, the old one stays: {error}")
             return
         self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
-        self.running = self.door.running = found
+        self.running = found
+        if observer is not self.door.observer:
+            if self.door.observer is not None:
+                asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)
+            self.door.observer = observer
         before.retire(found.upstreams)
         self.book.follow_changed_caps()
 
+    def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:
+        """Who looks at requests; the same one as before where nothing of it has changed. Raises InputError."""
+        wanted = (gateway.request_log, gateway.spans, gateway.spans_headers)
+        known = None if before is None else before.gateway
+        if known is not None and (known.request_log, known.spans, known.spans_headers) == wanted:
+            return self.door.observer
+        if gateway.request_log is None and gateway.spans is None:
+            return None
+        log = None if gateway.request_log is None else RequestLog(gateway.request_log, self.measures, say)
+        spans = None
+        if gateway.spans is not None:
+            spans = Spans(gateway.spans, gateway.spans_headers, self.measures, say)
+        return Observer(log, spans)
+
     # pages
 
-    def page(self, path: str) -> tuple[int, bytes, bytes] | None:
+    async def page(self, path: str) -> tuple[int, bytes, bytes] | None:
         """The gateway's own pages; on a door that others reach, only those without figures."""
         match path:
             case "/health":
@@ -145,17 +179,27 @@ class Worker:
                     orjson.dumps({"ready": ready, "accounts": str(self.book.failing or "ok")}),
                 )
             case "/metrics" | "/gateway" if self._open_pages:
-                return self._figures(path)
+                return self._figures(path, await self._states(path))
         return None
+
+    async def _states(self, path: str) -> list[AccountState] | AccountsError:
+        if path != "/gateway":
+            return []
+        try:
+            return await self.book.states()
+        except AccountsError as error:
+            return error
 
     async def _pages_alone(self, exchange: ClientExchange) -> None:
         """The same pages on a port of their own, with the figures."""
-        path = exchange.path
-        found = self._figures(path) if path in ("/metrics", "/gateway") else self.page(path)
+        path, figures = exchange.path, exchange.path in ("/metrics", "/gateway")
+        found: tuple[int, bytes, bytes] | None
+        if figures and not self._may_read(exchange):
+            found = 401, b"text/plain", b"`Authorization: Bearer KEY` with the key of listen.admin_key"
+        else:
+            found = self._figures(path, await self._states(path)) if figures else await self.page(path)
         if found is None or exchange.method not in (b"GET", b"HEAD"):
             found = 404, b"text/plain", b"/health, /ready, /metrics, /gateway"
-        elif path in ("/metrics", "/gateway") and not self._may_read(exchange):
-            found = 401, b"text/plain", b"`Authorization: Bearer KEY` with the key of listen.admin_key"
         exchange.answer(found[0], b"content-type: %b\r\n" % found[1], found[2])
 
     def _may_read(self, exchange: ClientExchange) -> bool:
@@ -171,7 +215,7 @@ class Worker:
         listen = self.running.gateway.listen
         return listen.admin_port is None and listen.host in ("127.0.0.1", "::1", "localhost")
 
-    def _figures(self, path: str) -> tuple[int, bytes, bytes]:
+    def _figures(self, path: str, states: Sequence[AccountState] | AccountsError = ()) -> tuple[int, bytes, bytes]:
         import psutil
 
         self._measure()
@@ -187,24 +231,21 @@ class Worker:
                     place = (name, tuple((one, other) for one, other in labels))
                     gauges[place] = gauges.get(place, 0.0) + amount
             return 200, b"text/plain; version=0.0.4", prometheus_text(added_up(documents), gauges).encode()
-        return 200, b"application/json", orjson.dumps({
-            "schema": "tonnage/gateway-status@1", "workers": len(living),
-            "deployments": {name: {
-                "under_way": sum(one["under_way"].get(name, 0) for one in living),
-                "first_byte_s": health.first_byte_s, "failures_in_a_row": health.failures,
-                "resting": not health.available(monotonic()),
-            } for name, health in self.running.healths.items()},
-        })  # fmt: skip
+        document = status_document(self.running, now_s, living, documents, states)
+        return 200, b"application/json", orjson.dumps(document)
 
     def _measure(self) -> None:
         """This worker's measures to their file, where the pages of all workers find them."""
-        under_way = {name: health.under_way for name, health in self.running.healths.items()}
-        gauges = [["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in under_way.items()]
+        state = worker_state(self.running, self.door.attempts, len(self.door.waiting))
+        gauges = [
+            ["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in state["under_way"].items()
+        ]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
+            ["tonnage_gateway_waiting", [], state["waiting"]],
             ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
         ]
-        document = {**self.measures.document(), "gauges": gauges, "under_way": under_way, "at_s": time()}
+        document = {**self.measures.document(), **state, "gauges": gauges, "at_s": time()}
         with suppress(OSError):  # a full disk: the figures of this second are missing, requests go on
             self._measured.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._measured, orjson.dumps(document), durable=False)
@@ -228,6 +269,7 @@ class Worker:
             await asyncio.sleep(HOUR_S)
             with suppress(AccountsError):  # told by /ready, tried again
                 await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
+                await self.door.repeats.forget()
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""

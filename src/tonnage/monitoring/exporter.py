@@ -3,47 +3,21 @@
 from __future__ import annotations
 
 import errno
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIServer
 
 from tonnage.errors import MissingExtra
+from tonnage.monitoring.run_figures import run_figures
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
-from tonnage.runs.spending import sessions_of
-from tonnage.runs.states import RunStatus, state_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 TRIES: Final = 10  # ports looked at, from the one asked for upwards
-_TAIL_BYTES: Final = 65_536
-_STEP: Final = (  # key of a metrics line, metric, what it is
-    ("step", "tonnage_run_step", "Newest optimizer step that was logged"),
-    ("epoch", "tonnage_run_epoch", "Passes over the data so far"),
-    ("loss", "tonnage_run_loss", "Training loss at the newest logged step"),
-    ("learning_rate", "tonnage_run_learning_rate", "Learning rate at the newest logged step"),
-    ("step_s", "tonnage_run_step_seconds", "Wall time of the newest logged step"),
-    ("data_wait_s", "tonnage_run_data_wait_seconds", "Of it, the wait for data"),
-    ("peak_allocated_bytes", "tonnage_run_peak_allocated_bytes", "Most device memory held by tensors"),
-    ("peak_reserved_bytes", "tonnage_run_peak_reserved_bytes", "Most device memory held by the allocator"),
-)  # fmt: skip
-_MACHINE: Final = (
-    ("host_rss_bytes", "tonnage_run_resident_memory_bytes", "Resident memory of the run's processes"),
-    ("host_uss_bytes", "tonnage_run_unique_memory_bytes", "Memory that only the run's processes hold"),
-    ("cpu_fraction", "tonnage_run_cpu_ratio", "Share of the machine's processors used by the run"),
-    ("machine_cpu_fraction", "tonnage_machine_cpu_ratio", "Share of the machine's processors used by all"),
-)
-_GPU: Final = (
-    ("utilization_fraction", "tonnage_gpu_utilization_ratio", "Share of the last moments in which a kernel ran"),
-    ("memory_used_bytes", "tonnage_gpu_memory_used_bytes", "Device memory in use, by all"),
-    ("memory_total_bytes", "tonnage_gpu_memory_total_bytes", "Device memory there is"),
-    ("power_w", "tonnage_gpu_power_watts", "Power drawn"),
-    ("temperature_c", "tonnage_gpu_temperature_celsius", "Temperature of the die"),
-)
 
 
 class Exporter:
@@ -95,61 +69,10 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        spec, events = self._folder.spec(), list(self._folder.events())
-        state = state_of(events)
-        labels = {"run": spec.name}
-        yield _family(GaugeMetricFamily, "tonnage_run_info", "What runs", [
-            ({**labels, "task": spec.task, "model": spec.model, "runner": spec.launch.runner}, 1)])  # fmt: skip
-        yield _family(GaugeMetricFamily, "tonnage_run_state", "1 for the state the run is in", [
-            ({**labels, "state": one.value}, float(one is state.state)) for one in RunStatus])  # fmt: skip
-        counters = (("tonnage_run_restarts", "Starts after the first", max(state.attempt - 1, 0)),
-                    ("tonnage_run_lost_steps", "Steps done again after restarts", state.lost_steps))  # fmt: skip
-        for name, text, value in counters:
-            yield _family(CounterMetricFamily, name, text, [(labels, value)])
-        spent = [session.usd for session in sessions_of(events, spec.guard) if session.usd is not None]
-        if spent:
-            yield _family(CounterMetricFamily, "tonnage_run_spend_usd", "US dollars spent", [(labels, sum(spent))])
-        yield from _gauges(_STEP, [(labels, last_line(self._folder.metrics_file))])
-        sample = last_line(self._folder.samples_file)
-        yield from _gauges(_MACHINE, [(labels, sample)])
-        gpus = [({**labels, "gpu": str(gpu["index"]), "name": gpu["name"]}, gpu) for gpu in sample.get("gpus", ())]
-        yield from _gauges(_GPU, gpus)
-        energy = [(named, gpu["energy_j"]) for named, gpu in gpus if "energy_j" in gpu]
-        if energy:
-            yield _family(CounterMetricFamily, "tonnage_gpu_energy_joules", "Since the driver was loaded", energy)
-
-
-def _gauges(
-    table: Iterable[tuple[str, str, str]], things: list[tuple[dict[str, str], Mapping[str, Any]]]
-) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    for key, name, text in table:
-        known = [(labels, float(values[key])) for labels, values in things if values.get(key) is not None]
-        if known:
-            yield _family(GaugeMetricFamily, name, text, known)
-
-
-def _family(kind: Any, name: str, text: str, values: list[tuple[dict[str, str], float]]) -> Metric:
-    family = kind(name, text, labels=list(values[0][0]))
-    for labels, value in values:
-        family.add_metric(list(labels.values()), value)
-    return family  # type: ignore[no-any-return]
-
-
-def last_line(path: Path) -> dict[str, Any]:
-    """The newest whole line of a file of JSON lines; empty where there is none yet."""
-    if not path.exists():
-        return {}
-    with path.open("rb") as file:
-        file.seek(0, 2)
-        file.seek(max(file.tell() - _TAIL_BYTES, 0))
-        whole = file.read().split(b"\n")[:-1]
-    for line in reversed(whole):
-        try:
-            found = json.loads(line)
-        except ValueError:  # cut by a kill, marked so by the next writer
-            continue
-        if isinstance(found, dict):
-            return found
-    return {}
+        families: dict[str, Any] = {}
+        for one in run_figures(self._folder, now=datetime.now(UTC)):
+            if one.metric not in families:
+                made = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
+                families[one.metric] = made(one.metric, one.help, labels=list(one.labels))
+            families[one.metric].add_metric(list(one.labels.values()), one.value)
+        yield from families.values()

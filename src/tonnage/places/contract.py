@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tonnage.errors import InputError
 from tonnage.places.file import AnyPlace
 from tonnage.places.states import PlaceState
 from tonnage.runs.folder import RunFolder
@@ -18,25 +19,35 @@ from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 
 Verb = Literal[
-    "check", "render", "submit", "status", "logs", "exec", "stop", "cancel", "resume", "collect", "teardown", "orphans"
-]
+    "check", "render", "submit", "status", "logs", "exec", "stop", "cancel", "resume", "collect", "teardown", "orphans",
+    "preemption",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFinding:
-    """What stands against a run at a place. `refused`: it would fail or wait for ever; `unchecked`: none could ask."""
+    """What stands against a run at a place. `refused`: it would fail or wait for ever; `doubtful`: it may;
+    `unchecked`: none could ask."""
 
-    kind: Literal["refused", "unchecked"]
+    kind: Literal["refused", "doubtful", "unchecked"]
     message: str
     hint: str = ""  # the command, or the key of places.toml, that mends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A part of the contract that a place cannot keep, and why."""
+    """A part of the contract that a place cannot keep, and why.
+
+    `whole`: nothing of it is kept, and whoever asks for it gets `GapError`. Else the reason says which part is missing.
+    """
 
     verb: Verb
     reason: str
+    whole: bool = False
+
+
+class GapError(InputError):
+    """Something was asked of a place that it says it cannot do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +92,9 @@ class Executor(Protocol):
     def gaps(self) -> tuple[Gap, ...]:
         """What it cannot keep of this contract."""
 
+    def folder_there(self, folder: RunFolder) -> RunFolder:
+        """Where the run's folder lies on the machines of the place: the same path where it is shared."""
+
     def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:
         """Everything that stands against this run, asked of the place itself; nothing is started."""
 
@@ -92,6 +106,9 @@ class Executor(Protocol):
 
     def status(self, folder: RunFolder) -> PlaceState:
         """Where the run stands. TonnageError where the place does not answer."""
+
+    def logs(self, folder: RunFolder) -> None:
+        """Bring here what journal, figures and log have gained; nothing where the folder is shared."""
 
     def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:
         """Run a command where the run runs; its exit code."""
@@ -119,6 +136,17 @@ def token_of(folder: Path, number: int) -> str:
     True
     """
     return hashlib.sha256(f"{folder}\n{number}".encode()).hexdigest()[:12]
+
+
+def gap_of(gaps: Sequence[Gap], verb: Verb) -> Gap | None:
+    """The gap that leaves a verb out altogether; None where the place has it."""
+    return next((one for one in gaps if one.verb == verb and one.whole), None)
+
+
+def must_have(executor: Executor, verb: Verb) -> None:
+    """GapError with the reason where the place says that it cannot do this."""
+    if gap := gap_of(executor.gaps, verb):
+        raise GapError(f"{executor.name} cannot `{verb}`: {gap.reason}", hint="docs/places.md lists what each can")
 
 
 def home_mark(runs: Path) -> str:

@@ -11,14 +11,21 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.workload.file.fields import StrictModel
+from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.terms import PlaceTerms
 
 FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-class SlurmPlace(StrictModel):
-    """A partition of a Slurm cluster whose login node this is. Figures are those of one node of the run."""
+class LocalPlace(PlaceTerms):
+    """This machine. It is never written down: its name is `local`, its figures are looked up."""
+
+    kind: Literal["local"]
+
+
+class SlurmPlace(PlaceTerms):
+    """A partition of a Slurm cluster whose login node this is."""
 
     kind: Literal["slurm"]
     partition: str | None = None  # None: the cluster's default
@@ -26,23 +33,53 @@ class SlurmPlace(StrictModel):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
-    cores: Annotated[int, Field(ge=1)]
-    memory_gib: Annotated[float, Field(gt=0)]
-    gpus: Annotated[int, Field(ge=0)] = 0
-    gpu: str | None = None  # the type in `--gres=gpu:TYPE:N`; None: any
-    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    nodes: Annotated[int, Field(ge=1, le=1024)] = 1  # of one run; more than one: the runner `torchrun`
     time_limit_minutes: Annotated[int, Field(ge=1)]
-    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the time limit or a preemption
-    python: str | None = None  # on the nodes; None: this one
     setup: Annotated[
         tuple[str, ...], Field(strict=False)
     ] = ()  # lines of shell before the run, such as `module load cuda`
-    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one node
-    like_this_machine: bool = False  # its nodes are such machines as this one: its measurements predict runs there
+
+    @property
+    def machines(self) -> int:
+        return self.nodes
+
+    @property
+    def where(self) -> str:
+        return self.partition or ""
+
+    @property
+    def longest_job_h(self) -> float | None:
+        return self.time_limit_minutes / 60
 
 
-AnyPlace = SlurmPlace
-_ADAPTER: Final[TypeAdapter[SlurmPlace]] = TypeAdapter(SlurmPlace)
+class SSHPlace(PlaceTerms):
+    """A machine with an SSH server. What is left out here is as `~/.ssh/config` says."""
+
+    kind: Literal["ssh"]
+    host: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:%-]*$")]  # a name, an address, or an alias
+    user: str | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    key: str | None = None  # the file of a private key
+    jump: str | None = None  # [USER@]HOST[:PORT] of the machine in between
+    known_hosts: str | None = None  # a file of host keys
+    folder: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # there: runs, inputs and code lie in it
+    python: str = "python3"  # there, with what runs need installed
+    wheels: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the project's own code, sent with each run
+    env: Annotated[dict[str, str], Field(default_factory=dict)]  # of runs there
+    share: bool = False  # a run may start beside the work of others
+    free_gib: Annotated[float, Field(ge=0)] = 1.0  # the least room that a run starts with
+
+    @property
+    def where(self) -> str:
+        return self.host
+
+
+WrittenPlace = Annotated[
+    SlurmPlace | SSHPlace | KubernetesPlace, Field(discriminator="kind")
+]  # the kinds that places.toml may name
+AnyPlace = WrittenPlace | LocalPlace
+LOCAL: Final = "local"  # this machine's name among places
+_ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
 
 
 def places_files(home: Path, project: Path) -> tuple[Path, ...]:
@@ -52,15 +89,15 @@ def places_files(home: Path, project: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_places(files: tuple[Path, ...]) -> dict[str, AnyPlace]:
+def read_places(files: tuple[Path, ...]) -> dict[str, WrittenPlace]:
     """Every place by its name; of two with one name the project's. InputError names file and key of what is wrong."""
-    found: dict[str, AnyPlace] = {}
+    found: dict[str, WrittenPlace] = {}
     for file in reversed(files):
         found |= dict(_places_of(file))
     return found
 
 
-def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tuple[str, AnyPlace]:
+def find_place(name: str, places: Mapping[str, WrittenPlace], *, home: Path) -> tuple[str, WrittenPlace]:
     """The place that `NAME` or `KIND:NAME` means. UnknownName lists those there are."""
     kind, colon, rest = name.partition(":")
     wanted = rest if colon else name
@@ -73,7 +110,7 @@ def find_place(name: str, places: Mapping[str, AnyPlace], *, home: Path) -> tupl
     return wanted, places[wanted]
 
 
-def _places_of(file: Path) -> Iterator[tuple[str, AnyPlace]]:
+def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
     try:
         read: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -81,11 +118,12 @@ def _places_of(file: Path) -> Iterator[tuple[str, AnyPlace]]:
     if set(read) - {"places"}:
         raise InputError(f"{file}: {min(set(read) - {'places'})}: not a key", hint="every place is a [places.NAME]")
     for name, values in read.get("places", {}).items():
-        if not NAME.fullmatch(name) or name == "local":
+        if not NAME.fullmatch(name) or name == LOCAL:
             raise InputError(f"{file}: '{name}' cannot be the name of a place", hint="letters, digits, - and _")
         try:
             yield name, _ADAPTER.validate_python(values)
         except ValidationError as error:
             first: Any = error.errors()[0]
-            key = ".".join(("places", name, *(str(part) for part in first["loc"])))
+            within = [str(part) for part in first["loc"]]
+            key = ".".join(("places", name, *within[within[:1] == [values.get("kind")] :]))
             raise InputError(f"{file}: {key}: {first['msg']}", hint="docs/places.md lists the keys") from error

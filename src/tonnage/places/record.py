@@ -6,16 +6,22 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tonnage.errors import InputError
 from tonnage.files import write_whole
 from tonnage.places.contract import Submission
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.job import dump_job
+from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import hold_lock
+from tonnage.runs.requests import clear_requests
+from tonnage.runs.states import RunReason
 from tonnage.values import dataclass
 
 LOCK_WAIT_S: Final = 60.0
+LAST_WORDS_S: Final = 660.0  # a supervisor reports the end of its run for ten minutes at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,36 @@ def read_record(folder: RunFolder) -> PlaceRecord | None:
         return None
     except (ValueError, TypeError) as error:
         raise InputError(f"{folder.place_file} cannot be used: {error}", hint="start the run anew") from error
+
+
+def write_submission(folder: RunFolder, submission: Submission) -> PlaceRecord:
+    """Write down what is about to be sent; from here on a job that the place has is found by its tag."""
+    clear_requests(folder)
+    write_whole(folder.job_file, dump_job(submission.job))
+    for file in submission.job.files:
+        write_whole(folder.path / file.path, file.text)
+    record = record_of(submission)
+    write_record(folder, record)
+    return record
+
+
+def unwanted(folder: RunFolder, *, token: str) -> str:
+    """Why no run waits for a job of this token; empty where one does."""
+    if not folder.spec_file.exists():
+        return "its run was removed"
+    record = read_record(folder)
+    if record is None or record.token != token:
+        return "its run was submitted anew"
+    state = folder.state()
+    if state.ended_at is None or (datetime.now(UTC) - state.ended_at).total_seconds() < LAST_WORDS_S:
+        return ""
+    return f"its run has ended: {state.state.value}"
+
+
+def leave_queue(folder: RunFolder, kind: EventKind, reason: RunReason, *, place: str) -> None:
+    """Nobody works on the run and nobody will: what is said of its end stands in the journal."""
+    if not folder.state().state.ended:
+        folder.record(kind, who="cli", reason=reason.value, message=f"taken out of the queue of {place}")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def _page(found: BreakEven) -> Page:
     if found.fleet is None:
         blocks += nothing_fits_blocks(found.plan)
     else:
-        blocks += [*_fleet_blocks(found, found.fleet), *_api_blocks(found), *_curve_blocks(found)]
+        blocks += [*_fleet_blocks(found, found.fleet), *api_blocks(found), *_curve_blocks(found)]
     blocks += [*price_blocks(found.catalog), Heading(text="Notes"), Bullets(items=_notes(found))]
     title = f"Break-even of {found.workload.name}, a month, as of {found.workload.as_of:%Y-%m-%d}"
     return Page(title=title, blocks=tuple(blocks))
@@ -143,7 +143,8 @@ def _promise(found: BreakEven) -> str:
     )
 
 
-def _api_blocks(found: BreakEven) -> Iterator[Block]:
+def api_blocks(found: BreakEven) -> Iterator[Block]:
+    """Prices per token: a month of them, and where the own fleet crosses each."""
     yield Heading(text="Beside prices per token")
     if not found.apis:
         yield Paragraph(

@@ -58,7 +58,7 @@ def breakeven_document(found: BreakEven, notes: tuple[str, ...]) -> dict[str, An
         "usd_per_million_tokens": None
         if cost is None
         else plain_figure(cost.scaled(1e6 / (requests * tokens_per_request(found)))),
-        "apis": [_api_document(found, api) for api in found.apis],
+        "apis": [api_document(found, api) for api in found.apis],
         "curves": [
             {
                 "name": curve.name,
@@ -103,7 +103,8 @@ def _verified_document(found: BreakEven) -> dict[str, Any] | None:
     }
 
 
-def _api_document(found: BreakEven, api: ApiCost) -> dict[str, Any]:
+def api_document(found: BreakEven, api: ApiCost) -> dict[str, Any]:
+    """One way to buy tokens as JSON values."""
     month = found.question.demand.requests_per_month
     return {
         "name": api.name,

@@ -25,6 +25,9 @@ def look_at_machine() -> LocalMachine:
     return LocalMachine(cores=cores, memory_gib=memory / 2**30, gpus=_gpus())
 
 
+LEAST_GIB: Final = 1 / 1024  # free for the files of a start; a checkpoint's need is its worker's to know
+
+
 def free_disk_gib(path: Path) -> float:
     """Room where `path` is or will be."""
     while not path.exists():

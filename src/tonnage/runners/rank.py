@@ -3,8 +3,9 @@
 Runs the worker's module and writes its exit code down where the supervisor looks (TONNAGE_EXITS). To the elastic agent
 an end that must not be repeated is exit code 0; a crash stays one, and the agent starts all workers anew. So does a
 worker that was interrupted by the agent itself, since another has crashed: only where the file `asked` stands beside
-the codes did the signal come from the supervisor. Where a rank has already ended for good, those that were started
-anew end at once instead of waiting for it, and one that still waits for it in a collective ends a minute later.
+the codes, or the run's folder has a notice, did the signal come from the supervisor. Where a rank has already ended
+for good, those that were started anew end at once instead of waiting for it, and one that still waits for it in a
+collective ends a minute later.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.runs.exits import exits_left, leave_exit
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.requests import notice_request
 from tonnage.runs.states import WorkerExit
 
 GRACE_S: Final = 60.0  # for a rank to end by itself after another has ended for good
@@ -46,7 +49,8 @@ def main(arguments: list[str]) -> int:
     rank = int(os.environ["RANK"])
     threading.Thread(target=end_after_others, args=(exits, rank, asked.grace_s), daemon=True).start()
     code = run_module(asked.worker, asked.folder)
-    if code not in FINAL and not (code == WorkerExit.PREEMPTED and (exits / "asked").exists()):
+    asked_to = (exits / "asked").exists() or notice_request(RunFolder(Path(asked.folder))).exists()
+    if code not in FINAL and not (code == WorkerExit.PREEMPTED and asked_to):
         return code
     leave_exit(exits, rank, code)
     return 0

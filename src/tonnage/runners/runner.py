@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -118,7 +119,7 @@ def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
     pid = _spawn([python, "-m", "tonnage.supervisor", str(folder.path)], log)
     ended: list[int] = []
     # Collected by a thread, so that a long-lived caller keeps no dead processes.
-    threading.Thread(target=lambda: ended.append(os.waitpid(pid, 0)[1]), daemon=True).start()
+    threading.Thread(target=_collect, args=(pid, ended), daemon=True).start()
     until = time.monotonic() + START_TIMEOUT_S
     while not ended and time.monotonic() < until:
         if is_held(folder.pid_file) and folder.pid_file.read_text().strip() == str(pid):
@@ -127,6 +128,12 @@ def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
     if ended == [0]:  # a run so short that it has ended
         return pid
     raise TonnageError(f"the supervisor of '{folder.path.name}' did not start", hint=f"{log} says why")
+
+
+def _collect(pid: int, ended: list[int]) -> None:
+    """Wait for a child; another part of the program (psutil) may have done so first."""
+    with contextlib.suppress(ChildProcessError):
+        ended.append(os.waitpid(pid, 0)[1])
 
 
 def _spawn(command: list[str], log: Path) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.files import PRIVATE, make_private_folder, write_whole
+from tonnage.files import DRAFT_PREFIX, PRIVATE, make_private_folder, write_whole
 from tonnage.runs.journal import CUT, Event, EventKind, read_journal
 from tonnage.runs.progress import read_progress
 from tonnage.runs.secrets import masked
@@ -79,15 +80,36 @@ class RunFolder:
         return self.path / "place.json"
 
     @property
+    def mirror_file(self) -> Path:  # how far it has been read, where the run's own folder is on another machine
+        return self.path / "mirror.json"
+
+    @property
     def pid_file(self) -> Path:  # of the supervisor
         return self.path / "supervisor.pid"
 
-    def create(self, spec: RunSpec) -> None:
-        """Make the folder and write the specification. FileExistsError where a run of this name is there."""
+    def create(
+        self, spec: RunSpec, *, prediction: str | None = None, submitted: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make the folder, whole: with its specification, what was predicted, and whereto it is submitted.
+
+        FileExistsError where a run of this name is there. A client that is killed leaves all of that or nothing: a run
+        without its journal's first line would be gone on with on this machine, wherever it was meant for.
+        """
         make_private_folder(self.path.parent)
-        self.path.mkdir(mode=0o700)  # specification, log and rows' names are the user's alone
-        self.checkpoints.mkdir(mode=0o700)
-        write_whole(self.spec_file, dump_spec(spec))
+        beside = RunFolder(self.path.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{self.path.name}"))
+        shutil.rmtree(beside.path, ignore_errors=True)
+        try:
+            beside.path.mkdir(mode=0o700)  # specification, log and rows' names are the user's alone
+            beside.checkpoints.mkdir(mode=0o700)
+            write_whole(beside.spec_file, dump_spec(spec))
+            if prediction is not None:
+                write_whole(beside.prediction_file, prediction)
+            if submitted is not None:
+                beside.record(EventKind.SUBMITTED, who="cli", **submitted)
+            _rename_new(beside.path, self.path)
+        except BaseException:
+            shutil.rmtree(beside.path, ignore_errors=True)
+            raise
 
     def spec(self) -> RunSpec:
         return load_spec(self.spec_file.read_text(encoding="utf-8"), where=str(self.spec_file))
@@ -109,6 +131,16 @@ class RunFolder:
         return event
 
 
+def _rename_new(beside: Path, path: Path) -> None:
+    """Give a folder its name. FileExistsError where that is taken."""
+    try:
+        os.rename(beside, path)
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        raise
+
+
 def append_line(path: Path, line: str, *, sync: bool = False) -> None:
     """One line in one write, so that lines of several processes never mix; a line cut by a kill is marked first."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -127,3 +159,13 @@ def append_line(path: Path, line: str, *, sync: bool = False) -> None:
 def append_values(path: Path, values: Mapping[str, Any]) -> None:
     """One line of JSON, for metrics and samples. ValueError for a figure that is not a number."""
     append_line(path, json.dumps(values, allow_nan=False))
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """A file of JSON; empty where it is not there yet. ValueError where it is no object."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not an object of JSON")
+    return found

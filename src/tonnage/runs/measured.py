@@ -7,7 +7,6 @@ the framework's allocator held (reserved), what the whole device held (device), 
 
 from __future__ import annotations
 
-import json
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any, Final
 from tonnage.errors import InputError
 from tonnage.runs.courses import other_cpu_fraction
 from tonnage.runs.energy import Energy, energy_of
-from tonnage.runs.folder import RunFolder
+from tonnage.runs.folder import RunFolder, read_document
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
 from tonnage.runs.progress import read_progress
@@ -126,8 +125,8 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
             samples=samples.lines,
             lines_share=lines.share,
             samples_share=samples.share,
-            result=_document(folder.result_file),
-            prediction=_document(folder.prediction_file),
+            result=read_document(folder.result_file),
+            prediction=read_document(folder.prediction_file),
             state=replace(with_mark(state_of(events), read_progress(folder.path)), faults=tuple(faults)),
         )
     except (ValueError, OSError) as error:
@@ -309,13 +308,3 @@ def _newest(events: Iterable[Event], kind: EventKind) -> Mapping[str, Any]:
 
 def _at(values: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(values["at"])
-
-
-def _document(path: Any) -> Mapping[str, Any]:
-    """A file of JSON; empty where it is not there yet."""
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: not an object of JSON")
-    return found

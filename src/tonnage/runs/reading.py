@@ -48,21 +48,25 @@ from tonnage.workload.loading import CheckedFile, load_checked
 from tonnage.workload.run_terms import ROLES, Task, format_of
 
 Found = TypeVar("Found")
+There = Callable[[str], bool]
 RunnableFile = TrainFile | BatchFile | TabularFile
 LEARNING_RATE = {"boosted-trees": 0.1, "mlp": 1e-3}
 
 
-def load_run_spec(path: Path, *, as_of: datetime | None = None, fetch_config: FetchConfig | None = None) -> RunSpec:
+def load_run_spec(
+    path: Path, *, as_of: datetime | None = None, fetch_config: FetchConfig | None = None, there: There | None = None
+) -> RunSpec:
     """The run a workload file describes. WorkloadError (file, line, key, hint) for whatever is wrong with it.
 
     Local rows must be there: a missing file or shard is told now, not by a worker. `as_of` (None: now) is the clock
-    a deadline is held against; `fetch_config` reads the config.json of an `hf://` model.
+    a deadline is held against; `fetch_config` reads the config.json of an `hf://` model; `there` tells paths of the
+    place where the run will be, which nothing here can look into.
     """
     checked = load_checked(Path(path), as_of=as_of or datetime.now(UTC), fetch_config=fetch_config)
-    return run_spec_of(checked, Path(path))
+    return run_spec_of(checked, Path(path), there=there)
 
 
-def run_spec_of(checked: CheckedFile, path: Path) -> RunSpec:
+def run_spec_of(checked: CheckedFile, path: Path, *, there: There | None = None) -> RunSpec:
     """The run of a checked file; relative paths start from the folder of `path`."""
     file = checked.entries
     if isinstance(file, ServeFile):
@@ -72,14 +76,14 @@ def run_spec_of(checked: CheckedFile, path: Path) -> RunSpec:
     if file.run is None:
         hint = "add `run:` with the rows (and task and weights); docs/run-tasks.md shows each task"
         raise WorkloadError("says nothing of how to run it", hint=hint, file=str(path), key="run")
-    return _Reader(checked, path.absolute()).spec(file)
+    return _Reader(checked, path.absolute(), there or (lambda _: False)).spec(file)
 
 
 class _Reader:
     """Turns the entries of one file into a specification; knows the file for its errors and relative paths."""
 
-    def __init__(self, checked: CheckedFile, path: Path) -> None:
-        self.checked, self.path, self.folder = checked, path, path.parent
+    def __init__(self, checked: CheckedFile, path: Path, there: There) -> None:
+        self.checked, self.path, self.folder, self.there = checked, path, path.parent, there
 
     def spec(self, file: RunnableFile) -> RunSpec:
         run, task = file.run, task_of(file)
@@ -123,7 +127,7 @@ class _Reader:
         if reference is None or reference.startswith("hf://"):
             return reference
         found = self._told(("run", name), absolute, reference, self.folder)
-        if not is_remote(found) and not Path(found).exists():
+        if not is_remote(found) and not self.there(found) and not Path(found).exists():
             hint = "give a folder (from this file), hf://org/name or pkg://package/folder"
             self._told(("run", name), _refuse, f"no such folder: {found}", hint)
         return found
@@ -148,7 +152,7 @@ class _Reader:
         assert form is not None
         first, *more = (self._told(path, absolute, one, self.folder) for one in source.location)
         for location in (first, *more):
-            if form not in ("hf", "sql") and not is_remote(location):
+            if form not in ("hf", "sql") and not is_remote(location) and not self.there(location):
                 self._told(path, files_at, location)
         split = (source.split or "train") if form == "hf" else None
         return DataSource(location=first, format=form, query=source.query, split=split, more=tuple(more))

@@ -56,12 +56,16 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def newest_values(path: Path) -> dict[str, Any]:
-    """The newest object of a metrics or samples file; empty where there is none, or a kill cut it off."""
-    try:
-        found = json.loads(last_lines(path, 1)[0])
-    except (IndexError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    """The newest whole object of a metrics or samples file; empty where there is none.
+
+    A line that a kill cut is passed over.
+    """
+    for line in reversed(last_lines(path, 3)):
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                return found
+    return {}
 
 
 def offset_of_last_lines(path: Path, count: int) -> int:

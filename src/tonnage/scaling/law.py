@@ -72,7 +72,8 @@ class ControlLaw:
             state.shadows, self.candidates, self.service, arrived=seen.arrived, service_s=service_s,
             elapsed_s=elapsed_s, memory_s=MEMORY_S,
         )  # fmt: skip
-        late = state.late * math.exp(-elapsed_s / MEMORY_S) + seen.late
+        began_again = moved.settled and not state.shadows.settled  # who was late before is no rule's fault
+        late = 0.0 if began_again else state.late * math.exp(-elapsed_s / MEMORY_S) + seen.late
         chosen = state.chosen
         if state.decisions % RESELECT == RESELECT - 1 and self._trusted(moved):
             chosen = self._select(moved, chosen, late)
@@ -90,7 +91,7 @@ class ControlLaw:
         return after, wanted, reason
 
     def _trusted(self, now: Shadows) -> bool:
-        return now.elapsed_s >= PRUDENT_START_UPS * self.service.start_up_s and now.arrived > 0
+        return now.settled and now.elapsed_s >= PRUDENT_START_UPS * self.service.start_up_s and now.arrived > 0
 
     def _select(self, now: Shadows, current: int, late: float) -> int:
         allowed = 1.0 - self.service.promised_fraction

@@ -10,6 +10,7 @@ an arrival is late is Φ((N - C·(1 + promise/s)) / sqrt(N/2)).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,8 @@ FAST_S: Final = 10.0
 SHORTEST_S: Final = 5.0  # a start-up counts as at least this
 SLOW_START_UPS: Final = 4.0
 STRESS: Final = 0.1  # a rule must have kept the promise with so much more inside: the past is only a sample
+SETTLING_START_UPS: Final = 2.0
+SETTLING_SERVICES: Final = 3.0  # mean times of a request
 ROUND_DOWN: Final = 0.02  # of a replica: so little of one is not started
 FLOORS: Final = 16  # of rules that follow the load
 FIXED_FLOORS: Final = 64
@@ -50,6 +53,7 @@ class Shadows:
     """Where the shadows stand. Arrays have an element a candidate."""
 
     elapsed_s: float
+    settled: bool  # the load is known: from then on what rules miss and pay is counted
     arrived: float  # faded sum
     demand: Speeds  # load in slots, smoothed: fast, middle, slow
     past: Speeds  # the same, one more time smoothed, for the trend
@@ -93,7 +97,7 @@ def begin(rules: Candidates, service: ScaledService, interval_s: float) -> Shado
     count = len(rules.floor)
     rows = math.ceil(service.start_up_s / interval_s - 1e-9) + 1
     return Shadows(
-        elapsed_s=0.0, arrived=0.0, demand=(0.0, 0.0, 0.0), past=(0.0, 0.0, 0.0), level=np.zeros(count),
+        elapsed_s=0.0, settled=False, arrived=0.0, demand=(0.0, 0.0, 0.0), past=(0.0, 0.0, 0.0), level=np.zeros(count),
         wanted=rules.floor.copy(), ring=np.tile(rules.floor, (rows, 1)), place=0, inside=np.zeros(count),
         missed=np.zeros(count), paid_s=np.zeros(count),
     )  # fmt: skip
@@ -111,6 +115,8 @@ def advance(
 ) -> Shadows:
     """The shadows `elapsed_s` later, in which `arrived` requests came. The past fades with `memory_s`."""
     demand, past = _smoothed(now, arrived * service_s / elapsed_s, time_constants(service, service_s), elapsed_s)
+    if not now.settled and now.elapsed_s >= _settling_s(service, service_s):
+        now = _settled(now, rules, service, demand, past)
     ready = now.ring.min(axis=0) * service.slots
     inside = _inside(now.inside, ready, arrived, service_s, elapsed_s)
     fade = math.exp(-elapsed_s / memory_s)
@@ -125,9 +131,30 @@ def advance(
     ring = now.ring.copy()
     ring[now.place] = wanted
     return Shadows(
-        elapsed_s=now.elapsed_s + elapsed_s, arrived=now.arrived * fade + arrived, demand=demand, past=past,
-        level=level, wanted=wanted, ring=ring, place=(now.place + 1) % len(ring), inside=inside,
-        missed=now.missed * fade + late * arrived, paid_s=now.paid_s * fade + now.wanted * elapsed_s,
+        elapsed_s=now.elapsed_s + elapsed_s, settled=now.settled, arrived=now.arrived * fade + arrived,
+        demand=demand, past=past, level=level, wanted=wanted, ring=ring, place=(now.place + 1) % len(ring),
+        inside=inside, missed=now.missed * fade + late * arrived, paid_s=now.paid_s * fade + now.wanted * elapsed_s,
+    )  # fmt: skip
+
+
+def _settling_s(service: ScaledService, service_s: float) -> float:
+    """Seconds after which the load is known, and the first replicas that it asked for could have started."""
+    return SETTLING_START_UPS * max(service.start_up_s, SHORTEST_S) + SETTLING_SERVICES * service_s
+
+
+def _settled(now: Shadows, rules: Candidates, service: ScaledService, demand: Speeds, past: Speeds) -> Shadows:
+    """The shadows with what their rules ask for of the load that is there; what was before is no rule's fault.
+
+    A service that is started, or whose law begins anew, has its users already. Shadows begin at their floors, so all
+    are late until replicas have started; if that counted, rules that follow the load would be refused for hours.
+    """
+    ahead = _ahead(demand, past, service)[rules.signal]
+    level = np.maximum((ahead + rules.room * np.sqrt(ahead)) / service.slots, rules.floor)
+    wanted = np.minimum(np.ceil(level - ROUND_DOWN), service.most)
+    nothing = np.zeros(len(level))
+    return replace(
+        now, settled=True, arrived=0.0, level=level, wanted=wanted, ring=np.tile(wanted, (len(now.ring), 1)),
+        inside=np.minimum(demand[0], wanted * service.slots), missed=nothing, paid_s=nothing,
     )  # fmt: skip
 
 

@@ -45,6 +45,8 @@ class PlannedReplica:
     here: LocalService | None = None  # what is predicted of it on this machine, where that was measured
     benches: tuple[BenchedLoad, ...] = ()  # of it on this machine
     cluster_file: Callable[[ClusterReplicas], str] | None = None
+    workload_file: Path | None = None
+    requests_per_month: float | None = None  # at the workload's busy rate
 
 
 def replica_report(planned: PlannedReplica) -> Report:

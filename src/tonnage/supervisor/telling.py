@@ -8,21 +8,18 @@ smtp:// as soon as the server offers it.
 from __future__ import annotations
 
 import os
-import smtplib
 from collections.abc import Mapping
-from email.message import EmailMessage
+from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from tonnage.errors import InputError
+from tonnage.monitoring.notifying import post_json, send_mail
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import read_heartbeat
 from tonnage.runs.states import RunState
 
 URL: Final = "TONNAGE_NOTIFY_URL"
 MAIL: Final = "TONNAGE_NOTIFY_MAIL"
-TIMEOUT_S: Final = 20.0
-TRIES: Final = 3
 
 
 def end_of(folder: RunFolder, state: RunState) -> dict[str, Any]:
@@ -50,7 +47,7 @@ def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> Non
     """Send the message to whoever is named, each by itself. Raises the last error, once all were tried."""
     known = os.environ if environ is None else environ
     told, failed = end_of(folder, folder.state()), None
-    for name, send in ((URL, post), (MAIL, mail)):
+    for name, send in ((URL, post_json), (MAIL, partial(send_mail, what=MAIL))):
         if address := known.get(name):
             try:
                 send(address, told)
@@ -58,38 +55,3 @@ def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> Non
                 failed = error
     if failed is not None:
         raise failed
-
-
-def post(url: str, told: Mapping[str, Any]) -> None:
-    """The message as JSON, tried three times. OSError where nobody takes it."""
-    import httpx
-
-    for left in reversed(range(TRIES)):
-        try:
-            httpx.post(url, json=dict(told), timeout=TIMEOUT_S, follow_redirects=True).raise_for_status()
-        except httpx.HTTPError as error:
-            if not left:
-                raise OSError(f"the webhook does not take the message: {error}") from error
-        else:
-            return
-
-
-def mail(address: str, told: Mapping[str, Any]) -> None:
-    """The message by SMTP."""
-    parts = urlsplit(address)
-    asked = parse_qs(parts.query)
-    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or "to" not in asked:
-        raise InputError(f"{MAIL} is no address of mail", hint="smtp://user:password@host:587?to=me@example.org")
-    message = EmailMessage()
-    message["Subject"] = str(told["text"]).splitlines()[0][:200]
-    message["To"] = ", ".join(asked["to"])
-    message["From"] = asked.get("from", asked["to"])[0]
-    message.set_content("\n".join(f"{name}: {value}" for name, value in told.items() if value is not None))
-    server = smtplib.SMTP_SSL if parts.scheme == "smtps" else smtplib.SMTP
-    with server(parts.hostname, parts.port or 0, timeout=TIMEOUT_S) as connection:
-        connection.ehlo()
-        if parts.scheme == "smtp" and connection.has_extn("starttls"):
-            connection.starttls()
-        if parts.username:
-            connection.login(unquote(parts.username), unquote(parts.password or ""))
-        connection.send_message(message)

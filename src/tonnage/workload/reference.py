@@ -196,7 +196,7 @@ def render_table(model: type[BaseModel], *, but: type[BaseModel] | None = None) 
     ]
     fields.sort(key=lambda entry: {"kind": 0, "model": 1}.get(entry[0], 2))
     head = "| key | type | unit | default | meaning | example |\n| --- | --- | --- | --- | --- | --- |\n"
-    return head + "".join(_render_row(name, field) for name, field in fields)
+    return head + "".join(_render_row(field.alias or name, field) for name, field in fields)
 
 
 def _render_row(name: str, field: FieldInfo) -> str:

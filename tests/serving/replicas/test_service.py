@@ -335,3 +335,23 @@ def test_the_pages_are_json(tmp_path: Path) -> None:
     assert page is not None
     assert (page[0], json.loads(page[2])) == (503, {"ready": 0})
     assert service.page("/v1/models") is None
+
+
+def test_it_says_what_it_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two replicas at $3.60 an hour: the page, the metrics and who asked for it have the same figures."""
+    monkeypatch.setattr("tonnage.serving.replicas.service.METER_S", 0.02)
+
+    async def work() -> None:
+        asked = settings(least=2, most=2, usd_per_machine_hour=3.6)
+        async with served(asked, tmp_path) as (service, client):
+            told: list[dict[str, Any]] = []
+            service.on_costs = told.append
+            await until(lambda: service.replicas.count("ready") == 2)
+            await client.post("/work?s=0")
+            await until(lambda: any((one["since_start"] or {}).get("requests") == 1.0 for one in told))
+            found = (await client.get("/costs")).json()
+            assert (found["machines"], found["usd_per_hour"]) == (2, 7.2)
+            assert found["since_start"]["usd"] > 0.0
+            assert "tonnage_service_cost_usd_per_hour 7.2" in (await client.get("/metrics")).text
+
+    run(work())

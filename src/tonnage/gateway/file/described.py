@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
+from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
+from tonnage.gateway.file.guardrail_entries import Guardrail
+from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -62,6 +66,8 @@ class Route:
     retry: RetryEntry
     fallback: str | None
     sticky: bool
+    hedge: HedgeEntry | None
+    guardrails: tuple[str, ...]
     most_usd_pico: int | None
 
 
@@ -74,6 +80,7 @@ class Caller:
     project: str
     routes: frozenset[str] | None
     expires: date | None
+    priority: int = 5
 
 
 ANYBODY = Caller(name="none", team="none", project="none", routes=None, expires=None)
@@ -93,7 +100,14 @@ class Gateway:
     store: str
     durable: bool
     after_disconnect_s: float
+    guardrails: dict[str, Guardrail]
+    queue: QueueEntry | None  # None: nobody waits
+    idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
+    batches: BatchesEntry | None
+    request_log: RequestLogEntry | None
+    spans: SpansEntry | None
+    spans_headers: dict[str, str]  # what their receiver asks for
 
     def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
         """What a request at a deployment is taken from beside that: its provider's limits, and the file's for it."""

@@ -6,7 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Day, Named, Names, Text
+from tonnage.comparison.door import Day, Named, Names, Reference, Text
+from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.guardrail_entries import GuardrailEntry
+from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -27,10 +31,10 @@ from tonnage.workload.file.fields import (
 Dialect = Literal["openai", "anthropic", "converse"]
 Policy = Literal["in-order", "own-first", "cheapest", "fastest", "weighted"]
 SignInKind = Literal["none", "bearer", "x-api-key", "api-key", "aws", "google", "azure", "databricks"]
-Reference = Annotated[str, Field(pattern=r"^(env|file):.+$"), Spelled("env:NAME or file:PATH")]
 KeyHash = Annotated[
     str, Field(pattern=r"^(env:.+|file:.+|blake2b:[0-9a-f]{64})$"), Spelled("env:NAME, file:PATH or blake2b:HASH")
 ]
+Priority = Annotated[int, Field(ge=0, le=9), Spelled("whole number, 0 to 9")]
 Dollars = Annotated[float, Field(gt=0, le=9e6), Spelled("dollars")]
 Scope = Annotated[str, Field(pattern=r"^(total|(key|team|project|route|deployment):(\*|[a-z0-9][a-z0-9_.-]{0,60}))$"),
                   Spelled("total, or key:, team:, project:, route: or deployment: with a name or *")]  # fmt: skip
@@ -188,6 +192,8 @@ class RouteEntry(StrictModel):
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
+    guardrails: Names = entry("Checks that hold for its requests, in this order.", default=())
+    hedge: HedgeEntry | None = entry("A second deployment for slow answers. Default: none.", default=None)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
     sticky: Flag = entry("The same beginning of a conversation goes to the same deployment.", default=False)
     most_usd_per_request: Dollars | None = entry("Requests that could cost more are refused.", default=None)
@@ -201,6 +207,9 @@ class KeyEntry(StrictModel):
     team: Word = entry("Whose budget.", default="none")
     project: Word = entry("Whose budget.", default="none")
     routes: Names | None = entry("Routes it may use. Default: all.", default=None)
+    priority: Priority = entry(
+        "The highest priority that its requests have; 9 is served first, 0 shed first.", default=5
+    )
     expires: Day | None = entry("The first day on which it is refused.", default=None)
 
 
@@ -231,6 +240,11 @@ class GatewayEntries(StrictModel):
     keys: Named[KeyEntry] = entry("Who may ask, by name. Without any, everybody on this machine.", default={})
     budgets: Annotated[tuple[BudgetEntry, ...], BeforeValidator(_as_list)] = entry("Dollars.", default=())
     limits: Annotated[tuple[LimitEntry, ...], BeforeValidator(_as_list)] = entry("Rates.", default=())
+    guardrails: Named[GuardrailEntry] = entry("Checks of what is asked and answered, by name.", default={})
+    queue: QueueEntry | None = entry(
+        "Requests wait at limits of requests at a time. Default: they are refused.", default=None
+    )
+    idempotency: IdempotencyEntry = entry("Requests that clients send again.", default=IdempotencyEntry)
     store: Word | None = entry(
         "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
     )
@@ -239,6 +253,9 @@ class GatewayEntries(StrictModel):
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    batches: BatchesEntry | None = entry("Files and batches of requests. Default: none are taken.", default=None)
+    spans: SpansEntry | None = entry("OpenTelemetry: a span for each request and each attempt.", default=None)
+    request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 
 
 PriceEntry.model_rebuild()

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
 from tonnage.errors import InputError
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
@@ -20,6 +20,8 @@ from tonnage.gateway.file.entries import (
     PriceEntry,
     RouteEntry,
 )
+from tonnage.gateway.file.guardrail_entries import guardrail_problems, read_guardrail
+from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -61,6 +63,16 @@ def load_gateway(
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
+        guardrails={name: read_guardrail(one, path.parent) for name, one in entries.guardrails.items()},
+        queue=entries.queue,
+        batches=entries.batches,
+        request_log=_request_log(entries, path.parent, home),
+        spans=entries.spans,
+        spans_headers={
+            name.lower(): read_reference(reference, environment, f"spans.headers.{name}")
+            for name, reference in (entries.spans.headers if entries.spans else {}).items()
+        },
+        idempotency=entries.idempotency if entries.idempotency.on else None,
     )
 
 
@@ -69,23 +81,6 @@ def key_hash(key: str) -> str:
     if key.startswith("blake2b:"):
         return key
     return "blake2b:" + blake2b(key.encode(), digest_size=32).hexdigest()
-
-
-def read_reference(reference: str, environment: Mapping[str, str], what: str) -> str:
-    """The secret that a reference names. InputError where it is not there or empty."""
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        found = environment.get(name, "")
-        hint = f"export {name}=..."
-    else:
-        try:
-            found = Path(name).read_text("utf-8").strip()
-        except OSError as error:
-            raise InputError(f"{what}: {name} cannot be read: {error.strerror}", hint="check the path") from error
-        hint = f"write it to {name}"
-    if not found:
-        raise InputError(f"{what}: {reference} is empty", hint=hint)
-    return found
 
 
 # what contradicts itself
@@ -104,7 +99,21 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
         yield from _deployment_problems(name, one)
     for name, route in entries.routes.items():
         yield from _route_problems(name, route, entries)
+    for check in entries.guardrails.values():
+        yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
+    if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
+        yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
+    if entries.spans is not None:
+        try:
+            read_endpoint(entries.spans.endpoint)
+        except InputError as error:
+            yield Problem(("spans", "endpoint"), error.message, error.hint)
+    log = entries.request_log
+    if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
+        least = (entries.listen.workers + 1) * log.file_mb
+        yield Problem(("request_log", "keep_mb"), "is less than a file for each worker and one more",
+                      f"at least {least:g} with files of {log.file_mb:g} MB")  # fmt: skip
     for index, budget in enumerate(entries.budgets):
         yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
     for index, limit in enumerate(entries.limits):
@@ -147,6 +156,11 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
     if route.fallback is not None and route.fallback not in entries.routes:
         yield unknown((*here, "fallback"), "route", route.fallback, entries.routes)
+    for one in route.guardrails:
+        if one not in entries.guardrails:
+            yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
+    if route.hedge is not None and len(route.deployments) < 2:
+        yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
     passed, at = [name], route.fallback
     while at is not None and at in entries.routes:
         if at in passed:
@@ -258,14 +272,14 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 
 
 def _caller(one: KeyEntry) -> Caller:
     return Caller(
-        name=one.name, team=one.team, project=one.project, expires=one.expires,
+        name=one.name, team=one.team, project=one.project, expires=one.expires, priority=one.priority,
         routes=None if one.routes is None else frozenset(one.routes),
     )  # fmt: skip
 
@@ -343,6 +357,14 @@ def _secret(reference: str, environment: Mapping[str, str], what: str) -> str:
     if reference.startswith("blake2b:"):
         return reference
     return read_reference(reference, environment, what)
+
+
+def _request_log(entries: GatewayEntries, folder: Path, home: Path) -> RequestLogEntry | None:
+    stated = entries.request_log
+    if stated is None:
+        return None
+    place = home / "gateway" / "requests" if stated.folder is None else folder / stated.folder
+    return stated.model_copy(update={"folder": str(place)})
 
 
 def _store(stated: str | None, home: Path, environment: Mapping[str, str]) -> str:

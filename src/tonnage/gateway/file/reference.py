@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import entries
+from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -21,10 +21,17 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A route", entries.RouteEntry),
     ("`rules`", entries.RuleEntry),
     ("`retry`", entries.RetryEntry),
+    ("`hedge`", conduct_entries.HedgeEntry),
     ("`cache`", entries.CacheEntry),
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
+    ("A guardrail", guardrail_entries.GuardrailEntry),
+    ("`queue`", conduct_entries.QueueEntry),
+    ("`batches`", batches.BatchesEntry),
+    ("`request_log`", observing.RequestLogEntry),
+    ("`spans`", observing.SpansEntry),
+    ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\
 # The gateway file

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -24,13 +24,14 @@ from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
     FORGOTTEN_AFTER_S,
     AccountKey,
-    AccountsError,
+    AccountState,
     AttemptRow,
     Granted,
     LeaseAsk,
     LeaseMove,
     SharedAccounts,
 )
+from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.values import dataclass
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ POLL_S: Final = 0.05
 SWEEP_S: Final = 10.0
 MOST_KNOWN: Final = 10_000
 NO_CAP: Final = 1 << 62
+REFUSED_S: Final = 0.25  # so long a refusal of the store stands: what others give back takes a flush to reach it
 SILENT_S: Final = FORGOTTEN_AFTER_S / 2  # a worker that was suspended for so long looks first what it still has
 SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
 
@@ -145,6 +147,9 @@ class Book:
         self._caps_changed = False
         self._told_s = now()
         self._number = 0
+        self._said_no: dict[
+            AccountKey, tuple[float, int]
+        ] = {}  # until when, and what it had left beside what is free here
         self.open_holds = 0
         self.failing: AccountsError | None = None
         self._flushes: asyncio.Task[None] | None = None
@@ -197,6 +202,7 @@ class Book:
         accounts = self._accounts_of(allowances)
         waited_until = self.now() + PATIENCE_S
         while short := [one for one in accounts if one.free < amounts.of(one.unit)]:
+            self._refuse_again(short, amounts)
             async with self._leasing:
                 asks = self._asks(short, amounts)
                 if not asks:
@@ -204,7 +210,9 @@ class Book:
                 granted = await self._lease(asks)
             if granted.short:
                 if not granted.others or self.now() >= waited_until:
-                    raise self._refusal(short, granted, amounts)
+                    until = self.now() + REFUSED_S
+                    self._said_no |= {key: (until, has) for key, has in granted.short.items()}
+                    raise self._refusal(short, granted.short, amounts)
                 await asyncio.sleep(POLL_S)
             accounts = self._accounts_of(allowances)  # a window may have ended meanwhile
         hold = self._take(accounts, amounts, who, request, lost_usd_pico)
@@ -250,6 +258,11 @@ class Book:
         found = [one.free for one in self._accounts_of(hard)]
         return min(found) if found else None
 
+    def places(self, allowance: Allowance) -> tuple[int, int]:
+        """What is free, and what is leased, of an allowance in this worker."""
+        (account,) = self._accounts_of((allowance,))
+        return account.free, account.leased
+
     async def lease_all(self, allowances: Sequence[Allowance]) -> None:
         """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
         for account in self._accounts_of(allowances):
@@ -260,6 +273,7 @@ class Book:
 
     def follow_changed_caps(self) -> None:
         """After the file was read again: what no request holds is given back, and leased anew under the new caps."""
+        self._said_no.clear()
         self._caps_changed = True  # once more at the next flush: a lease may be on its way
         self._give_back(tuple(self._accounts))
 
@@ -273,6 +287,10 @@ class Book:
                 self._flushed += 1
                 self._batch = _Batch(self._flushed, moves, rows, self.journal.mark(), self.now())
                 await self._apply(self._batch)
+
+    async def states(self) -> list[AccountState]:
+        """The accounts as they stand. Raises AccountsError."""
+        return await self._in_thread(self.accounts.states)
 
     async def ledger(self) -> list[dict[str, Any]]:
         """Every attempt that is in the accounts, oldest first."""
@@ -335,6 +353,7 @@ class Book:
             if account is not None and account.free > 0:
                 self._moves.setdefault(key, [0, 0])[1] += account.free
                 account.leased -= account.free
+                self._said_no.pop(key, None)
 
     def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:
         now, current, found = self.now(), self._current, []
@@ -369,10 +388,27 @@ class Book:
                 found.append(_ask(one, need))
         return found
 
-    def _refusal(self, short: Sequence[Account], granted: Granted, amounts: Amounts) -> Refused:
-        account = next(one for one in short if one.key in granted.short)
+    def _refuse_again(self, short: Sequence[Account], amounts: Amounts) -> None:
+        """Raise Refused where the store said a moment ago that it has less left than is asked for now.
+
+        A scope that is over its limit would else ask the store at every request. What this worker itself frees counts
+        at once; what others free, when the moment is over.
+        """
+        now_s = self.now()
+        known = {}
+        for account in short:
+            until, has = self._said_no.get(account.key, (0.0, 0))
+            if now_s < until and account.allowance.hard and has + max(account.free, 0) < amounts.of(account.unit):
+                known[account.key] = has
+            elif now_s >= until:
+                self._said_no.pop(account.key, None)
+        if known:
+            raise self._refusal(short, known, amounts)
+
+    def _refusal(self, short: Sequence[Account], left: Mapping[AccountKey, int], amounts: Amounts) -> Refused:
+        account = next(one for one in short if one.key in left)
         allowance = account.allowance
-        has = granted.short[account.key] + max(account.free, 0)
+        has = left[account.key] + max(account.free, 0)
         until = allowance.end(datetime.fromtimestamp(self.now(), UTC))
         return Refused(allowance, need=amounts.of(allowance.unit), has=has, until=until)
 

@@ -6,18 +6,13 @@ committed + leased <= cap, so that workers together cannot pass a cap, whichever
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.files import make_private_folder
-from tonnage.http.urls import without_secrets
+from tonnage.errors import InputError
+from tonnage.gateway.money.sql_store import AccountsError, SqlStore
 from tonnage.values import dataclass
 
-BUSY_S: Final = 30.0
 VERSION: Final = 1
 FORGOTTEN_AFTER_S: Final = 3600.0  # a worker of another host that has not been heard of for so long is gone
 MINUTES_KEPT_S: Final = 3600.0  # accounts of past minutes
@@ -43,10 +38,6 @@ ATTEMPT_COLUMNS: Final = (
 GROUPS: Final = ("key", "team", "project", "route", "deployment", "outcome")
 AttemptRow = tuple[Any, ...]  # in the order of ATTEMPT_COLUMNS
 AccountKey = tuple[str, int]  # an allowance's id, and when its window began
-
-
-class AccountsError(TonnageError):
-    """The shared accounts cannot be used now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +78,11 @@ class Granted:
     others: bool
 
 
-class SharedAccounts:
-    """One connection, for one thread. `url`: a file's path, or postgresql://…
-
-    `durable`: a file has every commit on the disk before it is answered; a PostgreSQL server does so by itself.
-    """
-
-    def __init__(self, url: str, *, durable: bool = False) -> None:
-        self.url, self._durable = url, durable
-        self._postgres = url.startswith(("postgresql://", "postgres://"))
-        self._connection: Any = None
+class SharedAccounts(SqlStore):
+    """One connection, for one thread. `url`: a file's path, or postgresql://…"""
 
     def open(self) -> None:
         """Connect, make the tables where there are none. Raises AccountsError, InputError."""
-        self._connection = self._connect_postgres() if self._postgres else self._connect_sqlite()
         with self._write() as cursor:
             for table in _TABLES:
                 cursor.execute(table)
@@ -109,16 +91,6 @@ class SharedAccounts:
                 self._run(cursor, "INSERT INTO version VALUES (?)", (VERSION,))
             elif found[0] > VERSION:
                 raise AccountsError("the gateway's accounts were made by a newer tonnage", hint="upgrade tonnage")
-
-    @property
-    def exist(self) -> bool:
-        """Whether a gateway has kept accounts here."""
-        return self._postgres or Path(self.url).exists()
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     # what a worker does
 
@@ -330,84 +302,3 @@ class SharedAccounts:
             places = ", ".join("?" * len(ATTEMPT_COLUMNS))
             text = f"INSERT INTO attempts VALUES ({places})"
             cursor.executemany(self._text(text), rows)
-
-    def _run(self, cursor: Any, text: str, values: tuple[Any, ...]) -> Any:
-        cursor.execute(self._text(text), values)
-        return cursor
-
-    def _text(self, text: str) -> str:
-        return text.replace("?", "%s") if self._postgres else text
-
-    @contextmanager
-    def _read(self) -> Iterator[Any]:
-        """What stands now. AccountsError where the database fails; the next call connects anew."""
-        with self._transaction("BEGIN") as cursor:
-            yield cursor
-
-    @contextmanager
-    def _write(self) -> Iterator[Any]:
-        """A transaction that other writers wait for. AccountsError as `_read`."""
-        with self._transaction("BEGIN IMMEDIATE") as cursor:
-            yield cursor
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Any]:
-        if self._connection is None:
-            self._connection = self._connect_postgres() if self._postgres else self._connect_sqlite()
-        cursor = None
-        try:
-            cursor = self._connection.cursor()
-            if not self._postgres:
-                cursor.execute(begin)
-            yield cursor
-            self._connection.commit()
-        except BaseException as error:
-            with suppress(Exception):  # the error that led here is told; a lost connection cannot roll back
-                self._connection.rollback()
-            if self._is_fault(error):
-                with suppress(Exception):
-                    self._connection.close()
-                self._connection = None
-                raise AccountsError(f"the gateway's accounts in {self._where} failed: {error}",
-                                    hint="check the disk or the server and its permissions") from error  # fmt: skip
-            raise
-        finally:
-            if cursor is not None:
-                with suppress(Exception):
-                    cursor.close()
-
-    @property
-    def _where(self) -> str:
-        return without_secrets(self.url)
-
-    def _is_fault(self, error: BaseException) -> bool:
-        if isinstance(error, sqlite3.Error):
-            return True
-        if not self._postgres:
-            return False
-        import psycopg
-
-        return isinstance(error, psycopg.Error)
-
-    def _connect_sqlite(self) -> Any:
-        path = Path(self.url)
-        try:
-            make_private_folder(path.parent)
-            path.touch(mode=0o600)
-            made = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            made.execute("PRAGMA journal_mode=WAL")
-            made.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
-        except (OSError, sqlite3.Error) as error:
-            raise AccountsError(f"the gateway's accounts in {path} cannot be opened: {error}",
-                                hint="name another file: `store:` in the gateway file") from error  # fmt: skip
-        return made
-
-    def _connect_postgres(self) -> Any:
-        try:
-            import psycopg
-        except ImportError as error:
-            raise MissingExtra("accounts on PostgreSQL", "postgres") from error
-        try:
-            return psycopg.connect(self.url, connect_timeout=10)
-        except psycopg.Error as error:
-            raise AccountsError(f"no connection to {self._where}: {error}", hint="check `store:`") from error

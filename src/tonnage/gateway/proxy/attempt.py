@@ -23,7 +23,7 @@ from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
-from tonnage.gateway.proxy.replies import Reply, refusal
+from tonnage.gateway.proxy.replies import Reply, limit_reached, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
 if TYPE_CHECKING:
@@ -52,11 +52,13 @@ class Attempt:
         self.health = journey.running.healths[deployment.name]
         self.meter = journey.running.meter(journey.route.name, deployment.name)
         self.sent = False
+        self.held_s: float | None = None  # since when it has what it takes of the allowances
         self.began_s = monotonic()
         self._passage = passage(self.asked.surface, deployment.dialect)
         self._dropped = b""
-        self._status = 0
-        self._first_byte_s: float | None = None
+        self.status = 0
+        self.first_byte_s: float | None = None
+        self._asking = False  # something may have gone over the wire
         self._answer: Connection | None = None
         self._tap: Tap | None = None
         self._hold: Hold
@@ -64,10 +66,13 @@ class Attempt:
     async def run(self) -> Told:
         """Raises nothing that a client or an upstream can bring about."""
         journey, deployment = self.journey, self.deployment
-        allowances = (
+        allowances = self.allowances = (
             *journey.running.allowances(journey.caller, journey.route.name),
             *journey.running.allowances_at(deployment.name),
         )
+        if journey.room is not None and (full := journey.room.occupied(allowances, journey.ticket)) is not None:
+            journey.full.append(full)
+            return limit_reached(full), full.scope == "deployment"
         who = journey.running.who(journey.caller, journey.route.name, deployment.name)
         try:
             bound = await most_amounts(
@@ -83,6 +88,8 @@ class Attempt:
             )
         except Refused as refused:
             journey.running.count_refused(refused.allowance)
+            if refused.allowance.returns:
+                journey.full.append(refused.allowance)
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
             return Reply(status=400, kind="request_too_dear", message=str(dear)), False
@@ -91,6 +98,9 @@ class Attempt:
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+        self.held_s = monotonic()
+        if journey.room is not None:
+            journey.room.took(journey.ticket)
         if journey.exchange.gone:  # while it waited for its hold
             self.book.settle(self._hold, None)
             journey.running.count_gone()
@@ -126,6 +136,21 @@ class Attempt:
         if self._answer is not None:
             self._answer.abort()
 
+    def abandon(self, outcome: str) -> None:
+        """Another attempt has answered: what was seen of this one is settled, and its connection is closed."""
+        if self.held_s is None or self._hold.settled:
+            return
+        if self._tap is not None:
+            self._done(self._tap.usage, written_tokens=self._tap.events, outcome=outcome)
+        else:
+            self.health.leave()
+            if self._asking:
+                self._settle(self._estimate(unseen=not self.asked.stream), None, outcome=outcome, estimated=True)
+            else:
+                self.book.settle(self._hold, None)
+        if self._answer is not None:
+            self._answer.abort()
+
     # on the wire
 
     async def _through(self, told: int | None) -> Told:
@@ -145,14 +170,15 @@ class Attempt:
             return Reply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
         self.journey.told_added(self.journey.running.measures)
         asked_s = monotonic()
+        self._asking = True
         try:
             answer = await self.journey.running.upstreams[self.deployment.name].ask("POST", target, headers, body)
         except UpstreamFault as fault:
             self.sent = fault.sent
             self._failed(fault.kind, billed=fault.sent)  # what was written may have been computed
             return self._no_answer(fault), True
-        self.sent, self._answer, self._status = True, answer, answer.status
-        self._first_byte_s = monotonic() - asked_s
+        self.sent, self._answer, self.status = True, answer, answer.status
+        self.first_byte_s = monotonic() - asked_s
         if answer.status != 200:
             return await self._refused(answer)
         return await (self._stream(answer, told) if answer.streams else self._whole(answer, told))
@@ -175,6 +201,8 @@ class Attempt:
         target, body = passed.target, passed.body
         headers = [*_FIXED, *self._passage.headers]
         headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
+        if self.journey.record is not None:
+            headers = self.journey.record.passed_on(self, headers)
         signer = self.journey.running.signers.get(deployment.name)
         if signer is not None:
             headers += signer.headers("POST", deployment.endpoint.url + target.decode(), body, time())
@@ -306,7 +334,7 @@ class Attempt:
             self.health.fail(monotonic())
             self.meter.fault(outcome)
         else:
-            self.health.succeed(self._first_byte_s or 0.0, None if usage is None else usage.output_tokens)
+            self.health.succeed(self.first_byte_s or 0.0, None if usage is None else usage.output_tokens)
         counted = usage or Usage(
             input_tokens=self.asked.input_tokens_estimate,
             output_tokens=written_tokens if OUTPUT_KEYS[self.asked.surface] else 0,
@@ -344,25 +372,32 @@ class Attempt:
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome=kind)
         else:
             self.book.settle(self._hold, None)
+            if self.journey.record is not None:  # it did not reach the wire, so it is no row of the ledger
+                self._outcome(Amounts(usd_pico=0, tokens=0), None, kind, estimated=False)
 
     def _settle(self, amounts: Amounts, usage: Usage | None, *, outcome: str, estimated: bool = False) -> None:
         made = self._outcome(amounts, usage, outcome, estimated=estimated)
         self.book.settle(self._hold, made)
         self.meter.settled(usage, amounts.usd_pico, made.first_byte_s, made.latency_s)
+        if usage is not None:
+            self.journey.running.key_meter(self.journey.caller).settled(usage, amounts.usd_pico)
 
     def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
-        return Outcome(
-            status=self._status, outcome=outcome, amounts=amounts,
+        made = Outcome(
+            status=self.status, outcome=outcome, amounts=amounts,
             input_tokens=None if usage is None else usage.input_tokens,
             output_tokens=None if usage is None else usage.output_tokens,
             cached_tokens=None if usage is None else usage.cached_input_tokens, estimated=estimated,
-            first_byte_s=self._first_byte_s, latency_s=monotonic() - self.began_s,
+            first_byte_s=self.first_byte_s, latency_s=monotonic() - self.began_s,
         )  # fmt: skip
+        if self.journey.record is not None:
+            self.journey.record.attempt(self, made)
+        return made
 
-    def _estimate(self) -> Amounts:
-        """What the attempt is expected to take, where nobody will say."""
+    def _estimate(self, *, unseen: bool = True) -> Amounts:
+        """What the attempt is expected to take, where nobody will say; `unseen`: output too, of which none came."""
         inputs, outputs = self.asked.input_tokens_estimate, 0
-        if OUTPUT_KEYS[self.asked.surface]:
+        if unseen and OUTPUT_KEYS[self.asked.surface]:
             outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30) * self.asked.answers
         return Amounts(usd_pico=self.deployment.rates.most_pico(inputs, outputs), tokens=inputs + outputs)
 

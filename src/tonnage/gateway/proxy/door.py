@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from time import monotonic
@@ -14,11 +15,18 @@ from typing import Final
 import orjson
 
 from tonnage.errors import did_you_mean, nearest
+from tonnage.gateway.admission.line import Ticket
+from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
+from tonnage.gateway.batch_api.endpoints import PATHS as BATCH_PATHS
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
+from tonnage.gateway.guardrails.guard import make_guards
+from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
+from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
@@ -28,7 +36,7 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
-Page = Callable[[str], tuple[int, bytes, bytes] | None]
+Page = Callable[[str], Awaitable[tuple[int, bytes, bytes] | None]]
 _OF_THE_ANSWER: Final = PASSED_ON - {b"traceparent", b"tracestate"}  # headers that may change it
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
@@ -39,31 +47,81 @@ class Door:
     def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
+        self.observer: Observer | None = None
+        self.batches: BatchEndpoints | None = None
+        self.guards = make_guards(running, book, measures)
+        self.repeats = Repeats(book, measures)
+        self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
+
+    def follow(self, running: Running) -> None:
+        """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
+        self.guards = make_guards(running, self.book, self.measures)
+        self.running = running
 
     async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
         began_s = monotonic()
         surface = SURFACES.get(exchange.path)
         if surface is None or exchange.method != b"POST":
-            self._other(exchange)
+            await self._other(exchange)
             return
+        caller: Caller | None = None
         try:
             caller = self._caller(exchange)
             asked = read_asked(surface, exchange.body)
             route = self._route(asked, caller)
+            queue = self.running.gateway.queue
+            stands = None if queue is None else standing(exchange.headers, caller, queue, began_s)
         except UnreadableRequest as bad:
             reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
+            if self.observer is not None:
+                self.observer.turned_away(exchange, surface, caller, reply, began_s)
             return
+        entry = self.running.gateway.idempotency
+        if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
+            serve = partial(self._serve, asked, caller, route, began_s, stands)
+            owner = self._owner(exchange, caller)
+            await self.repeats.carry(exchange, key, owner, surface, entry, serve)
+            return
+        await self._serve(asked, caller, route, began_s, stands, exchange)
+
+    async def _serve(
+        self,
+        asked: GatewayRequest,
+        caller: Caller,
+        route: Route,
+        began_s: float,
+        stands: Standing | None,
+        exchange: ClientExchange,
+    ) -> None:
+        """Answer a request that is read and allowed."""
+        self.running.key_meter(caller).requests[0] += 1
         request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
             self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
         )
-        cache = self.running.caches.get(route.name)
+        if stands is not None:
+            journey.room = self.waiting
+            journey.ticket = Ticket(caller.name, stands.priority, began_s, stands.until_s)
+        if self.observer is None:
+            await self._carry(journey)
+        else:
+            await self.observer.through(journey, self._carry)
+
+    async def _carry(self, journey: Journey) -> None:
+        guard = self.guards.get(journey.route.name)
+        if guard is None:
+            await self._answer(journey)
+        else:
+            await guard.through(journey, self._answer)
+
+    async def _answer(self, journey: Journey) -> None:
+        cache = self.running.caches.get(journey.route.name)
         if cache is not None and self._kept(cache, journey):
             return
         await journey.run()
@@ -94,6 +152,12 @@ class Door:
         for one in tuple(self._attempts):
             one.give_up()
         self.settle_uncertain()
+        await self.repeats.close()
+
+    @property
+    def attempts(self) -> Collection[Attempt]:
+        """Those under way."""
+        return self._attempts
 
     @property
     def uncertain(self) -> int:
@@ -119,6 +183,10 @@ class Door:
         if query and any(mark in query.lower() for mark in _SECRETS_IN_ADDRESSES):
             raise UnreadableRequest("a key does not belong into an address, which is logged on the way",
                              status=401, kind="key_in_address")  # fmt: skip
+        if self.batches is not None:
+            asked_for = self.batches.asked_for(exchange.headers, self.running.gateway)
+            if asked_for is not None:
+                return asked_for[0]
         if not callers:
             return ANYBODY
         given = b""
@@ -139,6 +207,11 @@ class Door:
                 f"the key {caller.name} expired on {caller.expires}", status=401, kind="expired_api_key"
             )
         return caller
+
+    def _owner(self, exchange: ClientExchange, caller: Caller) -> str:
+        """Whose an idempotency key is: two batches of one key may hold the same row."""
+        found = None if self.batches is None else self.batches.asked_for(exchange.headers, self.running.gateway)
+        return caller.name if found is None else f"{caller.name}/{found[1]}"
 
     def _route(self, asked: GatewayRequest, caller: Caller) -> Route:
         """Raises UnreadableRequest (404, with the nearest names)."""
@@ -168,6 +241,8 @@ class Door:
         kept = cache.get(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
+        if journey.record is not None:
+            journey.record.cache = labels[1][1]
         if kept is None:
             journey.cache, journey.cache_key = cache, key
             return False
@@ -176,13 +251,22 @@ class Door:
         journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
         return True
 
-    def _other(self, exchange: ClientExchange) -> None:
+    async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
+        entry = self.running.gateway.batches
+        if self.batches is not None and entry is not None and path.startswith(BATCH_PATHS):
+            try:
+                caller = self._caller(exchange)
+            except UnreadableRequest as bad:
+                send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+                return
+            await self.batches.answer(exchange, caller, entry)
+            return
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
                 self._models(exchange)
                 return
-            page = self.pages(path)
+            page = await self.pages(path)
             if page is not None:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return

@@ -9,16 +9,21 @@ import asyncio
 from time import monotonic
 from typing import Final, Protocol
 
+from tonnage.gateway.admission.line import Ticket
+from tonnage.gateway.admission.waiting_room import WaitingRoom
 from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
+from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.hedging import Race
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, order
+from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, expected_first_byte_s, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
@@ -46,33 +51,80 @@ class Journey:
         self.running, self.book, self.tracker = running, book, tracker
         self.asked, self.caller, self.route = asked, caller, route
         self.exchange, self.request, self.began_s = exchange, request, began_s
+        self.record: RequestRecord | None = None  # what becomes of it, where somebody wants to know
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self.facts = Facts(
             surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
         )
-        self._sent = False  # something has gone over the wire: what follows is a retry
+        self.room: WaitingRoom | None = None  # where it may wait for a place
+        self.ticket: Ticket | None = None
+        self.full: list[Allowance] = []  # limits of requests at a time that refused it
+        self.sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
+        reply = await (self._through_routes() if self.room is None else self._waiting(self.room))
+        if reply is None:
+            return
+        if self.record is not None:
+            self.record.reply = reply
+        self.running.meter(self.route.name, "none").answered(reply.status)
+        head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
+        send_reply(self.exchange, reply, self.asked.surface, head)
+
+    async def _waiting(self, room: WaitingRoom) -> Reply | None:
+        """Where nothing but full limits refuses the request it waits for a place, and is tried again."""
+        entry, ticket = self.running.gateway.queue, self.ticket
+        assert entry is not None
+        assert ticket is not None
+        while True:
+            self.full = []
+            try:
+                reply = await self._through_routes()
+            finally:
+                room.took(ticket)
+            if reply is None or not self.full:
+                return reply
+            refused = await room.wait(self.full, ticket, self.exchange, entry, self._first_byte_s())
+            if self.exchange.gone:
+                self.running.count_gone()
+                return None
+            if refused is not None:
+                return refused
+
+    def _first_byte_s(self) -> float:
+        """How long the first byte takes at the quickest of the route's deployments; 0: it is not known."""
+        running = self.running
+        found = [
+            expected_first_byte_s(running.gateway.deployments[name], running.healths[name])
+            for name in deployments_of(self.route, self.facts)[0]
+        ]
+        return min((one for one in found if one is not None), default=0.0)
+
+    async def _through_routes(self) -> Reply | None:
+        """What the client would be told; None once it is answered, or has left."""
         reply: Reply | None = None
         route: Route | None = self.route
         while route is not None:
             reply, final = await self._on(route)
             if reply is None:
-                return
+                return None
             self.facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
             route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
             if self.exchange.gone:  # nobody waits for another attempt
                 self.running.count_gone()
-                return
+                return None
         assert reply is not None
-        self.running.meter(self.route.name, "none").answered(reply.status)
-        head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
-        send_reply(self.exchange, reply, self.asked.surface, head)
+        return reply
+
+    def ask_instead(self, asked: GatewayRequest) -> None:
+        """Go on with a changed request."""
+        self.asked = asked
+        self.facts = self.facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
 
     def told_added(self, measures: GatewayMeasures) -> None:
         """The time that the gateway took before it sent the request on."""
-        if not self._sent:
+        if not self.sent:
             add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)
 
     async def _on(self, route: Route) -> tuple[Reply | None, bool]:
@@ -80,27 +132,43 @@ class Journey:
         no other route may do better."""
         budget = self.running.retries[route.name]
         budget.request(monotonic())
+        hedge = self.running.hedges.get(route.name)
         reply: Reply | None = None
         tried: list[str] = []
         for _ in range(route.retry.attempts):
-            name = self._next(route, tried)
-            if name is None and tried:  # all were asked: once more, after a rest
+            name = self.next_deployment(route, tried)
+            waits = self.room is not None and bool(self.full)  # for a place, which is better than to ask again
+            if name is None and tried and not waits:  # all were asked: once more, after a rest
                 await asyncio.sleep(SECOND_ROUND_S)
                 tried = []
-                name = None if self.exchange.gone else self._next(route, tried)
-            if name is None or (self._sent and not budget.take(monotonic())):
+                name = None if self.exchange.gone else self.next_deployment(route, tried)
+            if name is None or (self.sent and not budget.take(monotonic())):
                 break
             tried.append(name)
-            attempt = Attempt(self, route, self.running.gateway.deployments[name])
-            reply, again = await attempt.run()
+            if hedge is None:
+                attempts = [Attempt(self, route, self.running.gateway.deployments[name])]
+                reply, again = await attempts[0].run()
+            else:
+                race = Race(self, route, hedge, tried)
+                attempts = race.attempts
+                reply, again = await race.run(name)
+            if self.room is not None:
+                self._give_places_back(self.room, attempts)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
-            if attempt.sent:
-                self._sent = True
-                attempt.meter.retried()
+            for attempt in attempts:
+                if attempt.sent:
+                    self.sent = True
+                    attempt.meter.retried()
         return reply or self._nobody(route), False
 
-    def _next(self, route: Route, tried: list[str]) -> str | None:
+    def _give_places_back(self, room: WaitingRoom, attempts: list[Attempt]) -> None:
+        for one in attempts:
+            if one.held_s is not None:
+                room.gave_back(one.allowances, monotonic() - one.held_s)
+
+    def next_deployment(self, route: Route, tried: list[str]) -> str | None:
+        """The best that was not tried yet; None: there is none."""
         running = self.running
         names = order(
             route, self.facts, running.gateway, running.healths, monotonic(), running.random, tried=tried

@@ -7,6 +7,24 @@ from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.rates import PICO_PER_USD
 
 
+class KeyMeter:
+    """One key."""
+
+    __slots__ = ("_input", "_output", "_usd", "requests")
+
+    def __init__(self, measures: GatewayMeasures, key: str, team: str) -> None:
+        labels = (("key", key), ("team", team))
+        self.requests = measures.cell("tonnage_gateway_key_requests_total", labels)
+        self._input = measures.cell("tonnage_gateway_key_tokens_total", (*labels, ("kind", "input")))
+        self._output = measures.cell("tonnage_gateway_key_tokens_total", (*labels, ("kind", "output")))
+        self._usd = measures.cell("tonnage_gateway_key_usd_total", labels)
+
+    def settled(self, usage: Usage, usd_pico: int) -> None:
+        self._input[0] += usage.input_tokens
+        self._output[0] += usage.output_tokens
+        self._usd[0] += usd_pico / PICO_PER_USD
+
+
 class RouteMeter:
     """One route at one deployment."""
 

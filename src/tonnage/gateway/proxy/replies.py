@@ -18,13 +18,15 @@ from tonnage.values import dataclass
 JSON: Final = b"content-type: application/json\r\n"
 _ANTHROPIC: Final = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 529: "overloaded_error",
+    409: "invalid_request_error", 413: "request_too_large", 422: "invalid_request_error", 429: "rate_limit_error",
+    503: "overloaded_error", 529: "overloaded_error",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A whole answer of the gateway's own. `more` stands beside the message: until when, how much is left."""
+    """A whole answer of the gateway's own. `more` stands beside the message: until when, how much is left.
+    `head`: header lines, each with its line end."""
 
     status: int
     kind: str
@@ -32,6 +34,7 @@ class Reply:
     param: str | None = None
     retry_after_s: float | None = None
     more: tuple[tuple[str, Any], ...] = ()
+    head: bytes = b""
 
     def body(self, surface: Surface | None) -> bytes:
         if surface == "messages":
@@ -51,7 +54,7 @@ def send_reply(
 ) -> None:
     if reply.retry_after_s is not None:
         head += b"retry-after: %d\r\n" % max(1, ceil(reply.retry_after_s))
-    exchange.answer(reply.status, JSON + head, reply.body(surface), close=close)
+    exchange.answer(reply.status, JSON + reply.head + head, reply.body(surface), close=close)
 
 
 def refusal(refused: Refused, now_s: float) -> Reply:
@@ -59,8 +62,7 @@ def refusal(refused: Refused, now_s: float) -> Reply:
     allowance = refused.allowance
     wait_s = None if refused.until is None else max(refused.until.timestamp() - now_s, 1.0)
     if allowance.unit == "at-once":
-        message, more = f"{_sentence(allowance.words)} is reached", (("limit", allowance.id),)
-        return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=1.0, more=more)
+        return limit_reached(allowance)
     until = "" if refused.until is None else f" until {refused.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     message = f"{_sentence(allowance.words)} has {_amount(allowance, refused.has)} left{until}; " \
               f"this request may take {_amount(allowance, refused.need)}"  # fmt: skip
@@ -69,6 +71,12 @@ def refusal(refused: Refused, now_s: float) -> Reply:
         retry_after_s=wait_s,
         more=(("limit", allowance.id), ("until", None if refused.until is None else refused.until.isoformat())),
     )  # fmt: skip
+
+
+def limit_reached(allowance: Allowance) -> Reply:
+    """429 of a limit of requests at a time."""
+    message, more = f"{_sentence(allowance.words)} is reached", (("limit", allowance.id),)
+    return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=1.0, more=more)
 
 
 def _amount(allowance: Allowance, amount: int) -> str:

@@ -11,8 +11,9 @@ from tonnage.gateway.file.described import Caller, Deployment, Gateway
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Who
-from tonnage.gateway.proxy.meters import RouteMeter
+from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
+from tonnage.gateway.routing.hedge_policy import HedgePolicy
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.upstream import Upstream, UpstreamTimeouts
@@ -45,9 +46,15 @@ class Running:
             if route.cache is not None
         }
         self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
+        self.hedges = {
+            name: HedgePolicy(route.hedge.after, route.hedge.share_percent / 100.0)
+            for name, route in gateway.routes.items()
+            if route.hedge is not None
+        }
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
         self._at: dict[str, tuple[Allowance, ...]] = {}
         self._meters: dict[tuple[str, str], RouteMeter] = {}
+        self._key_meters: dict[str, KeyMeter] = {}
         self._who: dict[tuple[str, str, str], Who] = {}
 
     def allowances(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
@@ -69,6 +76,12 @@ class Running:
         found = self._meters.get((route, deployment))
         if found is None:
             found = self._meters[route, deployment] = RouteMeter(self.measures, route, deployment)
+        return found
+
+    def key_meter(self, caller: Caller) -> KeyMeter:
+        found = self._key_meters.get(caller.name)
+        if found is None:
+            found = self._key_meters[caller.name] = KeyMeter(self.measures, caller.name, caller.team)
         return found
 
     def who(self, caller: Caller, route: str, deployment: str) -> Who:

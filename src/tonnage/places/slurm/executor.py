@@ -13,7 +13,15 @@ from tonnage.errors import TonnageError
 from tonnage.files import write_whole
 from tonnage.places.contract import Gap, Orphan, PlaceFinding, Submission, home_mark, read_tag, tag_of, token_of
 from tonnage.places.file import SlurmPlace
-from tonnage.places.record import PlaceRecord, read_record, record_of, submitting, write_record
+from tonnage.places.record import (
+    PlaceRecord,
+    leave_queue,
+    read_record,
+    submitting,
+    unwanted,
+    write_record,
+    write_submission,
+)
 from tonnage.places.slurm.answers import (
     LIVE,
     PARTITION_FORMAT,
@@ -27,10 +35,10 @@ from tonnage.places.slurm.questions import against
 from tonnage.places.slurm.script import SCRIPT, batch_script
 from tonnage.places.states import JobView, Phase, PlaceState, joined
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import Job, dump_job
+from tonnage.runs.job import Job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor
-from tonnage.runs.requests import cancel_request, clear_requests, write_request
+from tonnage.runs.requests import cancel_request, write_request
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import RunReason
 from tonnage.values import dataclass
@@ -57,6 +65,9 @@ class Slurm:
 
     # before
 
+    def folder_there(self, folder: RunFolder) -> RunFolder:
+        return folder
+
     def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:
         groups = parse_partitions(self._asked("sinfo", "-h", "-e", "-o", PARTITION_FORMAT))
         found = [*against(self.place, self.name, groups), *self._account()]
@@ -78,13 +89,8 @@ class Slurm:
             before = read_record(folder)
             if before is not None and before.token == submission.token and (there := self._find(before)) is not None:
                 return there
-            clear_requests(folder)
-            write_whole(folder.job_file, dump_job(submission.job))
-            for file in submission.job.files:
-                write_whole(folder.path / file.path, file.text)
             write_whole(folder.path / SCRIPT, submission.script)
-            record = record_of(submission)
-            write_record(folder, record)  # from here on a job that Slurm has is found by its tag
+            record = write_submission(folder, submission)
             job_id = self._sent(submission, record)
             write_record(folder, replace(record, job_id=job_id))
             return job_id
@@ -98,6 +104,9 @@ class Slurm:
         if record is not None and job_id is not None and record.job_id is None:
             write_record(folder, replace(record, job_id=job_id))
         return joined(view, folder.state())
+
+    def logs(self, folder: RunFolder) -> None:  # noqa: ARG002 - the folder is shared
+        return
 
     def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:
         words = ("srun", f"--jobid={self._job(folder)}", "--overlap", "--ntasks=1", *argv)
@@ -118,8 +127,7 @@ class Slurm:
     def _leave_queue(self, folder: RunFolder, kind: EventKind, reason: RunReason) -> None:
         """Nobody works on it: the job goes, and what is said of it stands in the journal."""
         self.teardown(folder)
-        if not folder.state().state.ended:
-            folder.record(kind, who="cli", reason=reason.value, message=f"taken out of the queue of {self.name}")
+        leave_queue(folder, kind, reason, place=self.name)
 
     # after
 
@@ -139,7 +147,7 @@ class Slurm:
             tag = read_tag(job.comment)
             if tag is None or tag[0] != ours or job.view.phase not in LIVE:
                 continue
-            why = _unwanted(RunFolder(runs / tag[2]), token=tag[1])
+            why = unwanted(RunFolder(runs / tag[2]), token=tag[1])
             if why:
                 found.append(Orphan(job_id=job.view.job_id or "", run=tag[2], word=job.view.word, why=why))
         if end and found:
@@ -233,14 +241,3 @@ class Slurm:
         if done.returncode:
             raise Refused("; ".join(done.stderr.split("\n")).strip("; ") or f"{words[0]} ended with {done.returncode}")
         return done.stdout
-
-
-def _unwanted(folder: RunFolder, *, token: str) -> str:
-    """Why no run waits for a job; empty where one does."""
-    if not folder.spec_file.exists():
-        return "its run was removed"
-    record = read_record(folder)
-    if record is None or record.token != token:
-        return "its run was submitted anew"
-    state = folder.state().state
-    return f"its run has ended: {state.value}" if state.ended else ""

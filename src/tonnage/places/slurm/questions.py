@@ -14,7 +14,7 @@ from tonnage.places.slurm.answers import NodeGroup
 from tonnage.units import mib_to_gib
 
 
-def against(place: SlurmPlace, name: str, groups: Sequence[NodeGroup], *, nodes: int = 1) -> Iterator[PlaceFinding]:
+def against(place: SlurmPlace, name: str, groups: Sequence[NodeGroup]) -> Iterator[PlaceFinding]:
     """Every reason why this cluster would refuse the job or let it wait for ever."""
     key = f"places.{name}"
     mine = [one for one in groups if (one.default if place.partition is None else one.partition == place.partition)]
@@ -30,7 +30,7 @@ def against(place: SlurmPlace, name: str, groups: Sequence[NodeGroup], *, nodes:
             "wait for ever",
             f"{key}.time_limit_minutes = {limit:g}: a run goes on after it from its checkpoint",
         )
-    yield from _nodes(place, key, mine, nodes)
+    yield from _nodes(place, key, mine)
 
 
 def _no_partition(place: SlurmPlace, key: str, groups: Sequence[NodeGroup]) -> PlaceFinding:
@@ -41,7 +41,7 @@ def _no_partition(place: SlurmPlace, key: str, groups: Sequence[NodeGroup]) -> P
     return _refused(f"no partition is named '{place.partition}'", f"{key}.partition: {near}")
 
 
-def _nodes(place: SlurmPlace, key: str, mine: Sequence[NodeGroup], nodes: int) -> Iterator[PlaceFinding]:
+def _nodes(place: SlurmPlace, key: str, mine: Sequence[NodeGroup]) -> Iterator[PlaceFinding]:
     """What one node has: each figure alone, then all together."""
     where = mine[0].partition
     types = sorted({kind for one in mine for kind, _ in one.gpus if kind})
@@ -59,10 +59,10 @@ def _nodes(place: SlurmPlace, key: str, mine: Sequence[NodeGroup], nodes: int) -
         asked = f"{place.memory_gib:g} GiB are asked for"
         yield _refused(f"a node of {where} has {memory_gib:.1f} GiB, {asked}", f"{key}.memory_gib = {memory_gib:.0f}")
     fit = sum(one.nodes for one in mine if _holds(one, place))
-    if fit < nodes:
+    if fit < place.nodes:
         yield _refused(
-            f"{fit} nodes of {where} have all that is asked for, {nodes} are needed; the job would wait for ever",
-            f"`sinfo -p {where} -N -l` lists them",
+            f"{fit} nodes of {where} have all that is asked for, {place.nodes} are needed; the job would wait for ever",
+            f"{key}.nodes = {fit}; `sinfo -p {where} -N -l` lists them",
         )
 
 

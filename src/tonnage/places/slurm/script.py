@@ -46,7 +46,7 @@ def options(place: SlurmPlace, folder: Path, *, name: str, tag: str) -> Iterator
         value = getattr(place, key)
         if value is not None:
             yield f"--{key}={_quoted(value)}"
-    yield "--nodes=1"
+    yield f"--nodes={place.nodes}"
     yield "--ntasks-per-node=1"
     yield f"--cpus-per-task={place.cores}"
     yield f"--mem={math.ceil(place.memory_gib * 1024)}M"
@@ -87,6 +87,9 @@ while kill -0 $work 2>/dev/null; do wait $work; code=$?; done
 if [ $code -eq {preempted} ]; then
   trap '' USR1
   trap - TERM
+  case "$(scontrol show job -o "$SLURM_JOB_ID")" in
+    *JobState=COMPLETING*) exit $code ;;  # Slurm ends it already: it was cancelled, or its time is over
+  esac
   scontrol requeue "$SLURM_JOB_ID" || exit $code
   exec sleep 3600  # until Slurm ends it
 fi

@@ -21,7 +21,8 @@ _DATA: Final = files("tonnage.serving.engines") / "data"
 class EngineRelease:
     """The release of an engine whose arguments, addresses and metrics are known here, and where they were read.
 
-    `running`, `waiting`: names of the gauges of requests that are worked on and that wait; None: it has none.
+    `running`, `waiting`: names of the gauges of requests that are worked on and that wait; `requests`, `input_tokens`,
+    `output_tokens`: of its counters of what was answered. None: it has none.
     """
 
     name: str
@@ -31,6 +32,9 @@ class EngineRelease:
     metrics: str | None
     running: str | None
     waiting: str | None
+    requests: str | None
+    input_tokens: str | None
+    output_tokens: str | None
     source: Source
 
 
@@ -44,12 +48,16 @@ def engine_release(name: str) -> EngineRelease:
     return EngineRelease(
         name=name, version=row.cells["version"] or None, image=row.text("image"), health=row.text("health"),
         metrics=row.cells["metrics"] or None, running=row.cells["running"] or None,
-        waiting=row.cells["waiting"] or None,
+        waiting=row.cells["waiting"] or None, requests=row.cells["requests"] or None,
+        input_tokens=row.cells["input_tokens"] or None, output_tokens=row.cells["output_tokens"] or None,
         source=row.source(),
     )  # fmt: skip
 
 
-_COLUMNS: Final = ("engine", "version", "image", "health", "metrics", "running", "waiting", "source", "read_on")
+_COLUMNS: Final = (
+    "engine", "version", "image", "health", "metrics", "running", "waiting", "requests", "input_tokens",
+    "output_tokens", "source", "read_on",
+)  # fmt: skip
 
 
 @cache

@@ -70,9 +70,11 @@ def _check_order(devices: Sequence[Device], environ: Mapping[str, str]) -> None:
     models = {one.model for one in devices if one.vendor == "nvidia"}
     if order in (None, BUS_ORDER[1]) or len(models) < 2 or not any(part.strip().isdigit() for part in named.split(",")):
         return
-    raise InputError(f"CUDA_DEVICE_ORDER={order}: which of {', '.join(sorted(models))} a number of "
-                     f"CUDA_VISIBLE_DEVICES={named} means is not known",
-                     hint="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the boards by UUID (nvidia-smi -L)")  # fmt: skip
+    raise InputError(
+        f"CUDA_DEVICE_ORDER={order}: which of {', '.join(sorted(models))} a number of CUDA_VISIBLE_DEVICES={named} "
+        "means is not known",
+        hint="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the boards by UUID (nvidia-smi -L)",
+    )
 
 
 def _is_named(device: Device, name: str) -> bool:

@@ -15,6 +15,7 @@ SERVICE_FILE: Final = "service.json"
 KEY_VARIABLE: Final = "TONNAGE_SERVE_KEY"
 RUNNING: Final = "tonnage_encoder_texts_computing"
 WAITING: Final = "tonnage_encoder_texts_waiting"
+ANSWERED: Final = 'tonnage_encoder_requests_total{status="200"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,6 @@ class EncoderEngine:
         return EngineCommand(
             engine=self.name, argv=(sys.executable, "-m", "tonnage.serving.encoder", file), host=place.host,
             port=place.port, health="/ready", metrics="/metrics", running=RUNNING, waiting=WAITING,
+            requests=ANSWERED,
             secrets=(key,) if key else (), drains=True, files=(EngineFile(path=SERVICE_FILE, text=dump_service(told)),),
         )  # fmt: skip

@@ -37,7 +37,8 @@ class EngineCommand:
     """What starts one replica. Secrets are named; their values come from the environment of whoever starts it.
 
     `health`: the path that answers 200 once requests are taken. `metrics`: the path of Prometheus' text, with
-    `running` and `waiting`, the gauges of requests worked on and queued; None: the engine has none.
+    `running` and `waiting`, the gauges of requests worked on and queued; None: the engine has none. `requests`,
+    `input_tokens` and `output_tokens`: its counters of what was answered, with a label where not all of a name counts.
     """
 
     engine: str
@@ -48,6 +49,9 @@ class EngineCommand:
     metrics: str | None = None
     running: str | None = None
     waiting: str | None = None
+    requests: str | None = None
+    input_tokens: str | None = None
+    output_tokens: str | None = None
     env: tuple[tuple[str, str], ...] = ()  # set for the command, over what it inherits
     secrets: tuple[str, ...] = ()
     drains: bool = False  # on SIGTERM it finishes what it took; others are asked whether they work on anything first

@@ -17,6 +17,7 @@ from tonnage.files import write_whole
 from tonnage.serving.engines.devices import BUS_ORDER
 from tonnage.serving.engines.engine import EngineCommand, EngineLoad
 from tonnage.serving.engines.watchdog import WATCHDOG, processes_of, started_at
+from tonnage.serving.running.meter import ServiceCounts
 from tonnage.values import dataclass
 
 LOG: Final = "engine.log"
@@ -51,7 +52,7 @@ class EngineProcess:
 def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
     """Write the command's files and start it in a session of its own; its output goes to `engine.log`.
 
-    CUDA's numbers of GPUs are by the PCI bus, as they are listed here, unless this process's environment says otherwise.
+    CUDA's numbers of GPUs are by the PCI bus, as they are listed here, unless the environment says otherwise.
     It ends when the process that called this dies, whatever kills that (`watchdog`). Raises InputError where the
     program is not installed or a named secret is not set, TonnageError where the port is taken.
     """
@@ -129,6 +130,18 @@ def read_load(running: EngineProcess) -> EngineLoad:
     return parse_load(text, command)
 
 
+def read_counts(running: EngineProcess) -> ServiceCounts | None:
+    """What it has answered, by its own counters; None where it does not answer now."""
+    command = running.command
+    if command.metrics is None:
+        return ServiceCounts()
+    try:
+        status, text = _get(command, command.metrics)
+    except (OSError, HTTPException):  # it starts, or ends, or is busy: the next look asks again
+        return None
+    return parse_counts(text, command) if status == 200 else None
+
+
 def _get(command: EngineCommand, path: str) -> tuple[int, str]:
     """Status and text, over a connection of its own: no proxy, no TLS, a tenth of what a client of the web costs."""
     connection = HTTPConnection(command.host, command.port, timeout=ASK_TIMEOUT_S)
@@ -145,10 +158,20 @@ def parse_load(text: str, command: EngineCommand) -> EngineLoad:
     return EngineLoad(running=_gauge(text, command.running), waiting=_gauge(text, command.waiting))
 
 
-def _gauge(text: str, name: str | None) -> float | None:
-    if name is None:
+def parse_counts(text: str, command: EngineCommand) -> ServiceCounts:
+    """Its counters of what was answered out of Prometheus' text, summed over their labels."""
+    return ServiceCounts(
+        requests=_gauge(text, command.requests), input_tokens=_gauge(text, command.input_tokens),
+        output_tokens=_gauge(text, command.output_tokens),
+    )  # fmt: skip
+
+
+def _gauge(text: str, named: str | None) -> float | None:
+    """The sum over the series of a name, or of those with a label: `name`, `name{label="value"}`."""
+    if named is None:
         return None
-    found = [line for line in text.splitlines() if line.startswith((name + " ", name + "{"))]
+    name, _, label = named.rstrip("}").partition("{")
+    found = [line for line in text.splitlines() if line.startswith((name + " ", name + "{")) and label in line]
     return sum(float(line.rpartition(" ")[2]) for line in found) if found else None
 
 

@@ -52,6 +52,7 @@ class CommandEngine:
         return EngineCommand(
             engine=self.name, argv=(*self.start(), *arguments), host=place.host, port=place.port,
             health=release.health, metrics=release.metrics, running=release.running, waiting=release.waiting,
+            requests=release.requests, input_tokens=release.input_tokens, output_tokens=release.output_tokens,
             secrets=(self.key_variable,) if place.api_key and self.key_variable else (), files=files,
         )  # fmt: skip
 

@@ -19,14 +19,17 @@ from tonnage.scaling.law import ControlLaw, control_law
 from tonnage.scaling.schedules import WeekSchedule
 from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device, DevicePool
+from tonnage.serving.engines.processes import read_counts
 from tonnage.serving.listening import listening_socket
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
+from tonnage.serving.running.meter import CostMeter, ReplicaCounts
 from tonnage.values import dataclass
 
 RELEARN: Final = 1.5  # start-ups measured this many times as long, or as short: the law begins anew with them
 FEWEST_START_UP_S: Final = 1.0
+METER_S: Final = 5.0
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,6 +47,8 @@ class ReplicatedService:
     drain_timeout_s: float = 300.0
     schedule: WeekSchedule | None = None
     devices: tuple[tuple[Device, ...], ...] = ()
+    usd_per_machine_hour: float | None = None  # None: not known
+    replicas_per_machine: int = 1
 
 
 class Service:
@@ -66,7 +71,13 @@ class Service:
             on_fault=self.replicas.report_fault,
         )  # fmt: skip
         self.law: ControlLaw = control_law(settings.scaled, settings.schedule)
+        self.meter = CostMeter(
+            usd_per_machine_hour=settings.usd_per_machine_hour, replicas_per_machine=settings.replicas_per_machine
+        )
+        self.on_costs: Callable[[dict[str, Any]], None] = lambda _: None
         self.server: Any = None
+        self._counts = ReplicaCounts()
+        self._metering: asyncio.Task[None] | None = None
         self._scaler: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
 
@@ -80,6 +91,7 @@ class Service:
         self.replicas.begin()
         self.replicas.scale_to(max(self.settings.scaled.least, 1))
         self._scaler = asyncio.ensure_future(self._scale())
+        self._metering = asyncio.ensure_future(self._meter())
 
     async def stop_if_hopeless(self) -> None:
         """Stop once replicas were tried and none has ever been ready."""
@@ -99,10 +111,11 @@ class Service:
 
     async def close(self) -> None:
         """Decide no more; drain and end all replicas."""
-        if self._scaler is not None:
-            self._scaler.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._scaler
+        for task in (self._scaler, self._metering):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         await self.replicas.close()
 
     async def _scale(self) -> None:
@@ -119,6 +132,18 @@ class Service:
             if wanted != self.replicas.wanted:
                 self.say(f"{self.replicas.wanted} -> {wanted} replicas: {scaling_words(reason)}")
             self.replicas.scale_to(wanted)
+
+    async def _meter(self) -> None:
+        """What it costs, a few seconds apart. A replica that does not answer keeps what it had counted."""
+        while True:
+            held = list(self.replicas.replicas.values())
+            for one in held:
+                if one.state == "ready" and (counts := await asyncio.to_thread(read_counts, one.running)) is not None:
+                    self._counts.see(one.name, counts)
+            answered = float(self.balancer.counts.finished)
+            self.meter.tick(monotonic(), replicas=len(held), counts=self._counts.total(requests=answered))
+            self.on_costs(self.meter.document())
+            await asyncio.sleep(METER_S)
 
     def _differs(self, measured_s: float) -> bool:
         known_s = max(self.law.service.start_up_s, FEWEST_START_UP_S)
@@ -139,6 +164,8 @@ class Service:
                 return 200, "text/plain; version=0.0.4", self.metrics().encode()
             case "/replicas":
                 return 200, "application/json", json.dumps(self.document()).encode()
+            case "/costs":
+                return 200, "application/json", json.dumps(self.meter.document()).encode()
             case _:
                 return None
 
@@ -178,6 +205,7 @@ class Service:
             f"# TYPE tonnage_{name}_total counter\ntonnage_{name}_total {value}" for name, value in counters.items()
         ]
         lines += [f"# TYPE tonnage_{name} gauge\ntonnage_{name} {value:g}" for name, value in gauges.items()]
+        lines += [f"# TYPE {name} {kind}\n{name} {value:.12g}" for name, kind, value in self.meter.metrics()]
         return "\n".join([*lines, ""])
 
 
@@ -224,9 +252,16 @@ async def serve_replicas(
         raise TonnageError("no replica became ready", hint=f"the logs of those that were tried: {folder}")
 
 
-def run_service(settings: ReplicatedService, render: Render, folder: Path, say: Callable[[str], None]) -> None:
+def run_service(
+    settings: ReplicatedService,
+    render: Render,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    on_begin: Callable[[Service, int], None] | None = None,
+) -> None:
     """`serve_replicas` in an event loop of its own: uvloop's where it exists."""
-    work = serve_replicas(settings, render, folder, say)
+    work = serve_replicas(settings, render, folder, say, on_begin=on_begin)
     if sys.platform == "win32":
         asyncio.run(work)
         return

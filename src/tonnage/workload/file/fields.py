@@ -45,17 +45,19 @@ _Model = TypeVar("_Model", bound=BaseModel)
 Section = Annotated[_Model, WhenGiven()]
 
 
-def key(meaning: str, *, default: Any = ..., unit: str = "", example: str = "", shown: str = "") -> Any:
+def key(
+    meaning: str, *, default: Any = ..., unit: str = "", example: str = "", shown: str = "", alias: str | None = None
+) -> Any:
     """One key of the file: its meaning, default, unit and example are what the reference prints.
 
-    `shown` is the default in words, where the bare value says too little.
+    `shown` is the default in words, where the bare value says too little; `alias` the key, where Python has the word.
     """
     facts: dict[str, Any] = {"unit": unit, "example": example, "shown": shown}
     if isinstance(default, type) and issubclass(default, BaseModel):
         default = default.model_construct  # what is left out is not validated
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=facts)
-    return Field(default, description=meaning, json_schema_extra=facts)
+    return Field(default, alias=alias, description=meaning, json_schema_extra=facts)
 
 
 def refusal(expected: str, hint: str = "") -> PydanticCustomError:

@@ -1,0 +1,1 @@
+"""Requests that wait for a place where a limit of requests at a time is reached."""

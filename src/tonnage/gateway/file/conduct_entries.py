@@ -1,0 +1,43 @@
+"""The keys of a gateway file that say how requests are repeated, wait, and are asked twice."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from tonnage.workload.file.fields import Count, Duration, Flag, Percent, Positive, Spelled, StrictModel
+from tonnage.workload.file.fields import key as entry
+
+
+def _p95(value: object) -> object:
+    return None if value == "p95" else value
+
+
+HedgeAfter = Annotated[Duration | None, BeforeValidator(_p95), Spelled("p95 or duration")]
+
+
+class IdempotencyEntry(StrictModel):
+    """Requests with an `Idempotency-Key`: a repeat of the same key and body gets the first one's answer."""
+
+    on: Flag = entry("Whether the header is followed; false: it is ignored.", default=True)
+    ttl: Duration = entry("How long an answer is kept in the store.", default=86_400.0, shown="1d")
+    largest_mb: Positive = entry("The largest answer that is kept; a repeat of a larger one gets 409.", default=4.0)
+
+
+class QueueEntry(StrictModel):
+    """Requests wait for a place where a limit of requests at a time is reached, in place of a refusal."""
+
+    places: Count = entry("How many may wait at one limit, in each worker.", default=100)
+    longest: Duration = entry("How long a request may wait, where its client does not say less.", default=10.0,
+                              shown="10s")  # fmt: skip
+
+
+class HedgeEntry(StrictModel):
+    """A second deployment is asked where the first is slow to begin; who begins first answers, both are paid."""
+
+    after: HedgeAfter = entry(
+        "Without a first byte for so long; p95: the 95th percentile of the deployment's own, once 20 are known.",
+        default=None, shown="p95",
+    )  # fmt: skip
+    share_percent: Percent = entry("Hedges may be so many of the route's requests of the last minute.", default=5.0)

@@ -1,0 +1,101 @@
+"""What became of a request, gathered while it is under way: a few references, which another thread puts into words."""
+
+from __future__ import annotations
+
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tonnage.gateway.dialects.usage import Surface
+from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
+from tonnage.gateway.money.book import Outcome
+from tonnage.gateway.observing.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from tonnage.gateway.proxy.asked import GatewayRequest
+    from tonnage.gateway.proxy.attempt import Attempt
+    from tonnage.gateway.proxy.replies import Reply
+
+SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
+RECORD_BYTES: Final = 1024  # of a line without bodies
+
+
+class RecordedAttempt(NamedTuple):
+    """What became of an attempt, and when (`monotonic`) it ended. `identity`: of the attempt while it was under way."""
+
+    deployment: Deployment
+    outcome: Outcome
+    ended_s: float
+    identity: int
+
+
+class RequestRecord:
+    """One request. `attempts` in their order; `trace`: where its spans are recorded; `cache`: what it met there, None:
+    its route has none; `reply`: what the gateway itself answered; `status` 0: its client left before an answer."""
+
+    __slots__ = (
+        "answer", "asked", "at_s", "attempts", "began_s", "cache", "caller", "guard", "latency_s", "reply", "request",
+        "room", "route", "status", "surface", "trace",
+    )  # fmt: skip
+
+    def __init__(
+        self, surface: Surface, *, request: str | None, caller: Caller | None, route: str | None,
+        asked: GatewayRequest | None, began_s: float, body_bytes: int | None,
+    ) -> None:  # fmt: skip
+        self.surface, self.request, self.caller, self.route = surface, request, caller or ANYBODY, route
+        self.asked, self.began_s, self.at_s = asked, began_s, time() - (monotonic() - began_s)
+        self.attempts: list[RecordedAttempt] = []
+        self.trace: TraceContext | None = None
+        self.cache: str | None = None
+        self.guard: str | None = None
+        self.reply: Reply | None = None
+        self.status, self.latency_s = 0, 0.0
+        self.answer: list[bytes] = []
+        self.room = 0 if body_bytes is None else body_bytes + SLACK_BYTES  # for what is kept of the answer
+
+    def attempt(self, attempt: Attempt, outcome: Outcome) -> None:
+        """What became of an attempt."""
+        self.attempts.append(RecordedAttempt(attempt.deployment, outcome, monotonic(), id(attempt)))
+
+    def passed_on(self, attempt: Attempt, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers of an attempt, with its own place in the trace where there is one."""
+        return headers if self.trace is None else self.trace.passed_on(id(attempt), headers)
+
+    def answered(self, piece: bytes) -> None:
+        """A piece of the answer, on its way to the client."""
+        if self.room > 0:
+            self.answer.append(piece[: self.room])
+            self.room -= len(piece)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps in memory."""
+        asked = 0 if self.asked is None else len(self.asked.body)
+        return RECORD_BYTES + asked + sum(map(len, self.answer))
+
+    def document(self, sample: float) -> dict[str, Any]:
+        """Its line of the log, bodies apart. `sample`: the share of such requests that are kept."""
+        attempts = [_attempt(one.deployment.name, one.outcome) for one in self.attempts]
+        last = attempts[-1] if attempts else {}
+        return {
+            "at_s": round(self.at_s, 6), "request": self.request, "key": self.caller.name, "team": self.caller.team,
+            "project": self.caller.project, "surface": self.surface, "route": self.route,
+            "stream": self.asked is not None and self.asked.stream, "status": self.status,
+            "refused": None if self.reply is None else self.reply.kind,
+            "limit": None if self.reply is None else dict(self.reply.more).get("limit"),
+            "cache": self.cache, "guard": self.guard, "deployment": last.get("deployment"),
+            "first_byte_s": last.get("first_byte_s"), "latency_s": round(self.latency_s, 6),
+            "input_tokens": last.get("input_tokens"), "output_tokens": last.get("output_tokens"),
+            "cached_tokens": last.get("cached_tokens"),
+            "usd_pico": sum(one["usd_pico"] for one in attempts),
+            "estimated": any(one["estimated"] for one in attempts), "attempts": attempts, "sample": sample,
+        }  # fmt: skip
+
+
+def _attempt(deployment: str, found: Outcome) -> dict[str, Any]:
+    first = found.first_byte_s
+    return {
+        "deployment": deployment, "outcome": found.outcome, "status": found.status,
+        "first_byte_s": None if first is None else round(first, 6), "latency_s": round(found.latency_s, 6),
+        "input_tokens": found.input_tokens, "output_tokens": found.output_tokens,
+        "cached_tokens": found.cached_tokens, "usd_pico": found.amounts.usd_pico, "estimated": found.estimated,
+    }  # fmt: skip

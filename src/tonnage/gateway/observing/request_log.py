@@ -1,0 +1,104 @@
+"""The request log: a line of JSON for each request, sampled, written by a thread of its own.
+
+A request is never held up and never fails for its line: what cannot be written, or waits in too great a number, is
+lost, counted and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from tonnage.errors import InputError
+from tonnage.files import make_private_folder
+from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.observing.beside import Beside
+from tonnage.gateway.observing.log_files import LogFiles
+from tonnage.gateway.observing.record import SLACK_BYTES, RequestRecord
+from tonnage.gateway.observing.redaction import redacted
+from tonnage.gateway.observing.spoken import spoken_text
+
+MOST_WAITING_BYTES: Final = 32 << 20
+FAILED_STATUS: Final = 400
+
+
+class RequestLog:
+    """Of one worker. `say`: is told once when lines begin to be lost, and when they are written again."""
+
+    def __init__(
+        self, entry: RequestLogEntry, measures: GatewayMeasures, say: Callable[[str], None], *, seed: int | None = None
+    ) -> None:
+        """InputError where the folder cannot be made."""
+        assert entry.folder is not None  # the file's reader has named one
+        self.entry, self._say = entry, say
+        folder = Path(entry.folder)
+        try:
+            make_private_folder(folder)
+        except OSError as error:
+            raise InputError(f"request_log: {folder} cannot be made: {error.strerror or error}",
+                             hint="name another `folder:`") from error  # fmt: skip
+        self._files = LogFiles(
+            folder, file_bytes=int(entry.file_mb * 1e6), file_age_s=entry.file_age, keep_bytes=int(entry.keep_mb * 1e6),
+            keep_s=entry.keep,
+        )  # fmt: skip
+        cells = [measures.cell("tonnage_gateway_log_total", (("result", one),)) for one in ("written", "left-out")]
+        self._written, self._left_out = cells
+        lost = [measures.cell("tonnage_gateway_log_total", (("result", one),)) for one in ("lost", "not-kept-up")]
+        self._lost, self._late = lost
+        self._random, self._share = Random(seed), entry.sample_percent / 100.0
+        self._losing = False
+        self._beside = Beside("gateway-request-log", self._write, self._files.close, most_bytes=MOST_WAITING_BYTES)
+
+    @property
+    def body_bytes(self) -> int | None:
+        """The most that is kept of a request and of an answer; None: nothing."""
+        return int(self.entry.body_kb * 1000) if self.entry.bodies else None
+
+    def put(self, record: RequestRecord) -> None:
+        """A request that has ended: all that failed are kept, of the others a sample."""
+        failed = record.status >= FAILED_STATUS or not record.status
+        share = 1.0 if failed else self._share
+        if share < 1.0 and self._random.random() >= share:
+            self._left_out[0] += 1
+        elif not self._beside.put((record, share), record.size):
+            self._late[0] += 1
+
+    def close(self) -> None:
+        """Write what waits, for a few seconds at most."""
+        self._beside.close()
+
+    # in the thread
+
+    def _write(self, records: list[tuple[RequestRecord, float]]) -> None:
+        made = [self._document(record, share) for record, share in records]
+        lines = [orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in made]
+        try:
+            self._files.write(lines)
+        except OSError as error:
+            self._lost[0] += len(lines)
+            if not self._losing:
+                self._losing = True
+                self._say(f"the request log loses lines, requests go on: {error.strerror or error}")
+            return
+        self._written[0] += len(lines)
+        if self._losing and lines:
+            self._losing = False
+            self._say("the request log is written again")
+
+    def _document(self, record: RequestRecord, share: float) -> dict[str, Any]:
+        document = record.document(share)
+        most = self.body_bytes
+        if most is not None and record.asked is not None:
+            document["body"] = self._shown(record.asked.body[: most + SLACK_BYTES].decode("utf-8", "replace"), most)
+            said = b"".join(record.answer)
+            answer = spoken_text(record.surface, said) if record.asked.stream else said.decode("utf-8", "replace")
+            document["answer"] = self._shown(answer, most)
+        return document
+
+    def _shown(self, text: str, most: int) -> str:
+        return (redacted(text) if self.entry.redact else text)[:most]

@@ -1,0 +1,77 @@
+"""The status page of a gateway: what all its workers count and have under way, beside its accounts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from tonnage.gateway.file.described import ANYBODY, Gateway
+from tonnage.gateway.measures import added_up
+from tonnage.gateway.money.shared_accounts import AccountState
+from tonnage.gateway.money.sql_store import AccountsError
+from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.running import Running
+
+
+def worker_state(running: Running, attempts: Iterable[Attempt], waiting: int) -> dict[str, Any]:
+    """What one worker has under way, for the file where the pages of all workers find it."""
+    now_s, routes, keys = monotonic(), Counter[str](), Counter[str]()
+    for one in attempts:
+        routes[one.journey.route.name] += 1
+        keys[one.journey.caller.name] += 1
+    healths = running.healths
+    return {
+        "under_way": {name: health.under_way for name, health in healths.items()},
+        "resting": [name for name, health in healths.items() if not health.available(now_s)],
+        "in_flight": {"routes": routes, "keys": keys},
+        "waiting": waiting,
+    }
+
+
+def status_document(
+    running: Running, now_s: float, living: Sequence[Mapping[str, Any]], all_counted: Iterable[Mapping[str, Any]],
+    states: Sequence[AccountState] | AccountsError,
+) -> dict[str, Any]:  # fmt: skip
+    """`living`: what each living worker wrote; `all_counted`: also those that were killed, whose counts stay."""
+    failed = isinstance(states, AccountsError)
+    return {
+        "schema": "tonnage/gateway-status@1", "at_s": now_s, "workers": len(living),
+        "deployments": {name: {
+            "under_way": sum(one["under_way"].get(name, 0) for one in living),
+            "first_byte_s": health.first_byte_s, "failures_in_a_row": health.failures,
+            "resting": not health.available(monotonic()),
+            "resting_workers": sum(name in one.get("resting", ()) for one in living),
+        } for name, health in running.healths.items()},
+        "routes": list(running.gateway.routes),
+        "keys": [one.name for one in running.gateway.callers.values()] or [ANYBODY.name],
+        "in_flight": {kind: _summed(one.get("in_flight", {}).get(kind, {}) for one in living)
+                      for kind in ("routes", "keys")},
+        "waiting": sum(one.get("waiting", 0) for one in living),
+        "allowances": None if isinstance(states, AccountsError) else _allowances(running.gateway, states, now_s),
+        "accounts": str(states) if failed else None,
+        **added_up(all_counted).document(),
+    }  # fmt: skip
+
+
+def _allowances(gateway: Gateway, states: Sequence[AccountState], now_s: float) -> list[dict[str, Any]]:
+    """What is settled of each allowance in its present window; requests at a time are settled of nothing."""
+    moment = datetime.fromtimestamp(now_s, UTC)
+    taken = {one.account: one.committed for one in states}
+    found = {one.id: one for one in gateway.allowances}
+    for name in gateway.deployments:
+        found |= {one.id: one for one in gateway.allowances_at(name)}
+    return [
+        {"id": one.id, "words": one.words, "scope": one.scope, "name": one.name, "unit": one.unit,
+         "window": one.window, "hard": one.hard, "cap": one.cap, "taken": taken.get((one.id, one.begin(moment)), 0)}
+        for one in found.values() if not one.returns
+    ]  # fmt: skip
+
+
+def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for one in found:
+        total.update(one)
+    return dict(total)

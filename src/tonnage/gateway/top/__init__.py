@@ -1,0 +1,1 @@
+"""What a running gateway does now: two looks at its status page, what happened between them, as tables."""

@@ -1,0 +1,176 @@
+"""Actions of alerts carried out: each in its own thread with a time limit, written to the audit before and after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.monitoring.alerts.engine import Happening
+from tonnage.monitoring.alerts.rules import Action, Channel
+from tonnage.monitoring.audit import AuditFile
+from tonnage.monitoring.notifying import AlertMessage, notify
+from tonnage.runs.secrets import masked
+from tonnage.values import dataclass
+
+COMMAND_S: Final = 120.0
+POST_S: Final = 20.0
+THREADS: Final = 4
+LONGEST_OUTPUT: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What actions on runs need from outside: to stop a run (None: every run under way), to plan its work again.
+
+    Each answers with what it did, in a sentence; TonnageError or OSError where it cannot.
+    """
+
+    stop: Callable[[str | None], str]
+    plan: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an action ended."""
+
+    happening: Happening
+    done: bool
+    words: str
+
+
+class ActionRunner:
+    """Carries actions out beside the watch: a webhook that hangs delays nothing but itself."""
+
+    def __init__(
+        self, *, channels: Mapping[str, Channel], hands: Hands, audit: AuditFile, say: Callable[[str], None]
+    ) -> None:
+        self._channels, self._hands, self._audit, self._say = channels, hands, audit, say
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="action")
+        self._under_way: set[Future[Outcome]] = set()
+
+    def start(self, happening: Happening) -> Future[Outcome]:
+        """Write down that it is due, and carry it out. A dry run is written down, and not carried out.
+
+        Where the audit cannot be written that is said, and the action is carried out all the same: a full disk must not
+        keep a run from being stopped.
+        """
+        action = happening.action
+        assert action is not None  # an action is due
+        what = "undo" if happening.kind == "undo" else "due"
+        if happening.rule.dry_run:
+            what = "would do"
+        self._write_down(what, happening)
+        if happening.rule.dry_run:
+            done: Future[Outcome] = Future()
+            done.set_result(Outcome(happening=happening, done=False, words=f"dry run: would {action.text}"))
+            return done
+        future = self._threads.submit(self._carried, happening, action)
+        self._under_way.add(future)
+        future.add_done_callback(self._ended)
+        return future
+
+    def close(self) -> None:
+        """Wait for what is under way: each has a time limit of its own."""
+        self._threads.shutdown(wait=True)
+
+    def _ended(self, future: Future[Outcome]) -> None:
+        self._under_way.discard(future)
+        outcome = future.result()
+        what = "done" if outcome.done else "failed"
+        self._say(f"{outcome.happening.rule.name}: {outcome.words}")
+        self._write_down(what, outcome.happening, words=outcome.words)
+
+    def _write_down(self, what: str, happening: Happening, **more: str) -> None:
+        try:
+            self._audit.append(at=datetime.now(UTC), who="watch", what=what, **described(happening), **more)
+        except OSError as error:
+            self._say(f"{happening.rule.name}: {what}, but the audit cannot be written: {error}")
+
+    def _carried(self, happening: Happening, action: Action) -> Outcome:
+        try:
+            words = self._do(happening, action)
+        except (OSError, TonnageError, subprocess.SubprocessError) as error:
+            return Outcome(happening=happening, done=False, words=masked(f"could not {action.text}: {error}"))
+        return Outcome(happening=happening, done=True, words=masked(words))
+
+    def _do(self, happening: Happening, action: Action) -> str:
+        run = happening.series.label("run")
+        match action.kind:
+            case "notify":
+                assert action.channel is not None  # reading has seen to it
+                notify(self._channels[action.channel], message_of(happening))
+                return f"notified {action.channel}"
+            case "stop":
+                return self._hands.stop(run)
+            case "plan":
+                return self._hands.plan(run) if run is not None else "no run is named by this alert: nothing to plan"
+            case "command":
+                return _run_command([_filled(word, happening) for word in action.command])
+            case "post":
+                assert action.url is not None  # reading has seen to it
+                undo = happening.kind == "undo"
+                return _post(action.url, (action.undo if undo else action.body) or {}, undo=undo)
+
+
+def described(happening: Happening) -> dict[str, Any]:
+    """What the audit and messages carry of it."""
+    action = happening.action
+    known = {
+        "rule": happening.rule.name, "series": happening.series.text, "value": happening.value,
+        "condition": happening.rule.condition.text, "action": None if action is None else action.text,
+        "why": happening.why or None,
+    }  # fmt: skip
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def message_of(happening: Happening) -> AlertMessage:
+    """What people are told."""
+    rule, ended = happening.rule, happening.kind in ("ended", "gone")
+    head = "ended" if ended else "alert"
+    value = "" if happening.value is None else f": {happening.value:.4g}"
+    why = f" ({happening.why})" if happening.why else ""
+    text = f"tonnage {head}: {rule.summary or rule.condition.text}{value} [{rule.name}] {happening.series.text}{why}"
+    return AlertMessage(text=text, key=f"{rule.name} {happening.series.text}", ended=ended, fields=described(happening))
+
+
+def _filled(word: str, happening: Happening) -> str:
+    """A word of a command with what it names put in; words are never read by a shell."""
+    known = {"rule": happening.rule.name, "series": happening.series.text, "value": f"{happening.value}"}
+    known |= {f"label.{name}": value for name, value in happening.series.labels}
+    for name, value in known.items():
+        word = word.replace("{" + name + "}", value)
+    return word
+
+
+def _run_command(words: list[str]) -> str:
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=COMMAND_S,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )  # fmt: skip
+    said = (done.stdout or done.stderr).strip()[:LONGEST_OUTPUT]
+    if done.returncode != 0:
+        raise OSError(f"{words[0]} ended with {done.returncode}" + (f": {said}" if said else ""))
+    return f"ran {words[0]}" + (f": {said}" if said else "")
+
+
+def _post(url: str, body: Mapping[str, Any], *, undo: bool) -> str:
+    import httpx
+
+    try:
+        answer = httpx.post(url, content=json.dumps(dict(body)), timeout=POST_S,
+                            headers={"Content-Type": "application/json"})  # fmt: skip
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise OSError(str(error)) from error
+    if answer.status_code >= 400:
+        raise OSError(f"answers {answer.status_code}: {answer.text[:LONGEST_OUTPUT]}")
+    return f"{'undone' if undo else 'posted'}: {answer.status_code}"

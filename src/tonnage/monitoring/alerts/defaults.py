@@ -1,0 +1,50 @@
+"""The rules that a watch has without a file, as text of a file: what most teams write down first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEFAULT_RULES: Final = """\
+rules:
+  gpu-busy:
+    summary: a GPU has been busy for 10 minutes
+    when: {metric: tonnage_gpu_utilization_ratio, take: mean, over: 10m, above: 0.9, clear: 0.8}
+    do: [{plan: run}]
+  gpu-idle:
+    summary: a GPU is paid for and does little
+    when: {metric: tonnage_gpu_utilization_ratio, take: mean, over: 15m, below: 0.2, clear: 0.3}
+    do: []
+  gpu-memory:
+    summary: the memory of a GPU is nearly full
+    when: {metric: tonnage_gpu_memory_used_ratio, take: min, over: 5m, above: 0.85, clear: 0.8}
+    do: [{plan: run}]
+  slow-answers:
+    summary: the 95th percentile of answers is over a second
+    when: {metric: tonnage_encoder_request_seconds, take: p95, over: 5m, above: 1.0, clear: 0.8}
+    do: []
+  slow-gateway:
+    summary: the 95th percentile of the gateway's answers is over a second before the first byte
+    when: {metric: tonnage_gateway_first_byte_seconds, take: p95, over: 5m, above: 1.0, clear: 0.8}
+    do: []
+  spend:
+    summary: the runs of this home have cost over 1,000 USD in 24 hours
+    when: {metric: tonnage_run_spend_usd_total, take: increase, over: 24h, across: sum, above: 1000}
+    do: [{stop: run}]
+  stuck:
+    summary: a run has made no step for 15 minutes
+    when: {metric: tonnage_run_step, take: age, over: 15m, above: 890}
+    do: []
+  checkpoint-age:
+    summary: the newest checkpoint of a run is older than 2 hours
+    when: {metric: tonnage_run_checkpoint_age_seconds, above: 7200}
+    do: []
+  slower-than-predicted:
+    summary: a run is slower than the interval that was predicted for it
+    when: {metric: tonnage_run_rate_to_predicted_low_ratio, take: mean, over: 10m, below: 1.0, clear: 1.02}
+    do: [{plan: run}]
+  over-budget:
+    summary: a run will more likely than not cost more than its limit
+    when: {metric: tonnage_run_forecast_to_limit_ratio, above: 1.0, clear: 0.95}
+    for: 5m
+    do: []
+"""

@@ -1,0 +1,201 @@
+"""The states of alerts: pending, firing, ended; which actions are due. The clock is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from tonnage.monitoring.alerts.rules import Action, AlertRule, WatchRules
+from tonnage.monitoring.alerts.windows import Reading, RecentFigures
+from tonnage.monitoring.figures import SeriesKey
+from tonnage.values import dataclass
+
+DAY_S: Final = 86_400.0
+AlertStatus = Literal["pending", "firing"]
+HappeningKind = Literal["fired", "ended", "gone", "act", "undo", "gave up", "held back"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState:
+    """One rule on one series."""
+
+    status: AlertStatus
+    since: float  # of the status, in seconds since the epoch
+    value: float  # the newest reading
+    tries: int = 0  # times its actions were due since it fired
+    acted_at: float | None = None
+    told: bool = False  # its notifications were due outside quiet hours
+    gave_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """What a round brings: an alert that fires or ends, an action that is due."""
+
+    kind: HappeningKind
+    at: float
+    rule: AlertRule
+    series: SeriesKey
+    value: float | None
+    action: Action | None = None
+    why: str = ""
+
+
+class AlertEngine:
+    """Alerts of some rules over rounds of figures. `state` and `restore` carry it over a restart."""
+
+    def __init__(self, rules: WatchRules) -> None:
+        self._rules = rules.rules
+        self.states: dict[tuple[str, SeriesKey], AlertState] = {}
+        self._acted: dict[tuple[str, SeriesKey], list[float]] = {}  # of the last day
+        self._wall = 0.0
+
+    def step(self, at: float, recent: RecentFigures, *, wall: float | None = None) -> list[Happening]:
+        """One round: rules in the order of the file, those that others wait for first.
+
+        `wall`: what the clock on the wall says, for quiet hours, where that is not `at`.
+        """
+        self._wall = at if wall is None else wall
+        found: list[Happening] = []
+        for rule in _ordered(self._rules):
+            found += self._step_rule(rule, at, recent.read(rule.condition, at))
+        return found
+
+    def firing(self, rule: str) -> bool:
+        """Whether a rule fires on any series."""
+        return any(name == rule and state.status == "firing" for (name, _), state in self.states.items())
+
+    def _step_rule(self, rule: AlertRule, at: float, readings: Sequence[Reading]) -> Iterable[Happening]:
+        seen = {one.key: one.value for one in readings}
+        found: list[Happening] = []
+        for name, key in [place for place in self.states if place[0] == rule.name and place[1] not in seen]:
+            state = self.states.pop((name, key))
+            if state.status == "firing":
+                found.append(self._happening("gone", rule, at, key, None, why="no figures any more"))
+        for key, value in seen.items():
+            found += self._step_series(rule, at, key, value)
+        return found
+
+    def _step_series(self, rule: AlertRule, at: float, key: SeriesKey, value: float) -> Iterable[Happening]:
+        place = (rule.name, key)
+        state = self.states.get(place)
+        firing = state is not None and state.status == "firing"
+        if not rule.condition.holds(value, firing=firing):
+            if state is not None:
+                del self.states[place]
+            return self._ended(rule, at, key, value, state) if firing and state is not None else []
+        if state is None:
+            state = AlertState(status="pending", since=at, value=value)
+        found: list[Happening] = []
+        if state.status == "pending" and at - state.since >= rule.for_s:
+            state = AlertState(status="firing", since=at, value=value)
+            found.append(self._happening("fired", rule, at, key, value))
+        state = replace(state, value=value)
+        if state.status == "firing":
+            state, due = self._due(rule, at, key, state)
+            found += due
+        self.states[place] = state
+        return found
+
+    def _ended(
+        self, rule: AlertRule, at: float, key: SeriesKey, value: float, state: AlertState
+    ) -> Iterable[Happening]:
+        yield self._happening("ended", rule, at, key, value)
+        if state.tries:
+            for action in rule.actions:
+                if action.undo is not None:
+                    yield self._happening("undo", rule, at, key, value, action=action)
+
+    def _due(self, rule: AlertRule, at: float, key: SeriesKey, state: AlertState) -> tuple[AlertState, list[Happening]]:
+        """The actions that a firing alert asks for now, and the state after them."""
+        blocked = next((name for name in rule.unless if self.firing(name)), None)
+        if blocked is not None:
+            return state, []
+        quiet = any(one.hold(datetime.fromtimestamp(self._wall, UTC)) for one in rule.quiet)
+        found: list[Happening] = []
+        acting = [one for one in rule.actions if one.acts]
+        telling = [one for one in rule.actions if not one.acts]
+        if not state.told and not quiet:
+            found += [self._happening("act", rule, at, key, state.value, action=one) for one in telling]
+            state = replace(state, told=True)
+        again = state.acted_at is None or at - state.acted_at >= rule.again_after_s
+        if not acting or state.gave_up or not again:
+            return state, found
+        if state.tries >= rule.tries:
+            why = f"{state.tries} times did not help: no more until it ends"
+            found.append(self._happening("gave up", rule, at, key, state.value, why=why))
+            found += [self._happening("act", rule, at, key, state.value, action=one, why=why)
+                      for one in telling if not quiet]  # fmt: skip
+            return replace(state, gave_up=True), found
+        today = [when for when in self._acted.get((rule.name, key), []) if when > at - DAY_S]
+        if len(today) >= rule.most_per_day:
+            why = f"{len(today)} times in 24 h: the most that the rule allows"
+            found.append(self._happening("held back", rule, at, key, state.value, why=why))
+            return replace(state, acted_at=at), found
+        self._acted[rule.name, key] = [*today, at]
+        found += [self._happening("act", rule, at, key, state.value, action=one) for one in acting]
+        return replace(state, tries=state.tries + 1, acted_at=at), found
+
+    def _happening(
+        self,
+        kind: HappeningKind,
+        rule: AlertRule,
+        at: float,
+        key: SeriesKey,
+        value: float | None,
+        *,
+        action: Action | None = None,
+        why: str = "",
+    ) -> Happening:
+        return Happening(kind=kind, at=at, rule=rule, series=key, value=value, action=action, why=why)
+
+    def state(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        alerts = [
+            {"rule": name, "metric": key.metric, "labels": dict(key.labels), **asdict(state)}
+            for (name, key), state in self.states.items()
+        ]
+        acted = [
+            {"rule": name, "metric": key.metric, "labels": dict(key.labels), "at": times}
+            for (name, key), times in self._acted.items()
+        ]
+        return {"alerts": alerts, "acted": acted}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another left off; alerts of rules that are gone are forgotten. KeyError, TypeError: no state."""
+        known = {rule.name for rule in self._rules}
+        self.states |= {place: one for place, one in self.states_of(state).items() if place[0] in known}
+        for one in state["acted"]:
+            if one["rule"] in known:
+                self._acted[one["rule"], _key(one["metric"], one["labels"])] = [float(when) for when in one["at"]]
+
+    @staticmethod
+    def states_of(state: Mapping[str, Any]) -> dict[tuple[str, SeriesKey], AlertState]:
+        """The alerts of a state that was written down. KeyError, TypeError: it is none."""
+        found = {}
+        for one in state["alerts"]:
+            given = dict(one)
+            rule, metric, labels = given.pop("rule"), given.pop("metric"), given.pop("labels")
+            found[rule, _key(metric, labels)] = AlertState(**given)
+        return found
+
+
+def _key(metric: str, labels: Mapping[str, str]) -> SeriesKey:
+    return SeriesKey(metric, tuple(sorted(labels.items())))
+
+
+def _ordered(rules: Sequence[AlertRule]) -> list[AlertRule]:
+    """Rules that others name in `unless` before those; reading has refused circles."""
+    by_name, placed = {rule.name: rule for rule in rules}, dict[str, AlertRule]()
+
+    def place(rule: AlertRule) -> None:
+        for name in rule.unless:
+            if name in by_name and name not in placed:
+                place(by_name[name])
+        placed.setdefault(rule.name, rule)
+
+    for rule in rules:
+        place(rule)
+    return list(placed.values())

@@ -1,0 +1,196 @@
+"""Watch file -> `WatchRules`: names and secrets resolved, what contradicts itself refused with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import time
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
+from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
+from tonnage.monitoring.alerts.entries import ActionEntry, ChannelEntry, ConditionEntry, RuleEntry, WatchEntries
+from tonnage.monitoring.alerts.fights import fighting
+from tonnage.monitoring.alerts.rules import (
+    Action,
+    AlertRule,
+    Channel,
+    Condition,
+    QuietHours,
+    ScrapeTarget,
+    WatchRules,
+)
+from tonnage.workload.file.problems import Problem, raise_problems
+
+PAGE: Final = "docs/watch.md"
+CHANNEL_KINDS: Final = ("webhook", "slack", "pagerduty", "mail")
+ACTION_KINDS: Final = ("notify", "stop", "plan", "command", "post")
+
+
+def load_rules(path: Path, *, environment: Mapping[str, str] | None = None) -> WatchRules:
+    """The rules of a file. WorkloadError names line and key; InputError a reference that leads nowhere."""
+    return read_rules(load_text(path), file=str(path), environment=environment)
+
+
+def default_rules() -> WatchRules:
+    """What is watched without a file."""
+    return read_rules("{every: 10s}", file=None)
+
+
+def read_rules(text: str, *, file: str | None, environment: Mapping[str, str] | None = None) -> WatchRules:
+    """The rules of a text, the default rules among them unless it says not."""
+    entries, document = parse_entries(text, WatchEntries, file=file, page=PAGE)
+    own = dict(entries.rules)
+    if entries.defaults:
+        standard, _ = parse_entries(DEFAULT_RULES, WatchEntries, file=None, page=PAGE)
+        own |= {name: rule for name, rule in standard.rules.items() if name not in own}
+    raise_problems(_problems(entries, own), document)
+    everybody = tuple(Action(kind="notify", channel=name) for name in entries.channels)
+    rules = tuple(_rule(one, () if one.name in entries.rules and one.do else everybody) for one in own.values())
+    fights = [_fight(*pair) for pair in fighting(rules)]
+    raise_problems(fights, document)
+    known = os.environ if environment is None else environment
+    return WatchRules(
+        every_s=entries.every,
+        keep_s=entries.keep,
+        runs=entries.runs,
+        targets=tuple(
+            ScrapeTarget(
+                name=one.name, url=one.url, labels=tuple(sorted(one.labels.items())),
+                bearer=None if one.bearer is None else read_reference(one.bearer, known, f"scrape.{one.name}.bearer"),
+            )
+            for one in entries.scrape.values()
+        ),
+        channels={name: _channel(one, known) for name, one in entries.channels.items()},
+        rules=rules,
+    )  # fmt: skip
+
+
+def _problems(entries: WatchEntries, rules: Mapping[str, RuleEntry]) -> Iterator[Problem]:
+    for name, channel in entries.channels.items():
+        if len(_given(channel, CHANNEL_KINDS)) != 1:
+            yield Problem(("channels", name), "leads nowhere, or to two places", f"one of {', '.join(CHANNEL_KINDS)}")
+    for name, rule in rules.items():
+        here: tuple[str | int, ...] = ("rules", name)
+        yield from _condition_problems((*here, "when"), rule.when)
+        for index, action in enumerate(rule.do):
+            yield from _action_problems((*here, "do", index), action, entries.channels, rule)
+        for other in rule.unless:
+            if other not in rules:
+                yield unknown((*here, "unless"), "rule", other, rules)
+        if name in _reached(name, rules):
+            yield Problem((*here, "unless"), "waits for itself", "take one `unless` of the circle away")
+        for hours in rule.quiet:
+            yield from _hours_problems((*here, "quiet"), hours)
+
+
+def _condition_problems(path: tuple[str | int, ...], when: ConditionEntry) -> Iterator[Problem]:
+    if (when.above is None) == (when.below is None):
+        yield Problem(path, "has no limit, or two", "give `above` or `below`")
+        return
+    if when.take != "newest" and when.over is None:
+        yield Problem(path, f"`take: {when.take}` needs a window", "over: 5m")
+    if when.take == "newest" and when.over is not None:
+        yield Problem((*path, "over"), "the newest figure has no window", "take: mean")
+    limit = when.above if when.above is not None else when.below
+    if when.clear is not None and limit is not None:
+        inside = when.clear <= limit if when.above is not None else when.clear >= limit
+        if not inside:
+            side = "below" if when.above is not None else "above"
+            yield Problem((*path, "clear"), "an alert would end while it fires", f"a figure {side} {limit:g}")
+
+
+def _action_problems(
+    path: tuple[str | int, ...], action: ActionEntry, channels: Mapping[str, ChannelEntry], rule: RuleEntry
+) -> Iterator[Problem]:
+    given = _given(action, ACTION_KINDS)
+    if len(given) != 1:
+        yield Problem(path, "is no action, or two", f"one of {', '.join(ACTION_KINDS)}")
+        return
+    if action.notify is not None and action.notify not in channels:
+        yield unknown((*path, "notify"), "channel", action.notify, channels)
+    if action.command is not None and not action.command:
+        yield Problem((*path, "command"), "names no program", "command: [./page.sh, '{rule}']")
+    if action.post is not None and (action.post.knob is None) != (action.post.direction is None):
+        yield Problem((*path, "post"), "says a knob without its direction, or the other way round", "give both")
+    if action.post is not None and action.post.url.startswith("http://") and "@" in action.post.url:
+        yield Problem((*path, "post", "url"), "carries a password in the clear", "leave it out of the URL")
+    del rule
+
+
+def _hours_problems(path: tuple[str | int, ...], hours: str) -> Iterator[Problem]:
+    try:
+        _hours(hours)
+    except (ValueError, ZoneInfoNotFoundError) as error:
+        yield Problem(path, f"'{hours}' names no hours: {error}", "22:00-07:00 Europe/Berlin")
+
+
+def _fight(one: AlertRule, other: AlertRule, knob: str) -> Problem:
+    words = f"fights with '{one.name}' over {knob}: one turns it up, the other down, and both can fire at once"
+    return Problem(("rules", other.name), words, f"`unless: [{one.name}]`, or limits with room between them")
+
+
+def _reached(name: str, rules: Mapping[str, RuleEntry]) -> set[str]:
+    """The rules that a rule waits for, those that they wait for, and so on."""
+    found: set[str] = set()
+    ahead = [*rules[name].unless]
+    while ahead:
+        one = ahead.pop()
+        if one in rules and one not in found:
+            found.add(one)
+            ahead += rules[one].unless
+    return found
+
+
+def _given(entry: Any, kinds: tuple[str, ...]) -> list[str]:
+    return [kind for kind in kinds if getattr(entry, kind) is not None]
+
+
+def _rule(one: RuleEntry, told: tuple[Action, ...]) -> AlertRule:
+    """`told`: notifications beside what the rule says; a rule that says nothing tells every channel."""
+    return AlertRule(
+        name=one.name, condition=_condition(one.when), for_s=one.for_,
+        actions=(*told, *(_action(each) for each in one.do)),
+        unless=one.unless, quiet=tuple(_hours(each) for each in one.quiet), again_after_s=one.again_after,
+        tries=one.tries, most_per_day=one.most_per_day, dry_run=one.dry_run, summary=one.summary or "",
+    )  # fmt: skip
+
+
+def _condition(when: ConditionEntry) -> Condition:
+    limit = when.above if when.above is not None else when.below
+    assert limit is not None  # _problems has refused
+    return Condition(
+        metric=when.metric, labels=tuple(sorted(when.labels.items())), take=when.take, over_s=when.over or 0.0,
+        across=when.across, direction="above" if when.above is not None else "below", limit=limit,
+        clear_at=limit if when.clear is None else when.clear,
+    )  # fmt: skip
+
+
+def _action(entry: ActionEntry) -> Action:
+    if entry.notify is not None:
+        return Action(kind="notify", channel=entry.notify)
+    if entry.command is not None:
+        return Action(kind="command", command=entry.command)
+    if entry.post is not None:
+        post = entry.post
+        return Action(
+            kind="post", url=post.url, body=post.body, undo=post.undo, knob=post.knob, direction=post.direction
+        )
+    return Action(kind="stop") if entry.stop else Action(kind="plan")
+
+
+def _hours(text: str) -> QuietHours:
+    span, _, zone = text.partition(" ")
+    start, _, end = span.partition("-")
+    ZoneInfo(zone or "UTC")
+    return QuietHours(start=time.fromisoformat(start), end=time.fromisoformat(end), zone=zone or "UTC")
+
+
+def _channel(one: ChannelEntry, environment: Mapping[str, str]) -> Channel:
+    kind: Any = _given(one, CHANNEL_KINDS)[0]
+    address = getattr(one, kind)
+    if address.startswith(("env:", "file:")):
+        address = read_reference(address, environment, f"channels.{one.name}.{kind}")
+    return Channel(name=one.name, kind=kind, address=address)

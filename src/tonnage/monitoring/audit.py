@@ -1,0 +1,96 @@
+"""A file of what was done that shows whether a line of it was changed: each line carries the hash of all before it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import DataError
+from tonnage.files import make_private_folder
+from tonnage.runs.folder import append_line
+from tonnage.runs.journal import CUT
+from tonnage.runs.tail import last_lines
+from tonnage.values import dataclass
+
+FIRST: Final = "0" * 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """One thing that was done, or was about to be."""
+
+    number: int  # from 1
+    at: str
+    who: str
+    what: str
+    fields: Mapping[str, Any]
+    hash: str
+
+
+class AuditFile:
+    """An append-only file, written by several processes in turn. OSError where it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, *, at: datetime, who: str, what: str, **fields: Any) -> AuditLine:
+        """One line, on the disk when this comes back."""
+        make_private_folder(self.path.parent)
+        with (self.path.parent / f"{self.path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            number, before = self._end()
+            values = {"number": number + 1, "at": at.isoformat(), "who": who, "what": what, **fields}
+            digest = _digest(before, values)
+            append_line(
+                self.path, json.dumps({**values, "hash": digest}, ensure_ascii=False, sort_keys=True), sync=True
+            )
+        return AuditLine(number=number + 1, at=values["at"], who=who, what=what, fields=fields, hash=digest)
+
+    def lines(self) -> Iterator[AuditLine]:
+        """Every line, the oldest first. DataError names the first that does not follow from those before it."""
+        number, before = 0, FIRST
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            for place, raw in enumerate(file, start=1):
+                if not raw.endswith("\n") or raw.rstrip("\n").endswith(CUT):
+                    continue  # cut by a kill: nobody was told that it stands
+                values = self._values(raw, place)
+                digest = values.pop("hash", None)
+                if values.get("number") != number + 1 or digest != _digest(before, values):
+                    raise DataError(
+                        f"{self.path}:{place}: this line was changed, or one before it was taken out",
+                        hint="compare it with a backup; what follows it cannot be relied on",
+                    )
+                number, before = number + 1, digest
+                yield AuditLine(
+                    number=values.pop("number"), at=values.pop("at"), who=values.pop("who"), what=values.pop("what"),
+                    fields=values, hash=digest,
+                )  # fmt: skip
+
+    def _values(self, raw: str, place: int) -> dict[str, Any]:
+        try:
+            found = json.loads(raw)
+        except ValueError as error:
+            raise DataError(f"{self.path}:{place}: not a line of the audit: {error}") from error
+        if not isinstance(found, dict):
+            raise DataError(f"{self.path}:{place}: not a line of the audit")
+        return found
+
+    def _end(self) -> tuple[int, str]:
+        """Number and hash of the newest whole line."""
+        for line in reversed(last_lines(self.path, 2)):
+            if line and not line.endswith(CUT):
+                values = self._values(line, 0)
+                return int(values["number"]), str(values["hash"])
+        return 0, FIRST
+
+
+def _digest(before: str, values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()

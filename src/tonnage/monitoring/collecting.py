@@ -1,0 +1,104 @@
+"""One round of figures: of the runs of a home, and of every page that is scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import DataError, MissingExtra, TonnageError
+from tonnage.http.client import open_client, translated
+from tonnage.http.retries import TemporaryError
+from tonnage.monitoring.alerts.rules import ScrapeTarget
+from tonnage.monitoring.figures import Labels, SeriesKey, series
+from tonnage.monitoring.run_figures import run_figures
+from tonnage.runs.folder import RunFolder
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    import httpx
+
+SCRAPE_TIMEOUT_S: Final = 5.0
+LARGEST_PAGE_BYTES: Final = 16 << 20
+AT_ONCE: Final = 8
+UP: Final = "tonnage_watch_target_up_ratio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What was seen at one instant; `faults`: what could not be seen, by its name."""
+
+    figures: dict[SeriesKey, float]
+    faults: dict[str, str]
+
+
+class Collector:
+    """Looks at runs and pages. `runs` names the folders to look at, anew each round."""
+
+    def __init__(self, *, runs: Callable[[], Iterable[RunFolder]], targets: Iterable[ScrapeTarget]) -> None:
+        self._runs, self._targets = runs, tuple(targets)
+        self._client: httpx.Client | None = None
+        if self._targets:
+            _parser()
+            self._client = open_client(timeout_s=SCRAPE_TIMEOUT_S, connections=AT_ONCE)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def collect(self, at: float) -> Round:
+        """One round. What does not answer is a fault of its own; the others are looked at all the same."""
+        figures, faults = dict[SeriesKey, float](), dict[str, str]()
+        for folder in self._runs():
+            try:
+                for one in run_figures(folder, now=datetime.fromtimestamp(at, UTC)):
+                    figures[series(one.exposed_name, one.labels)] = one.value
+            except (OSError, ValueError, TonnageError) as error:  # another run is no worse for it
+                faults[f"run {folder.path.name}"] = str(error)
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for target, found in zip(self._targets, threads.map(self._scraped, self._targets), strict=True):
+                known = isinstance(found, dict)
+                figures[series(UP, {"target": target.name})] = float(known)
+                if isinstance(found, dict):
+                    figures |= found
+                else:
+                    faults[target.name] = found
+        return Round(figures=figures, faults=faults)
+
+    def _scraped(self, target: ScrapeTarget) -> dict[SeriesKey, float] | str:
+        """The figures of a page, or why there are none."""
+        assert self._client is not None  # there is a target
+        signed = {} if target.bearer is None else {"Authorization": f"Bearer {target.bearer}"}
+        try:
+            with translated(DataError), self._client.stream("GET", target.url, headers=signed) as answer:
+                if answer.status_code != 200:
+                    return f"{target.url} answers {answer.status_code}"
+                text = _text_of(answer)
+            return dict(page_figures(text, labels=(*target.labels, ("target", target.name))))
+        except (TonnageError, TemporaryError, ValueError) as error:
+            return f"{target.url}: {error}"
+
+
+def page_figures(text: str, *, labels: Labels = ()) -> Iterator[tuple[SeriesKey, float]]:
+    """Every sample of a page in the text form of Prometheus. ValueError where it is none."""
+    for family in _parser()(text):
+        for sample in family.samples:
+            yield series(sample.name, {**sample.labels, **dict(labels)}), float(sample.value)
+
+
+def _text_of(answer: httpx.Response) -> str:
+    content = bytearray()
+    for piece in answer.iter_bytes():
+        content += piece
+        if len(content) > LARGEST_PAGE_BYTES:
+            raise ValueError("the page is over 16 MiB")
+    return content.decode("utf-8", errors="replace")
+
+
+def _parser() -> Callable[[str], Iterable[Any]]:
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ModuleNotFoundError as error:
+        raise MissingExtra("pages of metrics", "serve") from error
+    return text_string_to_metric_families

@@ -1,0 +1,47 @@
+"""What is written down of every place, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tonnage.workload.file.fields import StrictModel
+
+
+class PlaceTerms(StrictModel):
+    """What is written down of every place, whatever its kind. Figures are those of one machine of the run."""
+
+    cores: Annotated[int, Field(ge=1)]
+    memory_gib: Annotated[float, Field(gt=0)]
+    gpus: Annotated[int, Field(ge=0)] = 0
+    gpu: str | None = None  # the type, as the place calls it; None: any
+    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
+    python: str | None = None  # there; None: the one that runs this
+    usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine
+    like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
+
+    @property
+    def where(self) -> str:
+        """Which part of the place: a partition, a host, a context; empty where there is one only."""
+        return ""
+
+    @property
+    def longest_job_h(self) -> float | None:
+        """How long one job may take; None: as long as it needs."""
+        return None
+
+    @property
+    def machines(self) -> int:
+        """How many a run has."""
+        return 1
+
+    @property
+    def run_usd_per_hour(self) -> float | None:
+        """Of all machines of a run."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * self.machines
+
+    def holds(self, path: str) -> bool:  # noqa: ARG002 - of places that have paths of their own
+        """Whether a path is one of the place's own, which nothing here can look into."""
+        return False

@@ -1,0 +1,1 @@
+"""A pretended cluster: an API server that is held to recorded verdicts of a real one, and its scenarios replayed."""

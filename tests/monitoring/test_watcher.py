@@ -1,0 +1,299 @@
+"""The watch as it runs: rounds over real run folders and pages, and what its actions really do."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.monitoring.actions import ActionRunner, Hands
+from tonnage.monitoring.alerts.reading import read_rules
+from tonnage.monitoring.audit import AuditFile
+from tonnage.monitoring.collecting import Collector, page_figures
+from tonnage.monitoring.figures import series
+from tonnage.monitoring.history import MetricHistory
+from tonnage.monitoring.page import WatchPage
+from tonnage.monitoring.watcher import SteadyClock, Watcher, WatchParts
+from tonnage.runs import EventKind, RunFolder, RunSpec
+from tonnage.runs.folder import append_values
+from tonnage.runs.spec import DataSource, DataSpec, GuardSpec
+
+pytest.importorskip("prometheus_client.parser")
+NOW = 1_800_000_000.0
+
+
+class Clock:
+    """A wall clock and a steady one, set by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = NOW, 100.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def made(self) -> SteadyClock:
+        return SteadyClock(lambda: self.wall, lambda: self.steady)
+
+
+class Site(ThreadingHTTPServer):
+    """A page of figures to read, and a place that takes posts."""
+
+    page, posted, status = "load 1\n", list[dict[str, Any]](), 200
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.posted = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Site
+
+    def do_GET(self) -> None:
+        self._answer(self.server.page.encode())
+
+    def do_POST(self) -> None:
+        self.server.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer(b"{}")
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path / "runs" / "one")
+    data = DataSpec(train=DataSource(location="rows.jsonl", format="jsonl"))
+    run.create(RunSpec(name="one", task="causal-lm", model="gpt2", data=data, guard=GuardSpec(usd_per_hour=3.6)))
+    run.record(EventKind.STARTED, who="supervisor", attempt=1)
+    run.record(EventKind.TRAINING, who="rank0", step=0)
+    return run
+
+
+class Home:
+    """A watch over a folder of runs, its rounds made by hand."""
+
+    def __init__(self, path: Path, text: str, clock: Clock, runs: tuple[RunFolder, ...] = ()) -> None:
+        self.said: list[str] = []
+        self.stopped: list[str | None] = []
+        self.audit = AuditFile(path / "audit.jsonl")
+        rules = read_rules(text, file=None)
+        self.actions = ActionRunner(
+            channels=rules.channels, hands=Hands(stop=self._stop, plan=lambda run: f"planned {run}"), audit=self.audit,
+            say=self.said.append,
+        )  # fmt: skip
+        self.history = MetricHistory(path / "history.db", keep_s=rules.keep_s)
+        self.watcher = Watcher(
+            WatchParts(
+                rules=rules, collector=Collector(runs=lambda: runs, targets=rules.targets), history=self.history,
+                actions=self.actions, audit=self.audit, page=WatchPage(), state_file=path / "state.json",
+                say=self.said.append,
+            ),
+            clock.made(),
+        )  # fmt: skip
+
+    def _stop(self, run: str | None) -> str:
+        self.stopped.append(run)
+        return f"stopped {run}"
+
+    def close(self) -> None:
+        self.actions.close()
+        self.history.close()
+
+
+def test_a_run_is_stopped_and_people_are_told(tmp_path: Path, folder: RunFolder, site: Site) -> None:
+    """The step passes its limit: the alert is posted, the run stopped, and the audit has each before and after."""
+    text = f"""
+defaults: no
+channels: {{team: {{webhook: "{site.url}/hook"}}}}
+rules: {{far: {{when: {{metric: tonnage_run_step, above: 40}}, do: [{{notify: team}}, {{stop: run}}]}}}}"""
+    clock = Clock()
+    home = Home(tmp_path, text, clock, (folder,))
+    append_values(folder.metrics_file, {"step": 10})
+    assert home.watcher.round() == []
+    append_values(folder.metrics_file, {"step": 50})
+    clock.pass_s(10.0)
+    home.watcher.round()
+    home.close()
+    assert home.stopped == ["one"]
+    (posted,) = site.posted
+    assert posted["text"] == 'tonnage alert: tonnage_run_step above 40: 50 [far] tonnage_run_step{run="one"}'
+    told = [(line.what, line.fields.get("action")) for line in home.audit.lines()]
+    assert told[0] == ("fired", None)
+    stop = "save a checkpoint and stop the run"
+    assert told.index(("due", stop)) < told.index(("done", stop))
+
+
+def test_a_webhook_that_refuses_is_said_and_audited(tmp_path: Path, site: Site) -> None:
+    """Three tries, then a line; the URL, which may be secret, stands nowhere."""
+    site.status = 500
+    site.page = "load 5\n"
+    text = f"""
+defaults: no
+scrape: {{door: {{url: "http://127.0.0.1:1/metrics"}}}}
+channels: {{team: {{webhook: "{site.url}/s3cret"}}}}
+rules: {{gone: {{when: {{metric: tonnage_watch_target_up_ratio, below: 1}}}}}}"""
+    home = Home(tmp_path, text, Clock())
+    home.watcher.round()
+    home.close()
+    assert len(site.posted) == 3
+    assert "gone: could not notify team: the webhook does not take the message: it answers 500" in home.said
+    assert "s3cret" not in home.audit.path.read_text("utf-8") + "".join(home.said)
+    assert [line.what for line in home.audit.lines()] == ["fired", "due", "failed"]
+
+
+def test_a_command_gets_its_words_not_a_shell(tmp_path: Path, folder: RunFolder) -> None:
+    """What a label holds is one word to the program, whatever is in it."""
+    out = tmp_path / "said"
+    program = f"import sys; open({str(out)!r}, 'w').write(sys.argv[1])"
+    command = json.dumps([sys.executable, "-c", program, "{rule} $(id) {value} {label.run}"])
+    text = (
+        f"defaults: no\nrules: {{far: {{when: {{metric: tonnage_run_step, above: 40}}, do: [{{command: {command}}}]}}}}"
+    )
+    append_values(folder.metrics_file, {"step": 50})
+    home = Home(tmp_path, text, Clock(), (folder,))
+    home.watcher.round()
+    home.close()
+    assert out.read_text() == "far $(id) 50.0 one"
+
+
+def test_a_post_is_undone_when_the_alert_ends(tmp_path: Path, site: Site) -> None:
+    """Scaled up while the page says so, and down again after it."""
+    text = f"""
+defaults: no
+scrape: {{door: {{url: "{site.url}/metrics"}}}}
+rules:
+  busy:
+    when: {{metric: load, above: 3}}
+    do: {{post: {{url: "{site.url}/scale", body: {{n: 4}}, undo: {{n: 1}}}}}}"""
+    clock = Clock()
+    home = Home(tmp_path, text, clock)
+    for load in (5, 5, 1):
+        site.page = f"load {load}\n"
+        home.watcher.round()
+        clock.pass_s(10.0)
+    home.close()
+    assert site.posted == [{"n": 4}, {"n": 1}]
+
+
+def test_a_dry_run_does_nothing(tmp_path: Path, folder: RunFolder) -> None:
+    """It says what would be done, and audits that."""
+    text = "defaults: no\nrules: {far: {when: {metric: tonnage_run_step, above: 40}, do: [{stop: run}], dry_run: yes}}"
+    append_values(folder.metrics_file, {"step": 50})
+    home = Home(tmp_path, text, Clock(), (folder,))
+    home.watcher.round()
+    home.close()
+    assert home.stopped == []
+    assert [line.what for line in home.audit.lines()] == ["fired", "would do"]
+
+
+def test_a_killed_watch_goes_on_where_it_was(tmp_path: Path, folder: RunFolder) -> None:
+    """Another process: the window's figures and the alert's state are there, nothing is done a second time."""
+    text = """
+defaults: no
+rules:
+  grown: {when: {metric: tonnage_run_step, take: increase, over: 10m, above: 40}, do: [{stop: run}], again_after: 1h}"""
+    clock = Clock()
+    append_values(folder.metrics_file, {"step": 10})
+    first = Home(tmp_path, text, clock, (folder,))
+    first.watcher.round()
+    first.close()
+    clock.pass_s(300.0)
+    append_values(folder.metrics_file, {"step": 60})
+    second = Home(tmp_path, text, clock, (folder,))
+    second.watcher.round()
+    second.close()
+    assert second.stopped == ["one"]  # 50 more than the first watch saw
+    clock.pass_s(30.0)
+    third = Home(tmp_path, text, clock, (folder,))
+    assert third.watcher.round() == []
+    third.close()
+    assert third.stopped == []
+
+
+def test_a_jump_of_the_clock_fires_nothing(tmp_path: Path, folder: RunFolder) -> None:
+    """The wall's clock goes on by a day: said once, and no length of time is a day longer."""
+    text = "defaults: no\nrules: {stuck: {when: {metric: tonnage_run_step, take: age, over: 1h, above: 1800}}}"
+    append_values(folder.metrics_file, {"step": 10})
+    clock = Clock()
+    home = Home(tmp_path, text, clock, (folder,))
+    home.watcher.round()
+    clock.pass_s(10.0)
+    clock.wall += 86_400.0
+    assert home.watcher.round() == []
+    home.close()
+    assert [words for words in home.said if "clock" in words] == [
+        "the clock jumped by +86400 s: lengths of time are counted on without it"
+    ]
+
+
+def test_a_full_disk_keeps_no_run_from_being_stopped(
+    tmp_path: Path, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures, state and audit cannot be written: said once each, and the run is stopped all the same."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    text = (
+        "defaults: no\nrules: {far: {when: {metric: tonnage_run_step, above: 40}, do: [{stop: run}], again_after: 1s}}"
+    )
+    append_values(folder.metrics_file, {"step": 50})
+    clock = Clock()
+    home = Home(tmp_path, text, clock, (folder,))
+    monkeypatch.setattr("tonnage.monitoring.watcher.write_whole", full)
+    monkeypatch.setattr(home.audit, "append", full)
+    monkeypatch.setattr(home.history, "add", full)
+    home.watcher.round()
+    clock.pass_s(10.0)
+    home.watcher.round()
+    monkeypatch.undo()
+    home.close()
+    assert home.stopped == ["one", "one"]
+    assert sum(words.startswith("figures: ") for words in home.said) == 1
+
+
+def test_a_page_that_does_not_answer_is_said_once(tmp_path: Path, site: Site) -> None:
+    """When it goes and when it comes back; others are looked at all the same."""
+    text = f'defaults: no\nscrape: {{door: {{url: "{site.url}/metrics", labels: {{team: a}}}}}}'
+    clock = Clock()
+    home = Home(tmp_path, text, clock)
+    for status in (200, 503, 503, 200):
+        site.status = status
+        home.watcher.round()
+        clock.pass_s(10.0)
+    home.close()
+    assert home.said == [f"door: {site.url}/metrics answers 503", "door: answers again"]
+
+
+def test_figures_of_a_page_carry_its_labels() -> None:
+    """Buckets and counters under the names that Prometheus gives them."""
+    histogram = '# TYPE x histogram\nx_bucket{le="1.0"} 3\nx_bucket{le="+Inf"} 4\nx_sum 2.5\nx_count 4\n'
+    text = f"{histogram}# TYPE n counter\nn_total 7\n"
+    found = dict(page_figures(text, labels=(("target", "door"),)))
+    assert found[series("x_bucket", {"le": "1.0", "target": "door"})] == 3.0
+    assert found[series("n_total", {"target": "door"})] == 7.0

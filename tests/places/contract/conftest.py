@@ -1,0 +1,170 @@
+"""The places that the contract suite holds, each as it can be had here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tonnage.api.local_place import this_machine
+from tonnage.places.contract import Executor
+from tonnage.places.file import SlurmPlace, SSHPlace
+from tonnage.places.kubernetes.client import Client
+from tonnage.places.kubernetes.executor import Kubernetes
+from tonnage.places.kubernetes.kubeconfig import read_cluster
+from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.slurm.executor import Slurm
+from tonnage.places.ssh.executor import SSHMachine
+from tonnage.runs import RunFolder
+from tonnage.runs.liveness import is_held
+from tonnage.testing import sshd
+from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
+from tonnage.testing.places import PlaceTrial
+from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
+
+ROOT = Path(__file__).parents[3]
+NEEDS_SLURM = pytest.mark.skipif(
+    bool(missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge"
+)
+NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
+MEMBERS = [
+    "local",
+    "kubernetes",
+    pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
+    pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
+]
+
+
+def local_trial(home: Path) -> PlaceTrial:
+    """This machine itself."""
+    return PlaceTrial(executor=this_machine(), home=home, alive=lambda folder: int(is_held(folder.pid_file)))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with slurm_cluster(tmp_path_factory.mktemp("slurm"), grace_s=10) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.SSHServer]:
+    with sshd.ssh_server(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
+
+
+def ssh_trial(home: Path, server: sshd.SSHServer) -> PlaceTrial:
+    """This machine behind a real SSH server, in a folder that shares nothing with the client's."""
+
+    def place(port: int) -> SSHMachine:
+        terms = SSHPlace(
+            kind="ssh", host="127.0.0.1", port=port, key=str(server.key), known_hosts=str(server.known_hosts),
+            folder=str(home / "there"), python=sys.executable, cores=1, memory_gib=1, share=True,
+        )  # fmt: skip
+        return SSHMachine(name="box", place=terms)
+
+    def alive(folder: RunFolder) -> int:
+        return int(is_held(place(server.port).folder_there(folder).pid_file))
+
+    return PlaceTrial(
+        executor=place(server.port), home=home / "here", alive=alive, out_of_reach=lambda: place(free_ports(1)[0])
+    )
+
+
+def slurm_trial(home: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """A real Slurm of two nodes."""
+    monkeypatch.setenv("SLURM_CONF", cluster.environ["SLURM_CONF"])
+    place = SlurmPlace(kind="slurm", cores=1, memory_gib=1, gpus=1, gpu="h100", time_limit_minutes=5, grace_s=8)
+
+    def preempt(_: RunFolder) -> None:
+        words = ("-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 2")
+        cluster.command("sbatch", "--parsable", *words)
+
+    def alive(folder: RunFolder) -> int:
+        lines = cluster.command("squeue", "-h", "-t", "PENDING,CONFIGURING,RUNNING", "-o", "%k").splitlines()
+        return sum(line.endswith(f":{folder.path.name}") for line in lines)
+
+    def out_of_reach() -> Executor:
+        gone = home / "gone.conf"
+        text = (cluster.folder / "slurm.conf").read_text()
+        old = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
+        gone.write_text(text.replace(old, "SlurmctldPort=1\nMessageTimeout=2"))
+        monkeypatch.setenv("SLURM_CONF", str(gone))
+        return Slurm(name="cluster", place=place)
+
+    return PlaceTrial(
+        executor=Slurm(name="cluster", place=place), home=home, preempt=preempt, alive=alive, out_of_reach=out_of_reach
+    )
+
+
+def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
+    """A pretended API server; its pods are processes of this machine, in a folder of their own."""
+    cluster.lay(
+        "/api/v1/namespaces/ml/persistentvolumeclaims",
+        "ml",
+        {"metadata": {"name": "runs"}, "spec": {"accessModes": ["ReadWriteMany"]}, "status": {"phase": "Bound"}},
+    )
+    cluster.lay("/api/v1/nodes", "", {
+        "metadata": {"name": "node-a"}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi"}}})  # fmt: skip
+
+    def place(context: Path) -> Kubernetes:
+        terms = KubernetesPlace(
+            kind="kubernetes", context="fake", kubeconfig=str(context), namespace="ml", cores=1, memory_gib=1,
+            image="registry.example/tonnage@sha256:" + "0" * 64, python=sys.executable, time_limit_minutes=5, grace_s=8,
+            volume="runs", mount=str(home),
+        )  # fmt: skip
+        return Kubernetes(name="cluster", place=terms)
+
+    def pods(folder: RunFolder) -> list[str]:
+        label = f"tonnage.dev/run={folder.path.name}"
+        found = cluster.store.find("/api/v1/namespaces/ml/pods", labels=label)
+        return [one["metadata"]["name"] for one in found if one["status"]["phase"] in {"Pending", "Running"}]
+
+    def preempt(folder: RunFolder) -> None:
+        for name in pods(folder):
+            cluster.controller.evict(f"/api/v1/namespaces/ml/pods/{name}")
+
+    def out_of_reach() -> Executor:
+        gone = home / "gone"
+        gone.write_text(cluster.kubeconfig.read_text().replace(cluster.url, f"http://127.0.0.1:{free_ports(1)[0]}"))
+        cut = place(gone)
+        cluster_of = read_cluster("fake", (gone,))
+        return replace(cut, client=Client(cluster_of, sleep=lambda _: None))
+
+    return PlaceTrial(
+        executor=place(cluster.kubeconfig),
+        home=home / "here",
+        preempt=preempt,
+        alive=lambda folder: len(pods(folder)),
+        out_of_reach=out_of_reach,
+    )
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
+    with fake_cluster(tmp_path / "cluster") as found:
+        yield found
+
+
+@pytest.fixture(params=MEMBERS)
+def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlaceTrial]:
+    """A place, and nothing of ours at it afterwards."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    makers: dict[str, Callable[[], PlaceTrial]] = {
+        "local": lambda: local_trial(tmp_path),
+        "kubernetes": lambda: kubernetes_trial(tmp_path, request.getfixturevalue("kubernetes")),
+        "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
+        "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
+    }
+    found = makers[request.param]()
+    kept = os.environ.copy()
+    yield found
+    os.environ.update(kept)  # a test may have lost the place
+    runs = found.home / "runs"
+    for folder in runs.iterdir() if runs.exists() else ():
+        found.executor.teardown(RunFolder(folder))

@@ -1,0 +1,231 @@
+"""The parts of SSH places without a server: what the machine is told, what it tells, what it must not be able to do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.places.file import SSHPlace, read_places
+from tonnage.places.ssh import agent, mirror
+from tonnage.places.ssh.line import Line
+from tonnage.places.ssh.questions import against
+from tonnage.places.ssh.shipping import inputs_of, own_code, spec_there, wheels
+from tonnage.runs import RunFolder, RunSpec
+from tonnage.runs.spec import DataSource, DataSpec, FilePrint
+
+SEEN = {
+    "time": 0.0, "python": "3.11.7", "missing": [], "writable": True, "free_bytes": 1 << 40, "cores": 8,
+    "memory_bytes": 64 << 30, "load": 0.1, "gpus": [["H100", 81559.0, 4.0]] * 8, "runs": [],
+}  # fmt: skip
+
+
+def place(**given: Any) -> SSHPlace:
+    terms = {"kind": "ssh", "host": "box", "folder": "/home/me/t", "cores": 8, "memory_gib": 64, "gpus": 8}
+    return SSHPlace(**(terms | given))
+
+
+def ask(verb: str, folder: Path, body: bytes = b"", **request: Any) -> tuple[dict[str, Any], bytes]:
+    """One request to the agent in this process."""
+    out = io.BytesIO()
+    agent.main({"verb": verb, "folder": str(folder), **request}, io.BytesIO(body), out)
+    mark, answer, rest = out.getvalue().split(b"\n", 2)
+    assert mark.decode() == agent.MARK
+    return json.loads(answer), rest
+
+
+@pytest.mark.parametrize(
+    ("seen", "given", "said", "mends"),
+    [
+        ({}, {}, None, None),
+        ({"python": "3.8.10"}, {}, "3.11 is needed", "python"),
+        ({"missing": ["psutil"]}, {}, "lacks psutil", "pip install"),
+        ({"missing": ["torch"]}, {}, "most tasks need", "pip install"),
+        ({"writable": False}, {}, "cannot be written", "install -d"),
+        ({"free_bytes": 1 << 20}, {}, "0.00 GiB are free", "du -xsh"),
+        ({"skew": 3600.0}, {}, "3600 s ahead of ours", "set-ntp"),
+        ({"skew": -90.0}, {}, "90 s behind ours", "set-ntp"),
+        ({"cores": 4}, {}, "4 cores, 8 are written", "places.box.cores"),
+        ({"memory_bytes": 32 << 30}, {}, "32.0 GiB, 64", "memory_gib"),
+        ({"gpus": None}, {}, "no nvidia-smi", "driver"),
+        ({"gpus": [["H100", 81559.0, 4.0]]}, {}, "1 GPU, 8", "nvidia-smi -L"),
+        ({"gpus": [["T4", 15360.0, 4.0]] * 8}, {"gpu_memory_gib": 80}, "less memory", "gpu_memory_gib"),
+        ({"gpus": [["H100", 81559.0, 70000.0]] * 8}, {}, "8 GPUs are in use", "share = true"),
+        ({"runs": ["tonnage:a:b:other"]}, {}, "1 run already: other", "share = true"),
+        ({"load": 20.0}, {}, "load of 20.0", "uptime"),
+        ({"load": 20.0, "runs": ["tonnage:a:b:other"]}, {"share": True}, None, None),
+    ],
+)
+def test_what_stands_against_a_run(seen: dict[str, Any], given: dict[str, Any], said: str, mends: str) -> None:
+    """Each fault of a machine is found alone, with what mends it; a machine as it is written has none."""
+    line = Line(name="box", place=place(**given))
+    told = SEEN | {key: value for key, value in seen.items() if key != "skew"}
+    found = list(against(line, told, skew_s=seen.get("skew", 1.0)))
+    assert [said in one.message and mends in one.hint for one in found] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("ssh: connect to host box port 22: Connection refused", "unreachable"),
+        ("ssh: Could not resolve hostname box: Name or service not known", "unreachable"),
+        ("me@box: Permission denied (publickey).", "refused"),
+        ("No ED25519 host key is known for box and you have requested strict checking.\nHost key verification failed.",
+         "key unknown"),
+        ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "key changed"),
+    ],
+)  # fmt: skip
+def test_what_ssh_says(words: str, why: str) -> None:
+    """OpenSSH's own words, each kind with the command that mends it."""
+    fault = Line(name="box", place=place())._cut(words, words)
+    assert fault.why == why
+    assert "`" in (fault.hint or "")
+
+
+def test_the_command_checks_host_keys_and_asks_nothing() -> None:
+    """Whatever is written down of the machine; what is left out is left to ~/.ssh/config."""
+    command = " ".join(Line(name="box", place=place(jump="me@gate", port=2222, user="me")).command)
+    for option in ("StrictHostKeyChecking=yes", "BatchMode=yes", "-J me@gate", "-p 2222", "-l me"):
+        assert option in command
+    assert " -i " not in command
+
+
+@pytest.mark.parametrize(("key", "value"), [("folder", "there"), ("host", "-oProxyCommand=x"), ("port", 0)])
+def test_a_place_that_cannot_be(key: str, value: Any, tmp_path: Path) -> None:
+    """A relative folder, a host that ssh would read as an option."""
+    file = tmp_path / "places.toml"
+    terms = {"host": "box", "folder": "/t", "cores": 1, "memory_gib": 1} | {key: value}
+    file.write_text('[places.box]\nkind = "ssh"\n' + "".join(f"{k} = {json.dumps(v)}\n" for k, v in terms.items()))
+    with pytest.raises(InputError, match=rf"places\.box\.{key}"):
+        read_places((file,))
+
+
+def test_paths_of_the_specification_are_those_of_the_copies(tmp_path: Path) -> None:
+    """Rows by a pattern, weights in a folder, prints: all name the copies; what is behind a network stays."""
+    for name in ("rows-1.csv", "rows-2.csv"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "model.safetensors").write_bytes(b"w")
+    rows = DataSource(location=str(tmp_path / "rows-*.csv"), format="csv")
+    prints = (FilePrint(path=str(tmp_path / "rows-1.csv"), bytes=10, sha256="a"),)
+    held = DataSource(location="hf://glue", format="hf")
+    spec = RunSpec(
+        name="a", task="mlp", data=DataSpec(train=rows, test=held, prints=prints), weights=str(tmp_path / "weights")
+    )
+    there = spec_there(spec, "/t/run")
+    assert there.data.train.location == f"/t/run/inputs{tmp_path}/rows-*.csv"
+    assert there.data.prints is not None
+    assert there.data.prints[0].path == f"/t/run/inputs{tmp_path}/rows-1.csv"
+    assert there.weights == f"/t/run/inputs{tmp_path}/weights"
+    assert there.data.test == held
+    assert set(inputs_of(spec)) == {
+        f"inputs{tmp_path}/{name}" for name in ("rows-1.csv", "rows-2.csv", "weights/model.safetensors")
+    }
+
+
+def test_a_wheel_that_is_not_there(tmp_path: Path) -> None:
+    """It is said before anything is sent."""
+    with pytest.raises(InputError, match="is no wheel"):
+        wheels([str(tmp_path / "dist.whl")])
+
+
+@pytest.mark.heavy
+def test_the_package_is_the_same_bytes_twice_and_runs_from_its_folder(tmp_path: Path) -> None:
+    """As an object it is sent once; unpacked it is importable."""
+    code = own_code()
+    assert own_code().digest == code.digest == hashlib.sha256(code.content).hexdigest()
+    ask("want", tmp_path, run=str(tmp_path / "run"), objects=[code.digest])
+    ask("take", tmp_path, code.content, parts=[[code.digest, 0, code.size]])
+    agent.unpack(str(tmp_path), code.digest)
+    words = [sys.executable, "-c", "import tonnage; print(tonnage.__file__)"]
+    env = {"PYTHONPATH": str(tmp_path / "code" / code.digest)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(tmp_path / "code"))
+
+
+def test_objects_arrive_whole_or_as_a_part(tmp_path: Path) -> None:
+    """A cut leaves a part; the rest makes it whole; bytes that are not what their name says are thrown away."""
+    content = b"0123456789" * 100
+    name = hashlib.sha256(content).hexdigest()
+    run = str(tmp_path / "run")
+    assert ask("want", tmp_path, run=run, objects=[name])[0]["here"] == {name: 0}
+    cut, _ = ask("take", tmp_path, content[:300], parts=[[name, 0, len(content)]])
+    assert cut["refused"] == "cut"
+    assert ask("want", tmp_path, run=run, objects=[name])[0]["here"] == {name: 300}
+    late, _ = ask("take", tmp_path, content, parts=[[name, 0, len(content)]])
+    assert late["refused"] == "changed"  # another client was faster
+    ask("take", tmp_path, content[300:], parts=[[name, 300, len(content) - 300]])
+    assert ask("want", tmp_path, run=run, objects=[name])[0]["here"] == {name: -1}
+    other = hashlib.sha256(b"other").hexdigest()
+    assert ask("take", tmp_path, b"wrong", parts=[[other, 0, 5]])[0]["refused"] == "damaged"
+    assert ask("want", tmp_path, run=run, objects=[other])[0]["here"] == {other: 0}
+
+
+def started(tmp_path: Path, *, token: str, number: int, command: list[str]) -> dict[str, Any]:
+    files = [["journal.jsonl", base64.b64encode(b'{"kind": "submitted"}\n').decode()]]
+    answer, _ = ask(
+        "start", tmp_path, run=str(tmp_path / "run"), token=token, number=number, tag=f"tonnage:0:{token}:run",
+        inputs=[], copies=[], code=[], files=files, command=command, env={},
+    )  # fmt: skip
+    return answer
+
+
+@pytest.mark.heavy
+def test_one_submission_starts_one_supervisor(tmp_path: Path) -> None:
+    """Sent again it finds the first; an older one that arrives late is refused; one that dies says why."""
+    counted = tmp_path / "count"
+    command = ["sh", "-c", f"echo x >> {counted}"]
+    first = started(tmp_path, token="a", number=2, command=command)
+    assert started(tmp_path, token="a", number=2, command=command) == first
+    assert counted.read_text() == "x\n"
+    assert started(tmp_path, token="b", number=1, command=command)["refused"] == "superseded"
+    broken = started(tmp_path, token="c", number=3, command=["sh", "-c", "echo no such module >&2; exit 1"])
+    assert broken["refused"] == "start"
+    assert "no such module" in broken["message"]
+
+
+def test_a_log_of_two_gigabytes_is_not_copied_whole(tmp_path: Path) -> None:
+    """Its end comes, from the beginning of a line, and how much did not."""
+    run = tmp_path / "run"
+    run.mkdir()
+    with (run / "log.txt").open("wb") as file:
+        file.truncate(2 << 30)  # a hole: it takes no room
+        file.seek(0, 2)
+        file.write(b"\n" + b"".join(b"line %d\n" % number for number in range(1000)))
+    asked = {"offsets": {}, "chunk": 1 << 20, "most": 64 << 20, "kept": 100}
+    answer, rest = ask("tell", tmp_path, run=str(run), **asked)
+    assert answer["skipped"]["log.txt"] > 2 << 30
+    assert rest.startswith(b"line ")
+    assert rest.endswith(b"line 999\n")
+    assert len(rest) <= 100
+
+
+def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> None:
+    """Bytes written and not noted are written again in their place; the journal keeps the client's own lines."""
+    folder = RunFolder(tmp_path)
+    noted = mirror.Mirror(token="a")
+    for _ in range(2):  # the second time as a client that did not see the first's note
+        mirror._append(folder, noted, "log.txt", 0, b"one\ntwo\n", "/t/run", {})
+        mirror._append(folder, noted, "journal.jsonl", 0, b'{"n": 1}\n{"n": 2}\n{"n"', "/t/run", {})
+        with folder.journal_file.open("ab") as file:
+            file.write(b'{"mine": 1}\n')
+    assert folder.log_file.read_bytes() == b"one\ntwo\n"
+    assert folder.journal_file.read_bytes().split() == b'{"n": 1}\n{"n": 2}\n{"mine": 1}\n{"mine": 1}\n'.split()
+    known = mirror.read_mirror(folder)
+    assert known is not None
+    assert known.there["journal.jsonl"] == len(b'{"n": 1}\n{"n": 2}\n')  # the cut line comes whole next time
+
+
+@pytest.mark.parametrize("inside", ["../../.ssh/authorized_keys", "/etc/passwd", "model/../../x"])
+def test_a_machine_names_no_file_outside_the_folder(inside: str) -> None:
+    """What the other side says is not believed."""
+    with pytest.raises(TonnageError, match="outside"):
+        mirror._safe(inside)
