@@ -84,7 +84,7 @@ def amd_devices(nodes: Path, say: Callable[[str], None]) -> tuple[Device, ...]:
     """The nodes of the kernel's compute driver that compute (`simd_count` above 0), in the order in which
     ROCR_VISIBLE_DEVICES counts them. Source: docs.kernel.org, amdgpu, and ROCm, «GPU isolation techniques».
 
-    A node that a control group keeps from this process answers EPERM (Linux, drivers/gpu/drm/amd/amdkfd, kfd_topology.c,
+    A node that a control group keeps from this process answers EPERM (Linux, amdkfd, kfd_topology.c,
     `kfd_devcgroup_check_permission`): it is left out, as ROCm leaves it out, and `say` is told.
     """
     found: list[Device] = []
