@@ -19,7 +19,7 @@ from tonnage.runs.spec import DataSource, DataSpec, dump_spec
 from tonnage.testing.sshd import SSHServer, ssh_server
 
 ROOT = Path(__file__).parents[2]
-LONGEST_S = 90.0
+LONGEST_S = 60.0
 
 
 class Desk:

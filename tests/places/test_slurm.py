@@ -167,7 +167,7 @@ from tonnage.places import record
 from tonnage.places.slurm import executor
 point = sys.argv.pop(1)
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-if point == "before the record": executor.write_record = die
+if point == "before the record": executor.write_submission = die
 if point == "before sbatch": executor.Slurm._sent = die
 if point == "after sbatch":
     sent = executor.Slurm._sent
@@ -202,8 +202,8 @@ def test_a_killed_client(point: str, desk: Desk) -> None:
 
 def test_orphans_are_found_and_ended(desk: Desk) -> None:
     """The job of a run whose folder was removed is an orphan; `--end` ends it, and no other home's."""
-    folder = desk.run("removed", steps=2000, step_s=0.05)
-    desk.wait(lambda: folder.state().step > 0)
+    folder = desk.run("removed", steps=2000, hang_at=8)  # one that writes would fail by itself
+    desk.wait(lambda: (folder.state().checkpoint_step or 0) > 0)
     [job] = desk.jobs(folder)
     folder.path.rename(desk.home / "elsewhere")
     [found] = json.loads(desk.tonnage("places", "orphans", "--end", "-o", "json"))["orphans"]
@@ -229,6 +229,18 @@ def test_taken_out_of_the_queue(desk: Desk) -> None:
     desk.tonnage("ps")
     assert (theirs.state().state.value, theirs.state().attempt) == ("cancelled", 0)
     desk.cluster.command("scancel", hold)
+
+
+def test_cancelled_by_an_administrator_while_it_runs(desk: Desk) -> None:
+    """`scancel` ends the job: it saves, and does not put itself into the queue again."""
+    folder = desk.run("unwanted", steps=2000, step_s=0.05)
+    desk.wait(lambda: (folder.state().checkpoint_step or 0) > 0)
+    [job] = desk.jobs(folder)
+    desk.cluster.command("scancel", job)
+    desk.wait(lambda: "JobState=CANCELLED" in desk.cluster.command("scontrol", "show", "job", "-o", job))
+    desk.tonnage("ps")
+    assert (folder.state().state.value, folder.state().attempt) == ("cancelled", 1)
+    assert folder.state().checkpoint_step == folder.state().step
 
 
 @pytest.mark.parametrize(

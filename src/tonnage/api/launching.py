@@ -39,8 +39,16 @@ class Launch:
 
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
-    """Read, check and render. InputError and PlanRefused say what stands against the run."""
+    """Read, check and render. InputError and PlanRefused say what stands against the run.
+
+    At `any` place means at the first that can carry it: then, and only then, places are asked.
+    """
+    from tonnage.api.failover import ANY, first_that_can
+    from tonnage.runs.folder import RunFolder
+
     on = given.get("on")
+    if on == ANY:
+        on = first_that_can(settings, RunFolder(runs_folder(settings.home) / "check"))
     there = None if on is None else _holds(settings, on)
     return prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
 

@@ -80,8 +80,8 @@ class LocalExecutor:
             sent = before is not None and before.token == submission.token
             if sent and (has_supervisor(folder) or folder.state().state is not RunStatus.PENDING):
                 return folder.pid_file.read_text(encoding="utf-8").strip()
-            _wait_for_last_words(folder)
             record = write_submission(folder, submission)
+            _wait_for_last_words(folder)
             pid = start_supervisor(folder, python=self.place.python or sys.executable)
             write_record(folder, replace(record, job_id=str(pid)))
             return str(pid)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
+    from tonnage.places.file import AnyPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
+    from tonnage.api.failover import leave_place
     from tonnage.api.launching import how, installed_at, overridden, predict_at, runner_for
-    from tonnage.api.placing import executor_of, machine_at, refuse_at, settle, submit_at
+    from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
     from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
+    from tonnage.places.file import LOCAL
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.guards import check_guard
     from tonnage.runs.journal import EventKind
@@ -29,10 +32,18 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     from tonnage.runs.spec import dump_spec
     from tonnage.runs.states import RunReason, RunStatus
 
-    if fault := settle(settings, folder):
-        raise TonnageError(fault, hint="a run is resumed where its place answers")
-    executor = executor_of(settings, folder)
-    place: dict[str, Any] = {} if executor is None else {"place": executor.name}
+    executor, was = executor_of(settings, folder), None
+    fault = settle(settings, folder)
+    moved = _moved_to(settings, folder, given.get("on"))
+    if fault and not moved:
+        raise TonnageError(fault, hint="`--on PLACE` goes on elsewhere, from the newest checkpoint that is here")
+    if moved:
+        _refuse_done(folder, answers=not fault)
+        refuse_at(moved, executor_at(settings, moved).check(folder))
+        leave_place(settings, folder)
+        was, executor = executor, executor_at(settings, moved)
+    here = executor is None or executor.kind == LOCAL
+    place: dict[str, Any] = {} if executor is None or here else {"place": executor.name}
     name, state = folder.path.name, observed_state(folder)
     if has_supervisor(folder) or not state.state.ended:
         raise InputError(f"'{name}' is {state.state.value}", hint=f"`tonnage logs -f {name}` follows it")
@@ -41,11 +52,13 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     old = folder.spec()
     recall_secrets(old)
     spec = overridden(old, given)
+    if moved and executor is not None and given.get("usd_per_hour") is None:
+        spec = _repriced(spec, None if was is None else was.place, executor.place)
     check_guard(spec.guard)
     _check_limits(folder, spec)
     _check_disk(folder)
     _check_data(folder, spec)
-    machine = look_at_machine() if executor is None else machine_at(executor.place)
+    machine = look_at_machine() if executor is None or here else machine_at(executor.place)
     _check_machine(spec, machine)
     prediction = None  # it stays as it was
     if how(spec) != how(old):
@@ -68,6 +81,39 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         runner.submit(runner.render(spec, folder), folder)
     else:
         submit_at(executor, spec, runner.render(spec, executor.folder_there(folder)), folder)
+
+
+def _moved_to(settings: Settings, folder: RunFolder, on: str | None) -> str | None:
+    """The place that the run goes on at, where that is another one than it was at."""
+    from tonnage.api.failover import ANY, first_that_can, place_of
+    from tonnage.api.placing import executor_at
+
+    if on is None:
+        return None
+    was = place_of(folder)
+    name = first_that_can(settings, folder, last=(was,)) if on == ANY else executor_at(settings, on).name
+    return name if name != was else None
+
+
+def _refuse_done(folder: RunFolder, *, answers: bool) -> None:
+    """InputError for a run that works, or has nothing left to do: its place is not left then."""
+    from tonnage.runs.liveness import has_supervisor
+    from tonnage.runs.states import RunStatus
+
+    name, state = folder.path.name, folder.state().state
+    if state is RunStatus.SUCCEEDED:
+        raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
+    if answers and (has_supervisor(folder) or not state.ended):
+        raise InputError(
+            f"'{name}' is {state.value}", hint=f"`tonnage stop {name}` first: it saves, then goes on elsewhere"
+        )
+
+
+def _repriced(spec: RunSpec, was: AnyPlace | None, now: AnyPlace) -> RunSpec:
+    """The run with the new place's price, where it had the old one's and not one of its user's."""
+    if spec.guard.usd_per_hour != (None if was is None else was.run_usd_per_hour):
+        return spec
+    return replace(spec, guard=replace(spec.guard, usd_per_hour=now.run_usd_per_hour))
 
 
 def _threads(folder: RunFolder) -> int | None:

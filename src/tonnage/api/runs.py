@@ -29,6 +29,10 @@ SILENT_S: Final = 60.0  # a step, an evaluation or a save may take that long
 class ResumeOptions(Options):
     """How a run goes on, and its limits; what is not given stays as it was."""
 
+    on: str | None = option(
+        "--on", "Go on at this place of places.toml; local: on this machine; any: the first that can. "
+        "[default: where it was]", default=None, metavar="PLACE",
+    )  # fmt: skip
     runner: str | None = option(
         "--runner", "local, torchrun or ray. [default: the file's, else local]", default=None, metavar="NAME"
     )
@@ -77,8 +81,8 @@ class RunOptions(ResumeOptions):
 
     name: str | None = option("--name", "[default: the file's own]", default=None, metavar="NAME")
     on: str | None = option(
-        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME. [default: this machine]",
-        default=None, metavar="PLACE",
+        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can. "
+        "[default: this machine]", default=None, metavar="PLACE",
     )  # fmt: skip
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535

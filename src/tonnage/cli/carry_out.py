@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tonnage.api.failover import ANY
 from tonnage.api.runs import ResumeOptions, RunOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.options import complete_run
 from tonnage.cli.session import Session, open_session
+from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.api.launching import Launch
     from tonnage.runs.folder import RunFolder
 
 _RUNNERS = ("local", "torchrun", "ray")
+MOST_MOVES = 10  # of one run, under one `--on any`
 _CLOUDS = ("aws", "gcp", "azure")
 
 
@@ -57,6 +60,8 @@ def run(
     session = open_session(output=output, quiet=quiet)
     from tonnage.api.launching import prepare, refuse_cut_short, start
 
+    if dry_run and asked.on == ANY:
+        raise InputError("a dry run asks no place, so it cannot tell which one can", hint="--on PLACE")
     launch = prepare(session.settings, file, asked.given())
     if dry_run:
         from tonnage.reports.jobs import job_report, sent_report
@@ -77,7 +82,7 @@ def run(
         refuse_cut_short(launch.doubts)
         confirm()
     start(launch)
-    _go_on(session, launch.folder, detach=detach)
+    _go_on(session, launch.folder, detach=detach, anywhere=asked.on == ANY)
 
 
 @with_options(ResumeOptions, completions=_COMPLETIONS)
@@ -101,7 +106,7 @@ def resume(
     offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
     api.resume(run, asked, settings=session.settings)
     session.say(f"{run} goes on")
-    _go_on(session, folder, detach=detach, log_offset=offset)
+    _go_on(session, folder, detach=detach, log_offset=offset, anywhere=asked.on == ANY)
 
 
 def _head(launch: Launch) -> dict[str, Any]:
@@ -137,11 +142,15 @@ def confirm() -> None:
         raise typer.Exit(4)
 
 
-def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:
+def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0, anywhere: bool = False) -> None:
+    """Follow a run to its end. `anywhere`: where its place loses it, it goes on at the next one that can carry it."""
+    from tonnage import api
+    from tonnage.api.failover import place_of
     from tonnage.api.placing import collect_at, settle
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.running import Told
+    from tonnage.runs.states import RunStatus
 
     name = folder.path.name
     if detach:
@@ -153,6 +162,14 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
         printed = _nothing if quiet else to_stderr
         asks = partial(settle, session.settings, folder)
         state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
+        for _ in range(MOST_MOVES if anywhere else 0):
+            if state.state is not RunStatus.LOST:
+                break
+            session.say(f"{name} was lost at {place_of(folder)}: {state.message}")
+            log_offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
+            api.resume(name, ResumeOptions(on=ANY), settings=session.settings)
+            session.say(f"{name} goes on at {place_of(folder)}")
+            state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
     except KeyboardInterrupt:
         session.say(f"\n{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
         raise typer.Exit(0) from None

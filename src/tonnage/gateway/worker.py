@@ -27,6 +27,8 @@ import orjson
 
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
+from tonnage.gateway.batch_api.store import BatchStore
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
@@ -60,6 +62,7 @@ class WorkerTask:
     folder: str
     sockets: tuple[int, ...]  # of the door, and maybe of the pages
     number: int
+    batch_secret: str | None = None  # of the runner of batches, where there is one
 
 
 class Worker:
@@ -74,6 +77,8 @@ class Worker:
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.door.observer = self._observer(task.gateway)
+        if task.batch_secret is not None:
+            self.door.batches = BatchEndpoints(BatchStore(self.folder / "batches"), task.batch_secret)
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()

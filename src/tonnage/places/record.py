@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tonnage.errors import InputError
@@ -20,6 +21,7 @@ from tonnage.runs.states import RunReason
 from tonnage.values import dataclass
 
 LOCK_WAIT_S: Final = 60.0
+LAST_WORDS_S: Final = 660.0  # a supervisor reports the end of its run for ten minutes at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,10 @@ def unwanted(folder: RunFolder, *, token: str) -> str:
     record = read_record(folder)
     if record is None or record.token != token:
         return "its run was submitted anew"
-    state = folder.state().state
-    return f"its run has ended: {state.value}" if state.ended else ""
+    state = folder.state()
+    if state.ended_at is None or (datetime.now(UTC) - state.ended_at).total_seconds() < LAST_WORDS_S:
+        return ""
+    return f"its run has ended: {state.state.value}"
 
 
 def leave_queue(folder: RunFolder, kind: EventKind, reason: RunReason, *, place: str) -> None:

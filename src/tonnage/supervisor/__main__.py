@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import Held
+from tonnage.supervisor.fence import Superseded
 from tonnage.supervisor.supervising import SHUTDOWN_NOTICE_S, supervise
 
 
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     except Held:
         sys.stderr.write("another supervisor looks after this run\n")
         return 1
+    except Superseded:
+        sys.stderr.write("the run was submitted anew: this supervisor ends, and nothing more of it counts\n")
     return 0
 
 

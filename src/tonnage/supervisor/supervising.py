@@ -26,6 +26,7 @@ from tonnage.runs.liveness import Heartbeat, hold_lock, read_heartbeat, workers_
 from tonnage.runs.requests import cancel_request, clear_requests, read_request
 from tonnage.runs.restarts import AttemptEnd, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
 from tonnage.runs.states import RunReason, RunStatus
+from tonnage.supervisor.fence import Fence, Superseded
 from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import become_subreaper, continue_below, kill_below
 from tonnage.supervisor.progress import ProgressReader
@@ -113,6 +114,7 @@ class Supervisor:
         self._random = random or Random()
         self._recorder, self._reserve = Recorder(folder), Reserve(folder)
         self._beating = Trouble("the heartbeat cannot be written")
+        self._fence = Fence(folder)
         self._woken = threading.Event()
         self._notices = NoticeWatch(self._spec.launch.notices, woken=self._woken)
         self._telemetry = Telemetry(folder) if reporting else None
@@ -144,6 +146,10 @@ class Supervisor:
             self._telemetry.start()
         try:
             self._end(self._until_finished())
+        except Superseded:  # what is reported from here on would be of another's run
+            self._telemetry = None
+            kill_below(os.getpid())
+            raise
         finally:
             self._notices.stop()
             if self._telemetry is not None:
@@ -210,7 +216,12 @@ class Supervisor:
     # looking around
 
     def _look(self) -> None:
-        """Everything that may end a start: asked for by people, told by a cloud, set as a limit."""
+        """Everything that may end a start: asked for by people, told by a cloud, set as a limit.
+
+        Superseded, before anything is written, where the run was submitted anew.
+        """
+        if self._fence.broken():
+            raise Superseded
         self._recorder.flush()
         self._progress.read(_now())
         self._beat()

@@ -105,7 +105,7 @@ def test_a_command_beside_the_run_and_an_end_at_once(trial: PlaceTrial) -> None:
 def test_what_nobody_waits_for_is_found_and_ended(trial: PlaceTrial) -> None:
     """The job of a run that was removed is an orphan of its own home; `end` ends it, and it alone."""
     kept, folder = trial.write("kept"), trial.write("removed")
-    trial.start(folder, **LASTING)
+    trial.start(folder, hang_at=8, **LASTING)  # one that writes would fail by itself
     working(trial, folder)
     job = trial.start(kept, **LASTING)
     runs = folder.path.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect, Surface
+from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
@@ -106,6 +107,7 @@ class Gateway:
     queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
+    batches: BatchesEntry | None
     request_log: RequestLogEntry | None
     spans: SpansEntry | None
     spans_headers: dict[str, str]  # what their receiver asks for

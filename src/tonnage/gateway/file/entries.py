@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
+from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry
 from tonnage.gateway.file.media_entries import MediaEntry
@@ -254,6 +255,7 @@ class GatewayEntries(StrictModel):
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    batches: BatchesEntry | None = entry("Files and batches of requests. Default: none are taken.", default=None)
     spans: SpansEntry | None = entry("OpenTelemetry: a span for each request and each attempt.", default=None)
     request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 

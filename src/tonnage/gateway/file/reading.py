@@ -70,6 +70,7 @@ def load_gateway(
         log_days=entries.log_days,
         guardrails={name: read_guardrail(one, path.parent) for name, one in entries.guardrails.items()},
         queue=entries.queue,
+        batches=entries.batches,
         request_log=_request_log(entries, path.parent, home),
         spans=entries.spans,
         spans_headers={
@@ -106,6 +107,8 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
     for check in entries.guardrails.values():
         yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
+    if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
+        yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
     if entries.spans is not None:
         try:
             read_endpoint(entries.spans.endpoint)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import conduct_entries, entries, guardrail_entries, media_entries, observing
+from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, media_entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -29,6 +29,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A limit", entries.LimitEntry),
     ("A guardrail", guardrail_entries.GuardrailEntry),
     ("`queue`", conduct_entries.QueueEntry),
+    ("`batches`", batches.BatchesEntry),
     ("`request_log`", observing.RequestLogEntry),
     ("`spans`", observing.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),

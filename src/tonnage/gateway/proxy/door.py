@@ -17,6 +17,8 @@ import orjson
 from tonnage.errors import did_you_mean, nearest
 from tonnage.gateway.admission.line import Ticket
 from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
+from tonnage.gateway.batch_api.endpoints import PATHS as BATCH_PATHS
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
 from tonnage.gateway.guardrails.guard import make_guards
@@ -47,6 +49,7 @@ class Door:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self.observer: Observer | None = None
+        self.batches: BatchEndpoints | None = None
         self.guards = make_guards(running, book, measures)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
@@ -87,7 +90,8 @@ class Door:
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
             serve = partial(self._serve, asked, caller, route, began_s, stands)
-            await self.repeats.carry(exchange, key, caller.name, surface, entry, serve)
+            owner = self._owner(exchange, caller)
+            await self.repeats.carry(exchange, key, owner, surface, entry, serve)
             return
         await self._serve(asked, caller, route, began_s, stands, exchange)
 
@@ -184,6 +188,10 @@ class Door:
         if query and any(mark in query.lower() for mark in _SECRETS_IN_ADDRESSES):
             raise UnreadableRequest("a key does not belong into an address, which is logged on the way",
                              status=401, kind="key_in_address")  # fmt: skip
+        if self.batches is not None:
+            asked_for = self.batches.asked_for(exchange.headers, self.running.gateway)
+            if asked_for is not None:
+                return asked_for[0]
         if not callers:
             return ANYBODY
         given = b""
@@ -204,6 +212,11 @@ class Door:
                 f"the key {caller.name} expired on {caller.expires}", status=401, kind="expired_api_key"
             )
         return caller
+
+    def _owner(self, exchange: ClientExchange, caller: Caller) -> str:
+        """Whose an idempotency key is: two batches of one key may hold the same row."""
+        found = None if self.batches is None else self.batches.asked_for(exchange.headers, self.running.gateway)
+        return caller.name if found is None else f"{caller.name}/{found[1]}"
 
     def _route(self, asked: GatewayRequest, caller: Caller) -> Route:
         """Raises UnreadableRequest (404, with the nearest names)."""
@@ -247,6 +260,15 @@ class Door:
 
     async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
+        entry = self.running.gateway.batches
+        if self.batches is not None and entry is not None and path.startswith(BATCH_PATHS):
+            try:
+                caller = self._caller(exchange)
+            except UnreadableRequest as bad:
+                send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+                return
+            await self.batches.answer(exchange, caller, entry)
+            return
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
                 self._models(exchange)

@@ -87,6 +87,9 @@ while kill -0 $work 2>/dev/null; do wait $work; code=$?; done
 if [ $code -eq {preempted} ]; then
   trap '' USR1
   trap - TERM
+  case "$(scontrol show job -o "$SLURM_JOB_ID")" in
+    *JobState=COMPLETING*) exit $code ;;  # Slurm ends it already: it was cancelled, or its time is over
+  esac
   scontrol requeue "$SLURM_JOB_ID" || exit $code
   exec sleep 3600  # until Slurm ends it
 fi

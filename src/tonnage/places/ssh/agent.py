@@ -26,6 +26,7 @@ MARK = "tonnage-agent/1"
 CHUNK = 1 << 20
 START_WAIT_S = 30.0
 LAST_WORDS_S = 90.0
+MADE = ("checkpoints", "model", "result.json")  # all that is brought of a run that goes on: the rest changes
 OWN = ("spec.json", "job.json", "place.json", "prediction.json")  # the client's; never brought back
 FOLLOWED = ("journal.jsonl", "metrics.jsonl", "samples.jsonl", "log.txt")  # brought as they grow, the journal first
 APART = ("inputs", "exits")  # folders that stay there
@@ -319,7 +320,7 @@ def ask(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict[
 
 def listing(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict[str, Any]:
     """[path, bytes, SHA-256] of all that the run has made and that is not followed."""
-    run = request["run"]
+    run, goes_on = request["run"], held(request["run"])
     found: list[list[Any]] = []
     for above, folders, names in os.walk(run):
         apart = APART if above == run else ()
@@ -328,7 +329,8 @@ def listing(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> d
             path = os.path.join(above, name)
             inside = os.path.relpath(path, run)
             passing = inside in OWN + FOLLOWED + PASSING or name.startswith(("lease.", ".draft-")) or ".lock" in name
-            if not passing and os.path.isfile(path):
+            early = goes_on and inside.split(os.sep)[0] not in MADE
+            if not passing and not early and os.path.isfile(path):
                 with contextlib.suppress(FileNotFoundError):  # an old checkpoint that has just gone
                     found.append([inside, os.path.getsize(path), digest(path)])
     return {"files": found}

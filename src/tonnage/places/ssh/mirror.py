@@ -148,10 +148,11 @@ def fetch_made(line: Line, folder: RunFolder, run: str) -> int:
             reply = line.ask("list", {"run": run})
             reply.close()
             missing = [one for one in reply.answer["files"] if not _is_here(folder, *one)]
-            if not missing:
+            brought = _bring(line, folder, run, missing) if missing else 0
+            came += brought
+            if brought == len(missing):  # a run that goes on has made more meanwhile
                 shutil.rmtree(folder.path / INCOMING, ignore_errors=True)
                 return came
-            came += _bring(line, folder, run, missing)
         except Cut as error:
             last = error
             time.sleep(0.2 * attempt)
