@@ -26,11 +26,14 @@ async def first_model(target: LoadTarget, pool: HttpPool) -> str:
     return found
 
 
-async def probe(target: LoadTarget, pool: HttpPool, words: int) -> int | None:
-    """Tokens that the service counted in a text of so many words. TonnageError where it does not answer."""
-    exchange, answer = await ask_once(
-        target, pool, Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
-    )
+def made_prompt(words: int) -> Prompt:
+    """A text of so many common words, and a short answer."""
+    return Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
+
+
+async def probe(target: LoadTarget, pool: HttpPool, prompt: Prompt) -> int | None:
+    """Tokens that the service counted in a prompt. TonnageError where it does not answer."""
+    exchange, answer = await ask_once(target, pool, prompt)
     if exchange.fault:
         said = answer.body[:200].decode("utf-8", "replace") if answer else ""
         raise _no_service(target, f"{exchange.fault} {said}".strip())
