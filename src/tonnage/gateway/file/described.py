@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 
-from tonnage.gateway.dialects.usage import Dialect
+from tonnage.gateway.dialects.usage import Dialect, Surface
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
+from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -37,6 +38,8 @@ class Deployment:
     stored_tokens: int | None
     region: str | None
     allowances: tuple[Allowance, ...]
+    media: MediaRates | None
+    surfaces: frozenset[Surface]  # what may be asked of it: what its dialect can be asked, and has a price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

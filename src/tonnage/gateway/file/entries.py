@@ -10,6 +10,7 @@ from tonnage.comparison.door import Day, Named, Names, Reference, Text
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry
+from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.workload.file.fields import (
     Count,
@@ -128,6 +129,7 @@ class DeploymentEntry(StrictModel):
     catalog_price: Word | None = entry(
         "A model of the catalog whose prices it has, such as bedrock/NAME.", default=None
     )
+    media: MediaEntry | None = entry("What its images and audio cost, beside or without tokens.", default=None)
     own: OwnEntry | None = entry("A machine of one's own instead of a price.", default=None)
     sign_in: SignInEntry | None = entry("How to sign in.", default=None)
     timeouts: TimeoutsEntry = entry("How long to wait.", default=TimeoutsEntry)

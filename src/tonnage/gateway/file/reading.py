@@ -10,6 +10,8 @@ from typing import Final
 
 from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
 from tonnage.errors import InputError
+from tonnage.gateway.dialects.translation import TRANSLATED, native
+from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
     DeploymentEntry,
@@ -21,9 +23,12 @@ from tonnage.gateway.file.entries import (
     RouteEntry,
 )
 from tonnage.gateway.file.guardrail_entries import guardrail_problems, read_guardrail
+from tonnage.gateway.file.media_entries import media_problems, read_media_rates
 from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint
 from tonnage.workload.file.problems import Problem, raise_problems
@@ -128,8 +133,12 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
 def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
     here = ("deployments", name)
     stated = [key for key in ("price", "catalog_price", "own") if getattr(one, key) is not None]
-    if not stated:
-        yield Problem(here, "has no price: unknown is not free", "price, catalog_price or own (a machine of yours)")
+    if not stated and one.media is None:
+        yield Problem(
+            here, "has no price: unknown is not free", "price, catalog_price, own (a machine of yours) or media"
+        )
+    if one.media is not None:
+        yield from media_problems((*here, "media"), one.media, one.dialect)
     if len(stated) > 1:
         yield Problem((*here, stated[1]), f"stands beside {stated[0]}", "one of them says what it costs")
     if one.own is not None and one.own.plan is None:
@@ -203,6 +212,7 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         Allowance(scope="deployment", name=one.name, unit=unit, window=window, cap=cap)
         for unit, window, cap in _rates_of(one.requests_per_minute, one.tokens_per_minute, one.at_once)
     ]
+    media = None if one.media is None else read_media_rates(one.media)
     return Deployment(
         name=one.name,
         endpoint=read_endpoint(one.url),
@@ -220,7 +230,16 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         stored_tokens=one.stored_tokens,
         region=one.region,
         allowances=tuple(made),
+        media=media,
+        surfaces=_surfaces(one, media),
     )
+
+
+def _surfaces(one: DeploymentEntry, media: MediaRates | None) -> frozenset[Surface]:
+    """What may be asked of it: nothing that has no price."""
+    tokens = one.price is not None or one.catalog_price is not None or one.own is not None
+    asked = {name for name in OUTPUT_KEYS if native(name, one.dialect) or (name, one.dialect) in TRANSLATED}
+    return frozenset(asked if tokens else ()) | (frozenset() if media is None else media.surfaces)
 
 
 def _rates(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: PlannedSpeeds) -> DeploymentRates:
@@ -238,7 +257,8 @@ def _rates(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: P
         return own_rates(
             usd_per_hour=one.own.usd_per_hour, input_tokens_per_s=reads, output_tokens_per_s=writes, source=source
         )
-    assert one.price is not None
+    if one.price is None:  # of images and audio alone: its tokens are not sold
+        return DeploymentRates(tiers=(tier_rates(input_usd=0, output_usd=0),), source="no tokens")
     tiers = [_tier(one.price)]
     if one.price.above is not None:
         tiers.append(_tier(one.price.above, above_tokens=one.price.above.tokens))

@@ -24,6 +24,7 @@ from tonnage.gateway.file.described import ANYBODY, Caller, Route
 from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.media.asked import MEDIA_PATHS, read_media
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
@@ -65,14 +66,18 @@ class Door:
     async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
         began_s = monotonic()
-        surface = SURFACES.get(exchange.path)
+        surface = SURFACES.get(exchange.path) or MEDIA_PATHS.get(exchange.path)
         if surface is None or exchange.method != b"POST":
             await self._other(exchange)
             return
         caller: Caller | None = None
         try:
             caller = self._caller(exchange)
-            asked = read_asked(surface, exchange.body)
+            asked = (
+                read_asked(surface, exchange.body)
+                if exchange.path in SURFACES
+                else read_media(surface, exchange.headers, exchange.body)
+            )
             route = self._route(asked, caller)
             queue = self.running.gateway.queue
             stands = None if queue is None else standing(exchange.headers, caller, queue, began_s)
@@ -230,6 +235,8 @@ class Door:
         """Answer from the cache where the same was answered before; else the journey keeps its answer."""
         route, asked, gateway = journey.route, journey.asked, self.running.gateway
         assert route.cache is not None
+        if asked.media is not None:
+            return False
         if route.cache.when == "repeatable" and not asked.repeats:
             return False
         names, regions = deployments_of(route, journey.facts)
@@ -272,10 +279,10 @@ class Door:
             if page is not None:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return
-        if path in SURFACES:
+        if path in SURFACES or path in MEDIA_PATHS:
             send_reply(exchange, Reply(status=405, kind="method_not_allowed", message=f"{path} takes POST"), None)
             return
-        known = ", ".join((*SURFACES, "/v1/models"))
+        known = ", ".join((*SURFACES, *MEDIA_PATHS, "/v1/models"))
         send_reply(exchange, Reply(status=404, kind="not_found", message=f"no such path; there are {known}"), None)
 
     def _models(self, exchange: ClientExchange) -> None:

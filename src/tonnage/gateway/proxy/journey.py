@@ -55,7 +55,11 @@ class Journey:
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self.facts = Facts(
-            surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix
+            surface=asked.surface,
+            input_tokens=asked.input_tokens_estimate,
+            caller=caller,
+            prefix=asked.prefix,
+            media=asked.media,
         )
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None

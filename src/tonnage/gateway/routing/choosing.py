@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route
+from tonnage.gateway.media.asked import MediaAsk, NoPrice
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
+DEAREST_PICO: Final = 1 << 60  # of what has no price: tried last
 WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 
@@ -25,6 +27,7 @@ class Facts(NamedTuple):
     caller: Caller
     prefix: bytes = b""
     regions: frozenset[str] | None = None
+    media: MediaAsk | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ def considered(
     for name in names:
         deployment, health = gateway.deployments[name], healths[name]
         found.append(Considered(
-            name=name, usd_pico=expected_pico(deployment, health, facts.input_tokens),
+            name=name, usd_pico=expected_pico(deployment, health, facts),
             first_byte_s=expected_first_byte_s(deployment, health),
             why_not=_why_not(deployment, health, route, facts.surface, regions, now_s, tried),
         ))  # fmt: skip
@@ -96,9 +99,13 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
     return route.deployments, facts.regions
 
 
-def expected_pico(deployment: Deployment, health: DeploymentHealth, input_tokens: int) -> int:
+def expected_pico(deployment: Deployment, health: DeploymentHealth, facts: Facts) -> int:
     """What a request is expected to cost: its input, and as many output tokens as the deployment's answers have had."""
-    return deployment.rates.most_pico(input_tokens, int(health.output_tokens))
+    if facts.media is not None and deployment.media is not None:
+        with suppress(NoPrice):  # such a deployment refuses by itself
+            return facts.media.cost_pico(deployment.media, None)
+        return DEAREST_PICO
+    return deployment.rates.most_pico(facts.input_tokens, int(health.output_tokens))
 
 
 def expected_first_byte_s(deployment: Deployment, health: DeploymentHealth) -> float | None:
@@ -115,7 +122,7 @@ def _why_not(
 ) -> WhyNot | None:  # fmt: skip
     if deployment.name in tried:
         return "tried"
-    if not (native(surface, deployment.dialect) or (surface, deployment.dialect) in TRANSLATED):
+    if surface not in deployment.surfaces:
         return "dialect"
     if route.quality is not None and (deployment.quality or 0.0) < route.quality:
         return "quality"
@@ -135,7 +142,7 @@ class _Choice:
     random: Random
 
     def cost(self, name: str) -> int:
-        return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts.input_tokens)
+        return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts)
 
     def first_byte_s(self, name: str) -> float:
         """0 where nothing is known: it is tried, and then known."""
