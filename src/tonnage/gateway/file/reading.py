@@ -168,6 +168,13 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
     for one in route.guardrails:
         if one not in entries.guardrails:
             yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
+    for key in ("canary", "shadow"):
+        other = getattr(route, key)
+        if other is not None and other.deployment not in entries.deployments:
+            yield unknown((*here, key, "deployment"), "deployment", other.deployment, entries.deployments)
+        elif other is not None and other.deployment in route.deployments:
+            problem = f"{other.deployment} is one of the route's own"
+            yield Problem((*here, key, "deployment"), problem, "take it out of `deployments`")
     if route.hedge is not None and len(route.deployments) < 2:
         yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
     passed, at = [name], route.fallback
@@ -292,7 +299,8 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, guardrails=one.guardrails,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, canary=one.canary, shadow=one.shadow,
+        guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 
