@@ -111,6 +111,8 @@ class Worker:
             await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
+            if self.running.shared_cache is not None:
+                await self.running.shared_cache.close()
             if self.door.observer is not None:
                 await asyncio.to_thread(self.door.observer.close)
             self._measured.unlink(missing_ok=True)
@@ -148,6 +150,8 @@ class Worker:
                 asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)
             self.door.observer = observer
         before.retire(found.upstreams)
+        if before.shared_cache is not None and before.shared_cache is not found.shared_cache:
+            asyncio.ensure_future(before.shared_cache.close())  # noqa: RUF006 - nobody waits for it
         self.book.follow_changed_caps()
 
     def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:

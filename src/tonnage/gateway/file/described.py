@@ -103,6 +103,7 @@ class Gateway:
     admin_key: str | None
     allowances: tuple[Allowance, ...]
     store: str
+    redis: str | None  # its address, maybe with a password
     durable: bool
     after_disconnect_s: float
     guardrails: dict[str, Guardrail]

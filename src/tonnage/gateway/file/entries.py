@@ -252,6 +252,9 @@ class GatewayEntries(StrictModel):
     store: Word | None = entry(
         "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
     )
+    redis: Reference | None = entry(
+        "Where answers are kept for all workers and hosts: env:NAME or file:PATH of a redis:// URL.", default=None
+    )
     durable: Flag = entry("Holds are on the disk before a request is sent, against a loss of power.", default=False)
     after_disconnect: DurationOrZero = entry(
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"

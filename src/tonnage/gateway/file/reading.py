@@ -65,6 +65,7 @@ def load_gateway(
         admin_key=None if admin_key is None else key_hash(_secret(admin_key, environment, "listen.admin_key")),
         allowances=_own_before_all(_allowances(entries)),
         store=_store(entries.store, home, environment),
+        redis=None if entries.redis is None else read_reference(entries.redis, environment, "redis"),
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
@@ -107,6 +108,8 @@ def _problems(entries: GatewayEntries) -> Iterator[Problem]:
     for check in entries.guardrails.values():
         yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
+    if entries.redis is not None and not any(one.cache for one in entries.routes.values()):
+        yield Problem(("redis",), "keeps nothing: no route has a cache", "`cache: {ttl: 1h}` in a route")
     if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
         yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
     if entries.spans is not None:

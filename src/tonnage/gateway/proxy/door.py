@@ -130,7 +130,7 @@ class Door:
 
     async def _answer(self, journey: Journey) -> None:
         cache = self.running.caches.get(journey.route.name)
-        if cache is not None and self._kept(cache, journey):
+        if cache is not None and await self._kept(cache, journey):
             return
         shadow = self.shadows.get(journey.route.name)
         await (journey.run() if shadow is None else shadow.beside(journey))
@@ -235,7 +235,7 @@ class Door:
 
     # answers without an upstream
 
-    def _kept(self, cache: RouteCache, journey: Journey) -> bool:
+    async def _kept(self, cache: RouteCache, journey: Journey) -> bool:
         """Answer from the cache where the same was answered before; else the journey keeps its answer."""
         route, asked, gateway = journey.route, journey.asked, self.running.gateway
         assert route.cache is not None
@@ -250,6 +250,8 @@ class Door:
         if key is None:
             return False
         kept = cache.get(key)
+        if kept is None and cache.shared is not None:
+            kept = await cache.get_shared(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
         if journey.record is not None:

@@ -15,6 +15,7 @@ from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
 from tonnage.gateway.routing.canary import Canary
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
+from tonnage.gateway.shared_cache import SharedCache, shared_prefix
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.upstream import Upstream, UpstreamTimeouts
@@ -41,8 +42,15 @@ class Running:
             self.upstreams[name] = before.upstreams[name] if before and known else _upstream(one)
             if one.sign_in is not None:
                 self.signers[name] = before.signers[name] if before and known else make_signer(one.sign_in)
+        self.shared_cache: SharedCache | None = None
+        if before is not None and before.gateway.redis == gateway.redis:
+            self.shared_cache = before.shared_cache
+        elif gateway.redis is not None:
+            self.shared_cache = SharedCache(gateway.redis, measures)
         self.caches = {
-            name: RouteCache(route.cache.items, route.cache.ttl, monotonic)
+            name: RouteCache(
+                route.cache.items, route.cache.ttl, monotonic, self.shared_cache, shared_prefix(gateway, name)
+            )
             for name, route in gateway.routes.items()
             if route.cache is not None
         }
