@@ -302,7 +302,8 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, canary=one.canary, shadow=one.shadow,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, canary=one.canary,
+        shadow=one.shadow,
         guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
