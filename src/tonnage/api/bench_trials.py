@@ -154,10 +154,12 @@ class ServiceTrials:
         """The target with the model it is asked for by name."""
         from dataclasses import replace
 
-        from tonnage.benchmarks.load.probing import first_model
+        from tonnage.benchmarks.load.probing import first_model, stated_model
 
-        if target.model or not target.dialect.name.startswith(("openai", "open-inference")):
-            return replace(target, model=target.model or "default")
+        if target.model:
+            return target
+        if not target.dialect.name.startswith(("openai", "open-inference")):
+            return replace(target, model=await stated_model(target, pool) or "default")
         return replace(target, model=await first_model(target, pool))
 
     async def _prompts(self, target: LoadTarget, pool: HttpPool) -> Prompts:

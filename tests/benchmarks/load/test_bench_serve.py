@@ -64,6 +64,18 @@ def test_only_the_texts_of_a_file_are_sent(upstream: PretendedUpstream, tmp_path
     assert set(sent) == {"one two", "three four five"}
 
 
+def test_a_server_of_embeddings_states_its_model(upstream: PretendedUpstream) -> None:
+    """At `/info`, where it has that page; else it is «default»."""
+    found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol="tei-embed", **SOON)).found
+    assert found.model == "default"
+    upstream.info = {"model_id": "BAAI/bge-small-en-v1.5"}
+    try:
+        found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol="tei-embed", **SOON)).found
+    finally:
+        upstream.info = None
+    assert found.model == "BAAI/bge-small-en-v1.5"
+
+
 def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_path: Path) -> None:
     """The same rows; `validate inference` reads the file."""
     from tonnage.settings import current_settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from tonnage.benchmarks.load.dialects import Prompt
@@ -24,6 +25,19 @@ async def first_model(target: LoadTarget, pool: HttpPool) -> str:
     if found is None:
         raise InputError(f"the service lists no model at {path}", hint="--model names it")
     return found
+
+
+async def stated_model(target: LoadTarget, pool: HttpPool) -> str | None:
+    """The model that a server of embeddings states at `/info`, as text-embeddings-inference does (its router's Info has
+    `model_id`); None where it has no such page."""
+    try:
+        request = request_bytes(target.endpoint, f"{target.endpoint.path}/info", None, target.headers, "GET")
+        answer = await pool.send(request, timeout_s=target.timeout_s)
+        found = json.loads(answer.body) if answer.status == 200 else {}
+    except (ExchangeFault, ValueError):  # what it is called is no reason not to measure it
+        return None
+    name = found.get("model_id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def made_prompt(words: int) -> Prompt:
