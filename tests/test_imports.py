@@ -16,7 +16,7 @@ ORDER = (
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps", "batches", "places",
+    "pipelines", "sweeps", "batches", "places", "backups",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -214,3 +214,21 @@ def test_a_deadline_leaves_the_jobs_to_go_on(openai: OpenAI, tmp_path: Path) -> 
         tonnage.batch(source, out, other)
     tonnage.batch(source, out, on_openai(openai)).checked()
     assert (len(openai.jobs), ids(out).total()) == (1, 20)
+
+
+def test_results_that_cannot_be_asked_for_are_said(
+    openai: OpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network goes when the job is done: an error that says so, and the same command fetches them later."""
+    import httpx
+
+    def gone(*_: object, **__: object) -> None:
+        raise httpx.ConnectError("no route to host")
+
+    source, out = write_rows(tmp_path, 5), tmp_path / "out.jsonl"
+    with monkeypatch.context() as patched:
+        patched.setattr(httpx.Client, "stream", gone)
+        with pytest.raises(TonnageError, match="the results broke off: no route to host"):
+            tonnage.batch(source, out, on_openai(openai)).checked()
+    tonnage.batch(source, out, on_openai(openai)).checked()
+    assert (len(openai.jobs), ids(out).total()) == (1, 5)

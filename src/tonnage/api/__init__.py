@@ -18,6 +18,7 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.backups import BackupOptions, backup, restore, verify_backup
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
@@ -64,22 +65,24 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
-    "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions",
-    "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
-    "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions", "WatchOptions", "WatchReplayOptions",
-    "audit_lines", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
-    "check_gateway", "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run",
-    "explain_request", "export_local_rows", "export_watch", "fetch", "gateway_key", "gateway_spend", "gateway_top",
-    "import_litellm", "load_catalog", "load_workload", "newest_snapshot", "open_gateway", "open_watch", "orphans",
-    "places", "plan", "planned_replica", "portfolio", "predict", "replay_watch", "resume", "rightsize", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order",
-    "spot", "stop", "validate", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "Answer", "BackupOptions", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions",
+    "EvaluateOptions", "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
+    "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
+    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate",
+    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
+    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gateway_key",
+    "gateway_spend", "gateway_top", "import_litellm", "load_catalog", "load_workload", "newest_snapshot",
+    "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
+    "replay_watch", "restore", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_backup",
+    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
+        ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),

@@ -154,24 +154,30 @@ class ServiceTrials:
         """The target with the model it is asked for by name."""
         from dataclasses import replace
 
-        from tonnage.benchmarks.load.probing import first_model
+        from tonnage.benchmarks.load.probing import first_model, stated_model
 
-        if target.model or not target.dialect.name.startswith(("openai", "open-inference")):
-            return replace(target, model=target.model or "default")
+        if target.model:
+            return target
+        if not target.dialect.name.startswith(("openai", "open-inference")):
+            return replace(target, model=await stated_model(target, pool) or "default")
         return replace(target, model=await first_model(target, pool))
 
     async def _prompts(self, target: LoadTarget, pool: HttpPool) -> Prompts:
-        """The texts to send. Two probes show that the service answers, and how it counts tokens."""
-        from tonnage.benchmarks.load.probing import probe
+        """The texts to send. A probe with the first text of the file shows that the service answers; without a file two
+        show how it counts tokens, too."""
+        from tonnage.benchmarks.load.probing import made_prompt, probe
         from tonnage.benchmarks.load.prompts import Prompts, TokenCount, learn_count, read_rows
 
         rows = () if self._options.data is None else read_rows(Path(self._options.data))
-        few, many = [await probe(target, pool, words) for words in PROBE_WORDS]
         count = TokenCount()
-        if few is not None and many is not None:
-            count = learn_count((PROBE_WORDS[0], few), (PROBE_WORDS[1], many))
-        elif not rows:
-            self._remarks.append("the service does not say how many tokens it read: input lengths are in words")
+        if rows:
+            await probe(target, pool, rows[0])
+        else:
+            few, many = [await probe(target, pool, made_prompt(words)) for words in PROBE_WORDS]
+            if few is not None and many is not None:
+                count = learn_count((PROBE_WORDS[0], few), (PROBE_WORDS[1], many))
+            else:
+                self._remarks.append("the service does not say how many tokens it read: input lengths are in words")
         asked = None if self.job is None else self.job.requests
         read = _lengths("--input-tokens", self._options.input_tokens, asked.input_tokens if asked else None, "128")
         written = _lengths("--output-tokens", self._options.output_tokens, asked.output_tokens if asked else None, "64")

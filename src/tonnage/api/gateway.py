@@ -22,7 +22,9 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.api.gateway_batches import BatchRunner
     from tonnage.gateway.explaining import Explained
+    from tonnage.gateway.file.batches import BatchesEntry
     from tonnage.gateway.file.described import Caller, Gateway
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.money.shared_accounts import SharedAccounts
@@ -106,7 +108,10 @@ def open_gateway(
     reload = partial(load_gateway_file, path, settings=settings)
     # journals belong to one store: those of another gateway in this home are none of its business
     folder = settings.home / "gateway" / blake2b(found.store.encode(), digest_size=4).hexdigest()
-    return GatewayProcesses(found, folder, reload, say).run(on_begin)
+    run_batches = None
+    if found.batches is not None:
+        run_batches = partial(_run_batches, folder=folder / "batches", entry=found.batches, say=say)
+    return GatewayProcesses(found, folder, reload, say, run_batches).run(on_begin)
 
 
 def gateway_key() -> tuple[str, str]:
@@ -244,6 +249,17 @@ def gateway_top(
             after = look(client, url, key)
             yield Answer(happened(before, after), partial(top_report, sort=asked.sort))
             before = after
+
+
+def _run_batches(
+    url: str, secret: str, *, folder: Path, entry: BatchesEntry, say: Callable[[str], None]
+) -> BatchRunner:
+    from tonnage.api.gateway_batches import BatchRunner
+    from tonnage.gateway.batch_api.store import BatchStore
+
+    runner = BatchRunner(BatchStore(folder), entry, url, secret, say)
+    runner.start()
+    return runner
 
 
 @contextmanager

@@ -200,9 +200,14 @@ def _planned_decoder(
     return PlannedReplica(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
-        cluster_file=partial(render_kserve, engine, service), slots=service.most_requests,
-        devices=0 if gpus is None else len(gpus),
+        cluster_file=partial(render_kserve, engine, service, vendor=_vendor(found, catalog)),
+        slots=service.most_requests, devices=0 if gpus is None else len(gpus),
     )  # fmt: skip
+
+
+def _vendor(found: MachineOption, catalog: Catalog) -> str:
+    """The maker of the planned GPU; of a machine without one it does not matter."""
+    return "NVIDIA" if found.gpu is None else catalog.accelerator(found.gpu).vendor
 
 
 def _planned_encoder(

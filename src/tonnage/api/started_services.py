@@ -178,7 +178,7 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     service = ReplicatedService(
         scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
-        devices=_replica_devices(planned, asked, most), usd_per_machine_hour=record.usd_per_machine_hour,
+        devices=_replica_devices(planned, asked, most, tell), usd_per_machine_hour=record.usd_per_machine_hour,
         replicas_per_machine=record.replicas_per_machine,
     )  # fmt: skip
 
@@ -197,12 +197,14 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
         run_service(service, place, planned.folder, tell, on_begin=begin)
 
 
-def _replica_devices(planned: PlannedReplica, asked: ServeOptions, most: int) -> tuple[tuple[Device, ...], ...]:
+def _replica_devices(
+    planned: PlannedReplica, asked: ServeOptions, most: int, tell: Callable[[str], None]
+) -> tuple[tuple[Device, ...], ...]:
     """A group for each replica; none where they run on the cores."""
     from tonnage.serving.engines.device_listing import devices_here
     from tonnage.serving.engines.devices import device_groups
 
-    here = devices_here() if planned.devices else ()
+    here = devices_here(tell) if planned.devices else ()
     if not here and _runs_on_cores(planned):
         return ()
     return device_groups(here, each=planned.devices, shared_by=asked.replicas_per_gpu, most=most)

@@ -105,16 +105,17 @@ class OpenAIJobs:
         return self._insist(lambda: self._ask("GET", f"/batches/{note.job}"))
 
     def _lines(self, file: str) -> Iterator[JobResult]:
-        with self._client.stream("GET", f"/files/{file}/content") as answer:
-            if answer.status_code != 200:
-                raise TonnageError(f"{self.shown} answers {answer.status_code} to the results", hint=_AGAIN)
-            try:
+        """The results of a file. TonnageError where they cannot be asked for, or break off: asking again is safe."""
+        try:
+            with self._client.stream("GET", f"/files/{file}/content") as answer:
+                if answer.status_code != 200:
+                    raise TonnageError(f"{self.shown} answers {answer.status_code} to the results", hint=_AGAIN)
                 for line in _lines_of(answer.iter_bytes()):
                     result = _result(json.loads(line))
                     if result.code not in NOT_EXECUTED:  # the same command asks these rows again
                         yield result
-            except httpx.HTTPError as error:
-                raise TonnageError(f"{self.shown}: the results broke off: {error}", hint=_AGAIN) from error
+        except httpx.HTTPError as error:
+            raise TonnageError(f"{self.shown}: the results broke off: {error}", hint=_AGAIN) from error
 
     def _insist(self, ask: Callable[[], T]) -> T:
         return RetryPolicy(attempts=ATTEMPTS, wait=self._sleep, give_up=_given_up).insist(ask, self.shown)

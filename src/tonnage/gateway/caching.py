@@ -11,6 +11,7 @@ import orjson
 
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.proxy.asked import GatewayRequest
+from tonnage.gateway.shared_cache import SharedAnswer, SharedCache
 from tonnage.http.upstream import Headers
 from tonnage.values import dataclass
 
@@ -52,10 +53,15 @@ def cache_key(
 
 
 class RouteCache:
-    """The answers of one route in one worker, the one used longest ago leaving first."""
+    """The answers of one route in one worker, the one used longest ago leaving first; `shared`: where those of all
+    workers are, under keys that begin with `prefix`."""
 
-    def __init__(self, most_items: int, ttl_s: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self, most_items: int, ttl_s: float, now: Callable[[], float], shared: SharedCache | None = None,
+        prefix: bytes = b"",
+    ) -> None:  # fmt: skip
         self.most_items, self.ttl_s, self._now = most_items, ttl_s, now
+        self.shared, self._prefix = shared, prefix
         self._kept: OrderedDict[bytes, KeptAnswer] = OrderedDict()
         self._bytes = 0
 
@@ -69,16 +75,34 @@ class RouteCache:
         self._kept.move_to_end(key)
         return found
 
+    async def get_shared(self, key: bytes) -> KeptAnswer | None:
+        """What another worker has kept; from now on it is kept here too."""
+        found = None if self.shared is None else await self.shared.get(self._prefix + key)
+        if found is None:
+            return None
+        status, content_type, body, usd_pico, deployment, left_s = found
+        self._keep(key, KeptAnswer(
+            status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
+            until_s=self._now() + min(left_s, self.ttl_s),
+        ))  # fmt: skip
+        return self._kept.get(key)
+
     def put(self, key: bytes, *, status: int, content_type: bytes, body: bytes, usd_pico: int, deployment: str) -> None:
         if len(body) > LARGEST_BYTES:
             return
-        if key in self._kept:
-            self._drop(key)
-        self._kept[key] = KeptAnswer(
+        if self.shared is not None:
+            answer = SharedAnswer(status, content_type, body, usd_pico, deployment, self.ttl_s)
+            self.shared.put(self._prefix + key, answer)
+        self._keep(key, KeptAnswer(
             status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
             until_s=self._now() + self.ttl_s,
-        )  # fmt: skip
-        self._bytes += len(body)
+        ))  # fmt: skip
+
+    def _keep(self, key: bytes, answer: KeptAnswer) -> None:
+        if key in self._kept:
+            self._drop(key)
+        self._kept[key] = answer
+        self._bytes += len(answer.body)
         while len(self._kept) > self.most_items or self._bytes > MOST_BYTES:
             self._drop(next(iter(self._kept)))
 

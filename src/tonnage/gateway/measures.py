@@ -21,6 +21,7 @@ _COUNTERS: Final = {
     "tonnage_gateway_retries_total": "Attempts after the first, by deployment that failed.",
     "tonnage_gateway_faults_total": "Attempts that failed, by deployment and kind.",
     "tonnage_gateway_cache_total": "Requests of routes with a cache, by what they met.",
+    "tonnage_gateway_shared_cache_total": "Looks into Redis and answers kept there, by what came of it.",
     "tonnage_gateway_saved_usd_total": "Dollars that answers from the cache would have cost.",
     "tonnage_gateway_over_hold_total": "Attempts that cost more than was held.",
     "tonnage_gateway_reloads_total": "Changed files that workers were sent, followed or refused.",
@@ -30,6 +31,8 @@ _COUNTERS: Final = {
     "tonnage_gateway_hedges_total": "Requests for which a second deployment was asked, by who answered.",
     "tonnage_gateway_guardrails_total": "Checks of guardrails, by rule, side and what they met.",
     "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
+    "tonnage_gateway_canary_total": "Attempts of routes with a canary, by side and what they met.",
+    "tonnage_gateway_shadow_total": "Requests asked of a shadow too, by how the answers compare.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,10 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import make_private_folder
+from tonnage.gateway.addresses import local_url
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.worker import SIZE, WorkerTask
 
@@ -29,11 +31,24 @@ GRACE_S: Final = 10.0  # after the drain, until SIGKILL
 Say = Callable[[str], None]
 
 
-class GatewayProcesses:
-    """`reload`: reads the file again; TonnageError leaves the workers with the old one."""
+class Runner(Protocol):
+    """Carries batches until it is closed."""
 
-    def __init__(self, gateway: Gateway, folder: Path, reload: Callable[[], Gateway], say: Say) -> None:
+    def close(self) -> None: ...
+
+
+class GatewayProcesses:
+    """`reload`: reads the file again; TonnageError leaves the workers with the old one. `run_batches`: begins to carry
+    batches, given the address of the door and the secret of the runner."""
+
+    def __init__(
+        self, gateway: Gateway, folder: Path, reload: Callable[[], Gateway], say: Say,
+        run_batches: Callable[[str, str], Runner] | None = None,
+    ) -> None:  # fmt: skip
         self.gateway, self.folder, self._read, self.say = gateway, folder, reload, say
+        self._run_batches = run_batches
+        self._batch_secret = None if run_batches is None else secrets.token_urlsafe(24)
+        self._runner: Runner | None = None
         self._workers: list[_Child] = []
         self._stopping = False
         self._reload_asked = False
@@ -55,6 +70,8 @@ class GatewayProcesses:
             self._workers = [self._start(number) for number in range(listen.workers)]
             if on_begin is not None:
                 on_begin(port)
+            if self._run_batches is not None and self._batch_secret is not None:
+                self._runner = self._run_batches(local_url(listen.host, port), self._batch_secret)
             return self._watch()
         finally:
             for number, handler in handlers.items():
@@ -71,7 +88,7 @@ class GatewayProcesses:
     def _start(self, number: int) -> _Child:
         task = WorkerTask(
             gateway=self.gateway, folder=str(self.folder), sockets=tuple(one.fileno() for one in self._sockets),
-            number=number,
+            number=number, batch_secret=self._batch_secret,
         )  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "tonnage.gateway.worker"], stdin=subprocess.PIPE, pass_fds=task.sockets,
@@ -123,6 +140,8 @@ class GatewayProcesses:
         self.say(f"worker {index} ended with {code}; another one begins" + (f" in {wait_s:g} s" if wait_s else ""))
 
     def _end(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
         for one in self._sockets:
             one.close()  # first: a connection that nobody will accept would hang
         for child in self._workers:
@@ -142,10 +161,8 @@ class GatewayProcesses:
         except TonnageError as error:
             self.say(f"the file as it was stays in force: {error}")
             return
-        if (found.listen.host, found.listen.port, found.listen.workers, found.store) != (
-            self.gateway.listen.host, self.gateway.listen.port, self.gateway.listen.workers, self.gateway.store
-        ):  # fmt: skip
-            self.say("where the gateway listens, its workers and its store change with a new start only")
+        if _fixed(found) != _fixed(self.gateway):
+            self.say("where the gateway listens, its workers, its store and `batches` change with a new start only")
         self.gateway = found
         for child in self._workers:
             child.task = replace(child.task, gateway=found)
@@ -157,6 +174,11 @@ class GatewayProcesses:
 
     def _ask_reload(self, *_: object) -> None:
         self._reload_asked = True
+
+
+def _fixed(gateway: Gateway) -> tuple[object, ...]:
+    listen = gateway.listen
+    return listen.host, listen.port, listen.workers, gateway.store, gateway.batches
 
 
 class _Child:

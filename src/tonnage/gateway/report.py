@@ -45,14 +45,19 @@ def _per_million(pico: int) -> float:
     return pico * 1e6 / PICO_PER_USD
 
 
+def _token_price(one: Deployment, pico: int) -> float | None:
+    """None: it sells images or audio alone."""
+    return _per_million(pico) if "chat" in one.surfaces or "messages" in one.surfaces else None
+
+
 DEPLOYMENTS: Final[Fields[Deployment]] = (
     Field("name", lambda one: one.name, title="deployment"),
     Field("model", lambda one: one.model, title="model"),
     Field("dialect", lambda one: one.dialect, title="speaks"),
     Field("own", lambda one: one.own, title="own", show=lambda own: "own" if own else "tokens"),
-    Field("input_usd_per_million", lambda one: _per_million(one.rates.tiers[0].input_pico), title="USD/M in",
+    Field("input_usd_per_million", lambda one: _token_price(one, one.rates.tiers[0].input_pico), title="USD/M in",
           right=True),
-    Field("output_usd_per_million", lambda one: _per_million(one.rates.tiers[0].output_pico), title="USD/M out",
+    Field("output_usd_per_million", lambda one: _token_price(one, one.rates.tiers[0].output_pico), title="USD/M out",
           right=True),
     Field("price_source", lambda one: one.rates.source, title="price from", wraps=True),
     Field("price_read_on", lambda one: one.rates.read_on, title="read on"),

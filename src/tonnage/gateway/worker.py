@@ -27,6 +27,8 @@ import orjson
 
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
+from tonnage.gateway.batch_api.store import BatchStore
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
@@ -60,6 +62,7 @@ class WorkerTask:
     folder: str
     sockets: tuple[int, ...]  # of the door, and maybe of the pages
     number: int
+    batch_secret: str | None = None  # of the runner of batches, where there is one
 
 
 class Worker:
@@ -74,6 +77,8 @@ class Worker:
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.door.observer = self._observer(task.gateway)
+        if task.batch_secret is not None:
+            self.door.batches = BatchEndpoints(BatchStore(self.folder / "batches"), task.batch_secret)
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
@@ -106,6 +111,8 @@ class Worker:
             await self.door.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
+            if self.running.shared_cache is not None:
+                await self.running.shared_cache.close()
             if self.door.observer is not None:
                 await asyncio.to_thread(self.door.observer.close)
             self._measured.unlink(missing_ok=True)
@@ -143,6 +150,8 @@ class Worker:
                 asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)
             self.door.observer = observer
         before.retire(found.upstreams)
+        if before.shared_cache is not None and before.shared_cache is not found.shared_cache:
+            asyncio.ensure_future(before.shared_cache.close())  # noqa: RUF006 - nobody waits for it
         self.book.follow_changed_caps()
 
     def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:

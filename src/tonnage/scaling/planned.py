@@ -88,11 +88,11 @@ def scaled_fleet(traffic: Traffic, need: FleetNeed) -> ScaledFleet:
 
     >>> day = Traffic(shares=(0.1,) * 12 + (1.0,) * 12, step_s=3600.0, repeats=True, source="a day")
     >>> need = FleetNeed(
-    ...     busy_per_s=100.0, carries_per_s=30.0, used=0.7, machines=5, spare=0, start_up_s=300.0)
+    ...     busy_per_s=100.0, carries_per_s=30.0, used=0.7, machines=5, spare=0, start_up_s=1800.0)
     >>> found = scaled_fleet(day, need)
     >>> found.least, found.most, round(found.kept_fraction, 2), round(found.machine_hours_per_day / (24 * 5), 2)
-    (1, 5, 0.97, 0.81)
-    >>> found.keeps  # a jump to ten times the rate within an hour: its plan keeps the fixed fleet
+    (1, 5, 0.98, 0.82)
+    >>> found.keeps  # ten times the rate within an hour, half an hour to start: its plan keeps the fixed fleet
     False
     """
     group = math.ceil(need.working / MOST_UNITS)

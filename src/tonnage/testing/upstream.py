@@ -41,6 +41,7 @@ class PretendedUpstream:
         self.port, self.key = port, key
         self.seen: Counter[bytes] = Counter()
         self.answered: Counter[bytes] = Counter()
+        self.info: dict[str, Any] | None = None  # what `/info` states; None: it has no such page
         self.most_at_once = 0
         self.at_once = 0
         self._second: tuple[int, int] = (0, 0)
@@ -127,6 +128,9 @@ class _Client(asyncio.Protocol):
             return
         if self._path.endswith(b"/models"):
             self._send(200, b'{"data":[{"id":"tiny"}]}')
+            return
+        if self._path.endswith(b"/info"):
+            self._send(404 if upstream.info is None else 200, json.dumps(upstream.info).encode())
             return
         name = self._headers.get(b"idempotency-key", body)
         upstream.seen[name] += 1

@@ -53,6 +53,29 @@ def test_lengths_are_in_the_tokens_of_the_service(upstream: PretendedUpstream) -
     assert found.result.gaps.count == 4 * found.result.answered
 
 
+def test_only_the_texts_of_a_file_are_sent(upstream: PretendedUpstream, tmp_path: Path) -> None:
+    """The first of them is the probe: a service whose context is short is not asked for a text of 160 words."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one two\nthree four five\n", encoding="utf-8")
+    upstream.seen.clear()
+    tonnage.bench_serve(upstream.url, BenchServeOptions(data=str(texts), **SOON))
+    sent = [json.loads(body)["messages"][0]["content"] for body in upstream.seen]
+    assert sum(upstream.seen.values()) > 2
+    assert set(sent) == {"one two", "three four five"}
+
+
+def test_a_server_of_embeddings_states_its_model(upstream: PretendedUpstream) -> None:
+    """At `/info`, where it has that page; else it is «default»."""
+    found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol="tei-embed", **SOON)).found
+    assert found.model == "default"
+    upstream.info = {"model_id": "BAAI/bge-small-en-v1.5"}
+    try:
+        found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol="tei-embed", **SOON)).found
+    finally:
+        upstream.info = None
+    assert found.model == "BAAI/bge-small-en-v1.5"
+
+
 def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_path: Path) -> None:
     """The same rows; `validate inference` reads the file."""
     from tonnage.settings import current_settings

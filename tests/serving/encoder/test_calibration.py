@@ -82,3 +82,15 @@ def test_texts_to_calibrate_with_belong_to_int8(served: Served, texts: Path) -> 
 
     with pytest.raises(InputError, match="belong to int8"):
         asyncio.run(opened())
+
+
+def test_only_line_feeds_end_a_text(tmp_path: Path) -> None:
+    """A text keeps the other separators that Unicode knows; a line that is wrong is named as editors count it."""
+    file = tmp_path / "texts.txt"
+    texts = [f"one\u2028two\x0bthree\x85 {number}" for number in range(20)]
+    file.write_bytes("\r\n".join(texts).encode())
+    assert read_texts(file) == texts
+    lines = tmp_path / "texts.jsonl"
+    lines.write_text("\n\n" + "\n".join(json.dumps(text) for text in texts) + "\n{\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"texts\.jsonl:23"):
+        read_texts(lines)

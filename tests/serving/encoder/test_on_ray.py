@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import types
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -38,6 +41,69 @@ def test_a_key_is_not_given_to_ray() -> None:
     """Its environment would stand in Ray's files."""
     with pytest.raises(InputError, match="would stand in its logs"):
         serve_on_ray(replace(SERVICE, key_variable="KEY"), REPLICAS, lambda _: None)
+
+
+class _Ray:
+    """Ray and Ray Serve as they are called, at which a signal comes."""
+
+    def __init__(self, at: str, number: signal.Signals) -> None:
+        self.at, self.number, self.called = at, number, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: object, **__: object) -> Any:
+            self.called.append(name)
+            if name == self.at:
+                os.kill(os.getpid(), self.number)
+                time.sleep(2)  # a deployment that does not come up
+            return lambda *_, **__: types.SimpleNamespace(bind=lambda: None)
+
+        return call
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("at", "ended"), [("run", ["shutdown", "shutdown"]), ("init", ["shutdown"])])
+def test_a_signal_is_heard_while_ray_deploys(
+    number: signal.Signals, at: str, ended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas that find no room never come up: Ctrl-C and SIGTERM end the wait, and what was started until then."""
+    ray = _Ray(at, number)
+    monkeypatch.setattr("tonnage.serving.encoder.on_ray._ray", lambda: (ray, ray))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    before, said = signal.getsignal(number), list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        serve_on_ray(SERVICE, REPLICAS, said.append)
+    assert ray.called[ray.called.index(at) + 1 :] == ended
+    assert said == []
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.slow
+def test_a_real_ray_ends_at_ctrl_c_while_it_deploys(tmp_path: Path) -> None:
+    """A replica that asks for more cores than there are waits for ever; Ctrl-C is exit code 130, and nothing stays."""
+    pytest.importorskip("ray.serve")
+    folder = write_tiny_encoder(tmp_path / "tiny", "embedding")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--on", "ray", "--port", str(port), "--workers",
+               "4096"]  # fmt: skip
+    env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home"), "RAY_USAGE_STATS_ENABLED": "0"}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served:
+        until = time.monotonic() + 120
+        while not _deploys(served.pid):
+            assert served.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        below = psutil.Process(served.pid).children(recursive=True)
+        served.send_signal(signal.SIGINT)
+        assert served.wait(60) == 130
+    _, left = psutil.wait_procs(below, timeout=20)
+    assert not [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+
+
+def _deploys(pid: int) -> bool:
+    """Whether Ray Serve's controller is there."""
+    return any("ServeController" in " ".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import struct
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.features.pixels import SETTINGS, View, fitted, read_view
+from tonnage.serving.encoder.faults import BadPicture, Overloaded
+from tonnage.serving.encoder.pictures.reading import Picture, PictureReader
 
 pytest.importorskip("torch")
 Image = pytest.importorskip("PIL.Image", reason="the extra `serve`")
@@ -211,6 +214,41 @@ def test_more_pictures_than_may_wait_are_turned_away(vit: Path, tmp_path: Path) 
     found = calls(vit, tmp_path, *[("/predict", body)] * 8, queue_items=4)
     assert {one.status_code for one in found} == {200, 429}
     assert all("retry-after" in one.headers for one in found if one.status_code == 429)
+
+
+def test_a_bad_picture_does_not_free_the_places_of_those_still_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request of a bad picture is answered at once: those of it not begun are not decoded, those that are under way
+    count until they end, and then the bound is as before."""
+    view = read_view(
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": SIDE, "width": SIDE}, "do_normalize": False}
+    )
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    reader = PictureReader(view, most_pixels=10**6, most_waiting=4)
+    begun, go_on, decoded = threading.Event(), threading.Event(), list[bytes]()
+
+    def read(given: bytes, at: int) -> Picture:
+        if given == b"bad":
+            assert begun.wait(10)
+            raise BadPicture(f"images[{at}]")
+        begun.set()
+        assert go_on.wait(10)
+        decoded.append(given)
+        return Picture(np.zeros((3, SIDE, SIDE), dtype=np.uint8))
+
+    monkeypatch.setattr(reader, "read", read)
+
+    async def asked() -> None:
+        with pytest.raises(BadPicture):
+            await reader.read_all([b"slow", b"bad", b"slow as well", b"not begun"], truncate=True)
+        with pytest.raises(Overloaded):
+            await reader.read_all([b"more"] * 4, truncate=True)
+        go_on.set()
+        while reader.waiting:
+            await asyncio.sleep(0.001)
+        assert len(await reader.read_all([b"more"] * 4, truncate=True)) == 4
+
+    asyncio.run(asyncio.wait_for(asked(), 20))
+    assert b"not begun" not in decoded
 
 
 PROCESSORS = ["ViT", "CLIP", "DeiT", "ConvNext", "Bit"]

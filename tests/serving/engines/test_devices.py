@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,10 +106,41 @@ def test_a_process_is_given_its_devices_alone(tmp_path: Path) -> None:
         (tmp_path / str(node) / "properties").write_text(
             f"simd_count {simds}\nunique_id 17\ngfx_target_version 90402\n"
         )
-    amd = amd_devices(tmp_path)
+    amd = amd_devices(tmp_path, print)
     assert device_environment(amd) == (("ROCR_VISIBLE_DEVICES", "0,1"),)
     assert visible_devices(amd, {"ROCR_VISIBLE_DEVICES": "1"}) == amd[1:]
-    assert amd_devices(tmp_path / "none") == ()
+    assert amd_devices(tmp_path / "none", print) == ()
+
+
+def test_an_amd_node_that_may_not_be_read_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control group answers EPERM for the nodes that it keeps: the others are counted from 0, as ROCm counts them."""
+    for node in range(2):
+        (tmp_path / str(node)).mkdir()
+        (tmp_path / str(node) / "properties").write_text("simd_count 304\nunique_id 17\n")
+    read, said = Path.read_text, list[str]()
+
+    def guarded(file: Path, *others: Any, **named: Any) -> str:
+        if file.parent.name == "0":
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(file))
+        return read(file, *others, **named)
+
+    monkeypatch.setattr(Path, "read_text", guarded)
+    assert [one.index for one in amd_devices(tmp_path, said.append)] == [0]
+    assert len(said) == 1
+    assert "0/properties is not readable (Operation not permitted)" in said[0]
+
+
+def test_numbers_of_unlike_boards_are_by_the_bus_or_not_known() -> None:
+    """CUDA's own order is the fastest first, which nothing but CUDA knows: numbers of unlike boards are refused in it;
+    equal boards, UUIDs and the order of the bus are not."""
+    mixed = (H100[0], replace(H100[1], model="T4"))
+    fastest = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST", "CUDA_VISIBLE_DEVICES": "0"}
+    with pytest.raises(InputError, match="which of H100, T4 a number") as refused:
+        visible_devices(mixed, fastest)
+    assert "PCI_BUS_ID" in (refused.value.hint or "")
+    assert visible_devices(mixed, {**fastest, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == mixed[:1]
+    assert visible_devices(mixed, {**fastest, "CUDA_VISIBLE_DEVICES": "GPU-1aaa"}) == mixed[1:]
+    assert visible_devices(H100, fastest) == H100[:1]
 
 
 def test_a_pool_gives_back_what_a_replica_had() -> None:

@@ -103,3 +103,13 @@ def test_what_a_cluster_does_not_have_is_refused() -> None:
 def test_names_are_labels(name: str, label: str) -> None:
     """RFC 1123, beginning with a letter."""
     assert cluster_name(name) == label
+
+
+def test_a_gpu_of_amd_has_amds_resource() -> None:
+    """And the file says that the image is of CUDA; a maker without a device plugin is refused."""
+    text = render_kserve(command_engine("vllm"), SERVICE, REPLICAS, vendor="AMD")
+    container = yaml.safe_load(text)["spec"]["predictor"]["containers"][0]
+    assert container["resources"] == {"limits": {"amd.com/gpu": "2"}}
+    assert text.startswith("# vllm/vllm-openai")
+    with pytest.raises(InputError, match="of Intel Habana is not known"):
+        render_kserve(command_engine("vllm"), SERVICE, REPLICAS, vendor="Intel Habana")

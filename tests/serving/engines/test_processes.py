@@ -58,6 +58,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
         stop_engine(running, grace_s=5)
 
 
+def test_numbers_of_gpus_are_by_the_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine reads CUDA_VISIBLE_DEVICES as the boards are listed here, unless its user says otherwise."""
+    argv = (sys.executable, "-S", "-c", "import os; print(os.environ['CUDA_DEVICE_ORDER'])")
+    command = EngineCommand(engine="e", argv=argv, host="127.0.0.1", port=0, health="/")
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    for asked in (None, "FASTEST_FIRST"):
+        if asked:
+            monkeypatch.setenv("CUDA_DEVICE_ORDER", asked)
+        running = start_engine(command, tmp_path / str(asked))
+        assert running.process.wait(20) == 0
+        stop_engine(running)
+        assert running.log_file.read_text().strip() == (asked or "PCI_BUS_ID")
+
+
 def complete(running: EngineProcess, tokens: int) -> httpx.Response:
     asked = {"prompt": "the", "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
     return httpx.post(running.command.url + "/v1/completions", json=asked, timeout=60)

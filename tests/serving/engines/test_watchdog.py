@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tonnage.serving.engines.watchdog import processes_of
+from tonnage.serving.engines.watchdog import end_engines, processes_of, started_at
 
 STARTS = """
 import sys, time
@@ -34,6 +35,10 @@ child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(6
 open(f"{os.getpid()}.child", "w").write(str(child.pid))
 time.sleep(600)
 """
+DEAF = (
+    "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "open(str(os.getpid()) + '.deaf', 'w').write('1'); "
+)
 
 
 def test_engines_end_with_a_killed_parent(tmp_path: Path) -> None:
@@ -60,9 +65,37 @@ def test_engines_end_with_a_killed_parent(tmp_path: Path) -> None:
 def test_descendants_and_sessions_belong_to_an_engine() -> None:
     """This process and its child belong to an engine of this pid; pid 1 does not."""
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
-        found = set(processes_of({os.getpid()}))
-        assert {os.getpid(), child.pid} <= found
+        found = processes_of({os.getpid(): started_at(os.getpid())})
+        assert {os.getpid(), child.pid} <= set(found)
         assert 1 not in found
+        assert found[child.pid] == started_at(child.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pid_that_was_given_again_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of an engine's pid that began at another time is not the engine's, and is not ended for it."""
+    monkeypatch.setattr("tonnage.serving.engines.watchdog.GRACE_S", 0.2)
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
+        start = started_at(other.pid)
+        assert start is not None
+        end_engines({other.pid: (start - 1, str(tmp_path / "log"))}, os.getpid())
+        assert other.poll() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_of_its_own_session_ends_though_its_engine_went_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that does not hear SIGTERM is killed, though at that time nothing tells any more whose it was."""
+    monkeypatch.setattr("tonnage.serving.engines.watchdog.GRACE_S", 0.5)
+    with subprocess.Popen([sys.executable, "-S", "-c", ENGINE.replace("import time; ", DEAF)], cwd=tmp_path) as engine:
+        worker = _child(tmp_path / f"{engine.pid}.child")
+        _child(tmp_path / f"{worker}.deaf")
+        reaper = threading.Thread(target=engine.wait)
+        reaper.start()
+        end_engines({engine.pid: (started_at(engine.pid), str(tmp_path / "log"))}, os.getpid())
+        reaper.join()
+        assert not _lives(worker)
 
 
 def _child(file: Path) -> int:

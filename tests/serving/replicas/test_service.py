@@ -257,6 +257,40 @@ def test_replicas_with_devices_of_their_own_are_updated(tmp_path: Path) -> None:
     run(work())
 
 
+WITH_WORKER = """
+import runpy, subprocess, sys
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+open(sys.argv[1] + ".worker", "w").write(str(child.pid))
+runpy.run_path({server!r}, run_name="__main__")
+"""
+
+
+def test_devices_are_given_back_after_the_last_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica dies and a worker of it takes its time to end: its device, whose memory the worker holds, goes to the
+    next replica only then."""
+    monkeypatch.setattr("tonnage.serving.replicas.replica.kill_engine", lambda _: None)  # a SIGKILL not gone through
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "with_worker.py"
+    program.write_text(WITH_WORKER.format(server=str(SERVER)))
+    devices = ((Device(index=0, uuid="GPU-0", model="T4"),),)
+
+    async def work() -> None:
+        async with served(settings(1, 1, devices=devices), tmp_path, echo(program=program)) as (service, _):
+            (replica,) = service.replicas.live
+            worker = int((tmp_path / f"{replica.running.command.port}.worker").read_text())
+            try:
+                replica.running.process.kill()
+                await until(lambda: service.replicas.restarts == 1)
+                assert service.replicas.devices is not None
+                assert (service.replicas.devices.free, service.replicas.live) == (0, [])
+            finally:
+                os.kill(worker, signal.SIGKILL)
+            await until(lambda: service.replicas.count("ready") == 1)
+            monkeypatch.undo()
+
+    run(work())
+
+
 def test_what_a_client_gave_up_frees_its_slot(tmp_path: Path) -> None:
     """A client that closes its connection: its request is abandoned, the slot is free again."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from tonnage.benchmarks.load.dialects import Prompt
@@ -26,11 +27,27 @@ async def first_model(target: LoadTarget, pool: HttpPool) -> str:
     return found
 
 
-async def probe(target: LoadTarget, pool: HttpPool, words: int) -> int | None:
-    """Tokens that the service counted in a text of so many words. TonnageError where it does not answer."""
-    exchange, answer = await ask_once(
-        target, pool, Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
-    )
+async def stated_model(target: LoadTarget, pool: HttpPool) -> str | None:
+    """The model that a server of embeddings states at `/info`, as text-embeddings-inference does (its router's Info has
+    `model_id`); None where it has no such page."""
+    try:
+        request = request_bytes(target.endpoint, f"{target.endpoint.path}/info", None, target.headers, "GET")
+        answer = await pool.send(request, timeout_s=target.timeout_s)
+        found = json.loads(answer.body) if answer.status == 200 else {}
+    except (ExchangeFault, ValueError):  # what it is called is no reason not to measure it
+        return None
+    name = found.get("model_id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def made_prompt(words: int) -> Prompt:
+    """A text of so many common words, and a short answer."""
+    return Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
+
+
+async def probe(target: LoadTarget, pool: HttpPool, prompt: Prompt) -> int | None:
+    """Tokens that the service counted in a prompt. TonnageError where it does not answer."""
+    exchange, answer = await ask_once(target, pool, prompt)
     if exchange.fault:
         said = answer.body[:200].decode("utf-8", "replace") if answer else ""
         raise _no_service(target, f"{exchange.fault} {said}".strip())

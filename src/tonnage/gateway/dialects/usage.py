@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-Surface = Literal["chat", "completions", "responses", "embeddings", "messages"]
+Surface = Literal[
+    "chat", "completions", "responses", "embeddings", "messages", "images", "image-edits", "transcriptions", "speech"
+]
 Dialect = Literal["openai", "anthropic", "converse"]
 
 
 class Usage(NamedTuple):
     """`cached_input_tokens` and `cache_write_tokens` are counted in `input_tokens`, `reasoning_tokens` in
-    `output_tokens`, images and audio in the side they are on."""
+    `output_tokens`, images and audio in the side they are on. `media_units`: images, seconds or letters that are billed
+    by themselves."""
 
     input_tokens: int
     output_tokens: int
@@ -21,6 +24,7 @@ class Usage(NamedTuple):
     image_input_tokens: int = 0
     audio_input_tokens: int = 0
     audio_output_tokens: int = 0
+    media_units: int = 0
 
 
 def read_usage(surface: Surface, body: Mapping[str, Any]) -> Usage | None:

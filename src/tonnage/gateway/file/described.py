@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 
-from tonnage.gateway.dialects.usage import Dialect
-from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.dialects.usage import Dialect, Surface
+from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
+from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -36,6 +38,8 @@ class Deployment:
     stored_tokens: int | None
     region: str | None
     allowances: tuple[Allowance, ...]
+    media: MediaRates | None
+    surfaces: frozenset[Surface]  # what may be asked of it: what its dialect can be asked, and has a price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class Route:
     fallback: str | None
     sticky: bool
     hedge: HedgeEntry | None
+    canary: CanaryEntry | None
+    shadow: ShadowEntry | None
     guardrails: tuple[str, ...]
     most_usd_pico: int | None
 
@@ -97,12 +103,14 @@ class Gateway:
     admin_key: str | None
     allowances: tuple[Allowance, ...]
     store: str
+    redis: str | None  # its address, maybe with a password
     durable: bool
     after_disconnect_s: float
     guardrails: dict[str, Guardrail]
     queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
+    batches: BatchesEntry | None
     request_log: RequestLogEntry | None
     spans: SpansEntry | None
     spans_headers: dict[str, str]  # what their receiver asks for

@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
-from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry
+from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
 from tonnage.workload.file.fields import (
     Count,
@@ -127,6 +129,7 @@ class DeploymentEntry(StrictModel):
     catalog_price: Word | None = entry(
         "A model of the catalog whose prices it has, such as bedrock/NAME.", default=None
     )
+    media: MediaEntry | None = entry("What its images and audio cost, beside or without tokens.", default=None)
     own: OwnEntry | None = entry("A machine of one's own instead of a price.", default=None)
     sign_in: SignInEntry | None = entry("How to sign in.", default=None)
     timeouts: TimeoutsEntry = entry("How long to wait.", default=TimeoutsEntry)
@@ -191,6 +194,8 @@ class RouteEntry(StrictModel):
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
+    canary: CanaryEntry | None = entry("A new deployment for a share. Default: none.", default=None)
+    shadow: ShadowEntry | None = entry("Another deployment asked beside. Default: none.", default=None)
     guardrails: Names = entry("Checks that hold for its requests, in this order.", default=())
     hedge: HedgeEntry | None = entry("A second deployment for slow answers. Default: none.", default=None)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
@@ -247,11 +252,15 @@ class GatewayEntries(StrictModel):
     store: Word | None = entry(
         "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
     )
+    redis: Reference | None = entry(
+        "Where answers are kept for all workers and hosts: env:NAME or file:PATH of a redis:// URL.", default=None
+    )
     durable: Flag = entry("Holds are on the disk before a request is sent, against a loss of power.", default=False)
     after_disconnect: DurationOrZero = entry(
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
     )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
+    batches: BatchesEntry | None = entry("Files and batches of requests. Default: none are taken.", default=None)
     spans: SpansEntry | None = entry("OpenTelemetry: a span for each request and each attempt.", default=None)
     request_log: RequestLogEntry | None = entry("A line for each request, to read and to replay.", default=None)
 

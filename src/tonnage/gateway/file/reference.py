@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import conduct_entries, entries, guardrail_entries, observing
+from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, media_entries, observing
 from tonnage.workload.reference import render_table
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -15,6 +15,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A deployment", entries.DeploymentEntry),
     ("`price`", entries.PriceEntry),
     ("`price.above`", entries.LongPriceEntry),
+    ("`media`", media_entries.MediaEntry),
     ("`own`", entries.OwnEntry),
     ("`sign_in`", entries.SignInEntry),
     ("`timeouts`", entries.TimeoutsEntry),
@@ -22,12 +23,15 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`rules`", entries.RuleEntry),
     ("`retry`", entries.RetryEntry),
     ("`hedge`", conduct_entries.HedgeEntry),
+    ("`canary`", conduct_entries.CanaryEntry),
+    ("`shadow`", conduct_entries.ShadowEntry),
     ("`cache`", entries.CacheEntry),
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
     ("A guardrail", guardrail_entries.GuardrailEntry),
     ("`queue`", conduct_entries.QueueEntry),
+    ("`batches`", batches.BatchesEntry),
     ("`request_log`", observing.RequestLogEntry),
     ("`spans`", observing.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tonnage.gateway.proxy.journey import Journey
 
 _STREAM: Final = b"text/event-stream"
+_TEXT: Final = b"content-type: text/"
 _OURS: Final = b"x-tonnage-"
 
 
@@ -99,15 +100,15 @@ class CheckedExchange(ExchangeLayer):
         self._head = head
         try:
             said = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            said = None  # no text
+        except orjson.JSONDecodeError:  # a transcript, or a sound, which has no text
+            said = [body.decode("utf-8", "replace")] if _TEXT in head else None
         slots = text_slots(said)
         before = [one.text for one in slots]
         after = await self._guard.check("output", before, self._journey)
         if before != after:
             for slot, new in zip(slots, after, strict=True):
                 slot.put(new)
-            body = orjson.dumps(said)
+            body = said[0].encode() if isinstance(said, list) else orjson.dumps(said)
         self.inner.answer(status, head, body)
 
     async def _end(self, last: bytes, *, whole: bool) -> None:

@@ -14,9 +14,10 @@ from tonnage.gateway.guardrails.classifier import CheckFailed, Classifier
 from tonnage.gateway.guardrails.detectors import Detector, Finding, disjoint, make_detector, replaced
 from tonnage.gateway.guardrails.texts import text_slots, unreadable_tokens
 from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.media.asked import read_media
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.observing.redaction import without_escapes
-from tonnage.gateway.proxy.asked import UnreadableRequest, read_asked
+from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.replies import Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 
@@ -103,8 +104,11 @@ class RouteGuard:
                 slot.put(new)
                 changed = True
         if changed:
+            if asked.media is not None and asked.media.model_place is not None:
+                message = "what the guardrails found cannot be replaced in a form: send it without"
+                raise Blocked(Reply(status=400, kind="guardrail_refused", message=message))
             try:
-                journey.ask_instead(read_asked(asked.surface, orjson.dumps(asked.said)))
+                journey.ask_instead(_read_again(asked, orjson.dumps(asked.said)))
             except orjson.JSONEncodeError as error:
                 raise UnreadableRequest(f"the body cannot be passed on: {error}") from error
 
@@ -160,6 +164,12 @@ class RouteGuard:
     def _count(self, rule: Rule, side: Side, met: str) -> None:
         labels = (("rule", rule.said.name), ("on", side), ("met", met))
         self._measures.count("tonnage_gateway_guardrails_total", labels)
+
+
+def _read_again(asked: GatewayRequest, body: bytes) -> GatewayRequest:
+    if asked.media is None:
+        return read_asked(asked.surface, body)
+    return read_media(asked.surface, [(b"content-type", asked.media.content_type)], body)
 
 
 def _refusal(said: Guardrail, side: Side, kinds: Sequence[str]) -> Reply:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.proxy.unbounded import unbounded_part
+
+if TYPE_CHECKING:
+    from tonnage.gateway.media.asked import MediaAsk
 
 SURFACES: Final[Mapping[str, Surface]] = {
     "/v1/chat/completions": "chat",
@@ -54,6 +57,7 @@ class GatewayRequest(NamedTuple):
     answers: int
     images: int  # given by an address, whose tokens their size does not bound
     unbounded: str | None  # a part to which the upstream adds what it has stored, or finds
+    media: MediaAsk | None = None  # of a request for images or audio
 
     def most_input_tokens(self, image_tokens: int, stored_tokens: int | None = None) -> int:
         """No tokenizer of bytes makes more tokens of a text than it has bytes; its JSON has more bytes still.

@@ -21,12 +21,13 @@ from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
-from tonnage.gateway.proxy.bounds import TooDear, Unbounded, most_amounts
+from tonnage.gateway.proxy.bounds import TooDear, Unbounded, Unpriced, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
 from tonnage.gateway.proxy.replies import Reply, limit_reached, refusal
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
 if TYPE_CHECKING:
+    from tonnage.gateway.media.asked import MediaAsk
     from tonnage.gateway.proxy.journey import Journey
 
 PASSED_ON: Final = frozenset((b"anthropic-version", b"anthropic-beta", b"openai-beta", b"traceparent", b"tracestate"))
@@ -37,7 +38,7 @@ SILENT: Final = frozenset(("first-byte", "silence"))
 LARGEST_ANSWER_BYTES: Final = 64 << 20
 LONGEST_REST_S: Final = 300.0  # of a Retry-After
 _LIMITS: Final = ("rate_limit", "throttl", "insufficient_quota", "overloaded", "too_many_requests")
-_FIXED: Final = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+_IDENTITY: Final = (b"accept-encoding", b"identity")
 Told = tuple[
     Reply | None, bool
 ]  # what the client would be told (None: it is answered), whether another attempt may help
@@ -52,6 +53,7 @@ class Attempt:
         self.health = journey.running.healths[deployment.name]
         self.meter = journey.running.meter(journey.route.name, deployment.name)
         self.sent = False
+        self.failed = False  # by a fault of the deployment
         self.held_s: float | None = None  # since when it has what it takes of the allowances
         self.began_s = monotonic()
         self._passage = passage(self.asked.surface, deployment.dialect)
@@ -93,6 +95,8 @@ class Attempt:
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
             return Reply(status=400, kind="request_too_dear", message=str(dear)), False
+        except Unpriced as error:
+            return Reply(status=400, kind="unpriced", message=str(error), param="size"), True
         except Unbounded as error:
             return Reply(status=400, kind="unbounded_input", message=str(error), param=error.part), True
         except (TonnageError, OSError) as error:
@@ -199,7 +203,7 @@ class Attempt:
         if passed.dropped:
             self._dropped = ",".join(passed.dropped).encode()
         target, body = passed.target, passed.body
-        headers = [*_FIXED, *self._passage.headers]
+        headers = [(b"content-type", passed.content_type), _IDENTITY, *self._passage.headers]
         headers += [pair for pair in self.journey.exchange.headers if pair[0] in PASSED_ON]
         if self.journey.record is not None:
             headers = self.journey.record.passed_on(self, headers)
@@ -244,6 +248,8 @@ class Attempt:
             self._failed("not-an-answer", billed=True)
             message = f"{self.deployment.name} answered {error}"
             return Reply(status=502, kind="upstream_failed", message=message), True
+        if self.asked.media is not None:
+            usage = self.asked.media.counted(usage)
         usd_pico = self._done(usage, written_tokens=len(body) // BYTES_PER_TOKEN, outcome="ok")
         kind = _kind(answer)
         if usage is not None:  # an answer that counts nothing may be an error in disguise
@@ -331,10 +337,14 @@ class Attempt:
     def _done(self, usage: Usage | None, *, written_tokens: int, outcome: str) -> int:
         """Settle an answer: by its usage, else by what was seen of it. Pico-dollars."""
         if outcome == "cut":
+            self.failed = True
             self.health.fail(monotonic())
             self.meter.fault(outcome)
         else:
             self.health.succeed(self.first_byte_s or 0.0, None if usage is None else usage.output_tokens)
+        media = self.asked.media
+        if media is not None:
+            return self._done_media(media, usage, outcome)
         counted = usage or Usage(
             input_tokens=self.asked.input_tokens_estimate,
             output_tokens=written_tokens if OUTPUT_KEYS[self.asked.surface] else 0,
@@ -344,6 +354,15 @@ class Attempt:
             self.meter.over_hold()
         amounts = Amounts(usd_pico=usd_pico, tokens=counted.input_tokens + counted.output_tokens)
         self._settle(amounts, counted, outcome=outcome, estimated=usage is None)
+        return usd_pico
+
+    def _done_media(self, media: MediaAsk, usage: Usage | None, outcome: str) -> int:
+        """Images and audio are billed by themselves: their tokens nobody has counted."""
+        assert self.deployment.media is not None
+        usd_pico = media.cost_pico(self.deployment.media, usage)
+        if usd_pico > self._hold.amounts.usd_pico:
+            self.meter.over_hold()
+        self._settle(Amounts(usd_pico=usd_pico, tokens=0), usage, outcome=outcome, estimated=usage is None)
         return usd_pico
 
     def _lost(self) -> None:
@@ -363,6 +382,7 @@ class Attempt:
         """An attempt without an answer. Where it may have been billed, its hold stays until that is settled."""
         if self._hold.settled:
             return
+        self.failed = True
         self.health.fail(monotonic())
         self.meter.fault(kind)
         if billed:
@@ -383,6 +403,8 @@ class Attempt:
             self.journey.running.key_meter(self.journey.caller).settled(usage, amounts.usd_pico)
 
     def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
+        if self.asked.media is not None:
+            usage = None  # its tokens nobody has counted
         made = Outcome(
             status=self.status, outcome=outcome, amounts=amounts,
             input_tokens=None if usage is None else usage.input_tokens,
@@ -396,6 +418,9 @@ class Attempt:
 
     def _estimate(self, *, unseen: bool = True) -> Amounts:
         """What the attempt is expected to take, where nobody will say; `unseen`: output too, of which none came."""
+        if self.asked.media is not None:
+            assert self.deployment.media is not None
+            return Amounts(usd_pico=self.asked.media.cost_pico(self.deployment.media, None), tokens=0)
         inputs, outputs = self.asked.input_tokens_estimate, 0
         if unseen and OUTPUT_KEYS[self.asked.surface]:
             outputs = min(int(self.health.output_tokens), self.asked.max_tokens or 1 << 30) * self.asked.answers

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError
 from tonnage.gateway.file.described import Deployment, Route
+from tonnage.gateway.media.asked import MediaAsk, NoPrice
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import Book
 from tonnage.gateway.money.rates import usd_text
@@ -26,6 +27,10 @@ class Unbounded(TonnageError):
             f"`stored_tokens` of {deployment} say in the gateway file how much it may be"
         )
         self.part = part
+
+
+class Unpriced(TonnageError):
+    """A kind of image that the gateway file has no price for: unknown is not free."""
 
 
 class TooDear(TonnageError):
@@ -54,8 +59,10 @@ async def most_amounts(
     """Dollars: the most input tokens that the bytes can be, at the dearest price of input, and every output token.
 
     Tokens, for rate limits: the input by estimate. `expected_output`: of one answer, where no budget needs a bound.
-    Raises TooDear, Unbounded.
+    Raises TooDear, Unbounded, Unpriced.
     """
+    if asked.media is not None:
+        return _media(asked.media, deployment, route)
     part = None if deployment.stored_tokens is not None else asked.unbounded
     if part is not None and (route.most_usd_pico is not None or book.left(allowances) is not None):
         raise Unbounded(part, deployment.name)
@@ -66,11 +73,27 @@ async def most_amounts(
     unstated = outputs if asked.max_tokens is None and OUTPUT_KEYS[asked.surface] else None
     outputs *= asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
+    _allow(usd_pico, route)
+    amounts = Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs)
+    return Bound(amounts=amounts, told=told, output_tokens=unstated)
+
+
+def _allow(usd_pico: int, route: Route) -> None:
+    """Raises TooDear."""
     if route.most_usd_pico is not None and usd_pico > route.most_usd_pico:
         allowed = usd_text(route.most_usd_pico)
         raise TooDear(f"this request may cost {usd_text(usd_pico)} USD, the route {route.name} allows {allowed}")
-    amounts = Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs)
-    return Bound(amounts=amounts, told=told, output_tokens=unstated)
+
+
+def _media(media: MediaAsk, deployment: Deployment, route: Route) -> Bound:
+    """Of images or audio, which are billed by themselves. Raises TooDear, Unpriced."""
+    assert deployment.media is not None
+    try:
+        usd_pico = media.most_pico(deployment.media)
+    except NoPrice as error:
+        raise Unpriced(f"{deployment.name}: {error}") from error
+    _allow(usd_pico, route)
+    return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=0), told=None, output_tokens=None)
 
 
 async def _unstated(

@@ -17,11 +17,14 @@ import orjson
 from tonnage.errors import did_you_mean, nearest
 from tonnage.gateway.admission.line import Ticket
 from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
+from tonnage.gateway.batch_api.endpoints import PATHS as BATCH_PATHS
+from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.caching import RouteCache, cache_key
 from tonnage.gateway.file.described import ANYBODY, Caller, Route
 from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.media.asked import MEDIA_PATHS, read_media
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
@@ -31,6 +34,7 @@ from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
+from tonnage.gateway.proxy.shadow import Shadow
 from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
@@ -46,7 +50,9 @@ class Door:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self.observer: Observer | None = None
+        self.batches: BatchEndpoints | None = None
         self.guards = make_guards(running, book, measures)
+        self.shadows = _shadows(running)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
@@ -57,19 +63,24 @@ class Door:
     def follow(self, running: Running) -> None:
         """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
         self.guards = make_guards(running, self.book, self.measures)
+        self.shadows = _shadows(running)
         self.running = running
 
     async def handle(self, exchange: ClientExchange) -> None:
         """Answer a request."""
         began_s = monotonic()
-        surface = SURFACES.get(exchange.path)
+        surface = SURFACES.get(exchange.path) or MEDIA_PATHS.get(exchange.path)
         if surface is None or exchange.method != b"POST":
             await self._other(exchange)
             return
         caller: Caller | None = None
         try:
             caller = self._caller(exchange)
-            asked = read_asked(surface, exchange.body)
+            asked = (
+                read_asked(surface, exchange.body)
+                if exchange.path in SURFACES
+                else read_media(surface, exchange.headers, exchange.body)
+            )
             route = self._route(asked, caller)
             queue = self.running.gateway.queue
             stands = None if queue is None else standing(exchange.headers, caller, queue, began_s)
@@ -82,7 +93,8 @@ class Door:
         entry = self.running.gateway.idempotency
         if entry is not None and (key := idempotency_key(exchange.headers)) is not None:
             serve = partial(self._serve, asked, caller, route, began_s, stands)
-            await self.repeats.carry(exchange, key, caller.name, surface, entry, serve)
+            owner = self._owner(exchange, caller)
+            await self.repeats.carry(exchange, key, owner, surface, entry, serve)
             return
         await self._serve(asked, caller, route, began_s, stands, exchange)
 
@@ -118,9 +130,10 @@ class Door:
 
     async def _answer(self, journey: Journey) -> None:
         cache = self.running.caches.get(journey.route.name)
-        if cache is not None and self._kept(cache, journey):
+        if cache is not None and await self._kept(cache, journey):
             return
-        await journey.run()
+        shadow = self.shadows.get(journey.route.name)
+        await (journey.run() if shadow is None else shadow.beside(journey))
 
     def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
         """Keep a hold whose attempt may have been billed; it is settled by estimate after a while, or at the end."""
@@ -179,6 +192,10 @@ class Door:
         if query and any(mark in query.lower() for mark in _SECRETS_IN_ADDRESSES):
             raise UnreadableRequest("a key does not belong into an address, which is logged on the way",
                              status=401, kind="key_in_address")  # fmt: skip
+        if self.batches is not None:
+            asked_for = self.batches.asked_for(exchange.headers, self.running.gateway)
+            if asked_for is not None:
+                return asked_for[0]
         if not callers:
             return ANYBODY
         given = b""
@@ -200,6 +217,11 @@ class Door:
             )
         return caller
 
+    def _owner(self, exchange: ClientExchange, caller: Caller) -> str:
+        """Whose an idempotency key is: two batches of one key may hold the same row."""
+        found = None if self.batches is None else self.batches.asked_for(exchange.headers, self.running.gateway)
+        return caller.name if found is None else f"{caller.name}/{found[1]}"
+
     def _route(self, asked: GatewayRequest, caller: Caller) -> Route:
         """Raises UnreadableRequest (404, with the nearest names)."""
         routes = self.running.gateway.routes
@@ -213,10 +235,12 @@ class Door:
 
     # answers without an upstream
 
-    def _kept(self, cache: RouteCache, journey: Journey) -> bool:
+    async def _kept(self, cache: RouteCache, journey: Journey) -> bool:
         """Answer from the cache where the same was answered before; else the journey keeps its answer."""
         route, asked, gateway = journey.route, journey.asked, self.running.gateway
         assert route.cache is not None
+        if asked.media is not None:
+            return False
         if route.cache.when == "repeatable" and not asked.repeats:
             return False
         names, regions = deployments_of(route, journey.facts)
@@ -226,6 +250,8 @@ class Door:
         if key is None:
             return False
         kept = cache.get(key)
+        if kept is None and cache.shared is not None:
+            kept = await cache.get_shared(key)
         labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
         self.measures.count("tonnage_gateway_cache_total", labels)
         if journey.record is not None:
@@ -240,6 +266,15 @@ class Door:
 
     async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path
+        entry = self.running.gateway.batches
+        if self.batches is not None and entry is not None and path.startswith(BATCH_PATHS):
+            try:
+                caller = self._caller(exchange)
+            except UnreadableRequest as bad:
+                send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+                return
+            await self.batches.answer(exchange, caller, entry)
+            return
         if exchange.method in (b"GET", b"HEAD"):
             if path == "/v1/models":
                 self._models(exchange)
@@ -248,10 +283,10 @@ class Door:
             if page is not None:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return
-        if path in SURFACES:
+        if path in SURFACES or path in MEDIA_PATHS:
             send_reply(exchange, Reply(status=405, kind="method_not_allowed", message=f"{path} takes POST"), None)
             return
-        known = ", ".join((*SURFACES, "/v1/models"))
+        known = ", ".join((*SURFACES, *MEDIA_PATHS, "/v1/models"))
         send_reply(exchange, Reply(status=404, kind="not_found", message=f"no such path; there are {known}"), None)
 
     def _models(self, exchange: ClientExchange) -> None:
@@ -263,3 +298,12 @@ class Door:
         names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]
         data = [{"id": name, "object": "model", "owned_by": "tonnage"} for name in names]
         exchange.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))
+
+
+def _shadows(running: Running) -> dict[str, Shadow]:
+    """By route."""
+    return {
+        name: Shadow(route.shadow, running.measures, running.random)
+        for name, route in running.gateway.routes.items()
+        if route.shadow is not None
+    }

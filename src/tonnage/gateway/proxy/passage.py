@@ -31,6 +31,7 @@ class Passed(NamedTuple):
     target: bytes
     body: bytes
     dropped: tuple[str, ...] = ()
+    content_type: bytes = b"application/json"
 
 
 class Tap(Protocol):
@@ -69,6 +70,10 @@ class Passage(Protocol):
 @lru_cache(maxsize=64)
 def passage(surface: Surface, dialect: Dialect) -> Passage:
     """Raises UnsupportedTranslation."""
+    if surface not in TARGETS:
+        from tonnage.gateway.media.passage import MediaPassage
+
+        return MediaPassage(surface)
     return NativePassage(surface) if native(surface, dialect) else TranslatedPassage(surface, dialect)
 
 

@@ -12,8 +12,10 @@ from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Who
 from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
+from tonnage.gateway.routing.canary import Canary
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
+from tonnage.gateway.shared_cache import SharedCache, shared_prefix
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.upstream import Upstream, UpstreamTimeouts
@@ -40,8 +42,15 @@ class Running:
             self.upstreams[name] = before.upstreams[name] if before and known else _upstream(one)
             if one.sign_in is not None:
                 self.signers[name] = before.signers[name] if before and known else make_signer(one.sign_in)
+        self.shared_cache: SharedCache | None = None
+        if before is not None and before.gateway.redis == gateway.redis:
+            self.shared_cache = before.shared_cache
+        elif gateway.redis is not None:
+            self.shared_cache = SharedCache(gateway.redis, measures)
         self.caches = {
-            name: RouteCache(route.cache.items, route.cache.ttl, monotonic)
+            name: RouteCache(
+                route.cache.items, route.cache.ttl, monotonic, self.shared_cache, shared_prefix(gateway, name)
+            )
             for name, route in gateway.routes.items()
             if route.cache is not None
         }
@@ -50,6 +59,11 @@ class Running:
             name: HedgePolicy(route.hedge.after, route.hedge.share_percent / 100.0)
             for name, route in gateway.routes.items()
             if route.hedge is not None
+        }
+        self.canaries = {
+            name: Canary(name, route.canary, measures)
+            for name, route in gateway.routes.items()
+            if route.canary is not None
         }
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
         self._at: dict[str, tuple[Allowance, ...]] = {}

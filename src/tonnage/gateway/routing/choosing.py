@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route
+from tonnage.gateway.media.asked import MediaAsk, NoPrice
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
+DEAREST_PICO: Final = 1 << 60  # of what has no price: tried last
 WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 
 class Facts(NamedTuple):
     """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins;
-    `regions`: where an earlier route's rule says that it must be computed."""
+    `regions`: where an earlier route's rule says that it must be computed;
+    `canary`: the new deployment that it is to try first."""
 
     surface: Surface
     input_tokens: int
     caller: Caller
     prefix: bytes = b""
     regions: frozenset[str] | None = None
+    media: MediaAsk | None = None
+    canary: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,7 @@ def considered(
     for name in names:
         deployment, health = gateway.deployments[name], healths[name]
         found.append(Considered(
-            name=name, usd_pico=expected_pico(deployment, health, facts.input_tokens),
+            name=name, usd_pico=expected_pico(deployment, health, facts),
             first_byte_s=expected_first_byte_s(deployment, health),
             why_not=_why_not(deployment, health, route, facts.surface, regions, now_s, tried),
         ))  # fmt: skip
@@ -77,6 +82,8 @@ def order(
     if route.first_byte_s is not None:
         promise_s = route.first_byte_s
         usable.sort(key=lambda name: (expected_first_byte_s(deployments[name], healths[name]) or 0.0) > promise_s)
+    if facts.canary is not None and facts.canary in usable:
+        usable.sort(key=lambda name: name != facts.canary)
     return usable
 
 
@@ -93,12 +100,18 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
         if facts.regions is None or rule.regions is None:
             return rule.deployments, facts.regions if rule.regions is None else rule.regions
         return rule.deployments, facts.regions & rule.regions
+    if facts.canary is not None and route.canary is not None and route.canary.deployment == facts.canary:
+        return (facts.canary, *route.deployments), facts.regions
     return route.deployments, facts.regions
 
 
-def expected_pico(deployment: Deployment, health: DeploymentHealth, input_tokens: int) -> int:
+def expected_pico(deployment: Deployment, health: DeploymentHealth, facts: Facts) -> int:
     """What a request is expected to cost: its input, and as many output tokens as the deployment's answers have had."""
-    return deployment.rates.most_pico(input_tokens, int(health.output_tokens))
+    if facts.media is not None and deployment.media is not None:
+        with suppress(NoPrice):  # such a deployment refuses by itself
+            return facts.media.cost_pico(deployment.media, None)
+        return DEAREST_PICO
+    return deployment.rates.most_pico(facts.input_tokens, int(health.output_tokens))
 
 
 def expected_first_byte_s(deployment: Deployment, health: DeploymentHealth) -> float | None:
@@ -115,7 +128,7 @@ def _why_not(
 ) -> WhyNot | None:  # fmt: skip
     if deployment.name in tried:
         return "tried"
-    if not (native(surface, deployment.dialect) or (surface, deployment.dialect) in TRANSLATED):
+    if surface not in deployment.surfaces:
         return "dialect"
     if route.quality is not None and (deployment.quality or 0.0) < route.quality:
         return "quality"
@@ -135,7 +148,7 @@ class _Choice:
     random: Random
 
     def cost(self, name: str) -> int:
-        return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts.input_tokens)
+        return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts)
 
     def first_byte_s(self, name: str) -> float:
         """0 where nothing is known: it is tried, and then known."""

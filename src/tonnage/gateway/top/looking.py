@@ -8,11 +8,11 @@ from typing import Any, Final
 import httpx
 
 from tonnage.errors import TonnageError
+from tonnage.gateway.addresses import local_url
 from tonnage.gateway.file.described import Gateway
 from tonnage.http.urls import without_secrets
 
 SCHEMA: Final = "tonnage/gateway-status@1"
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 class NoGateway(TonnageError):
@@ -25,8 +25,7 @@ def status_url(gateway: Gateway) -> str:
     host, port = listen.host, listen.port
     if listen.admin_port is not None:
         host, port = listen.admin_host, listen.admin_port
-    host = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{host}:{port}"
+    return local_url(host, port)
 
 
 def look(client: httpx.Client, url: str, key: str | None) -> Mapping[str, Any]:

@@ -66,12 +66,13 @@ def calibrated(
 def read_texts(file: Path) -> list[str | Pair]:
     """A text a line; of a `.jsonl`, a JSON text or pair of texts a line. InputError for fewer than 16."""
     try:
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()][:MOST]
+        text = file.read_text(encoding="utf-8")  # whose line ends are all \n now; other separators are part of a text
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the texts of {file} cannot be read: {error}") from error
-    found: list[str | Pair] = [*lines]
+    lines = [(at, line) for at, line in enumerate(text.split("\n"), start=1) if line.strip()][:MOST]
+    found: list[str | Pair] = [line for _, line in lines]
     if file.suffix == ".jsonl":
-        found = [_text(line, f"{file}:{at}") for at, line in enumerate(lines, 1)]
+        found = [_text(line, f"{file}:{at}") for at, line in lines]
     if len(found) < LEAST:
         raise InputError(f"{file} has {len(found)} texts", hint=f"at least {LEAST} that stand for those to come")
     return found

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.serving.encoder.building import build_app
 from tonnage.serving.encoder.service import EncoderService
+from tonnage.serving.engines.devices import BUS_ORDER
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ def serve_on_ray(service: EncoderService, replicas: RayReplicas, say: Callable[[
     """Serve until SIGTERM or SIGINT. RAY_ADDRESS names a cluster; else one is started on this machine and ends with
     this process.
 
-    Raises InputError for a service with a key of its own, which Ray would write down.
+    Raises InputError for a service with a key of its own, which Ray would write down; KeyboardInterrupt where a signal
+    came before the replicas took requests: what was deployed until then is taken away.
     """
     if service.key_variable is not None:
         raise InputError("a key of replicas on Ray would stand in its logs", hint="put a gateway with keys before it")
@@ -63,32 +66,55 @@ def serve_on_ray(service: EncoderService, replicas: RayReplicas, say: Callable[[
     def build() -> App:
         return build_app(alone)
 
-    passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
+    passed = {**dict([BUS_ORDER]), **{name: value for name, value in os.environ.items() if name in _PASSED_ON}}
     own: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {
         "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}  # fmt: skip
-    ray.init(log_to_driver=False, logging_level="error", runtime_env={"env_vars": passed}, **own)
-    ended = _end_signals()  # after Ray's own handlers, which abort
+    started = deployed = False
+    with _interrupted_by_signals() as again:
+        try:
+            ray.init(log_to_driver=False, logging_level="error", runtime_env={"env_vars": passed}, **own)
+            again()  # Ray has put its own handlers, which abort
+            where = {"host": service.host, "port": service.port, "access_log": False}
+            serve.start(proxy_location="EveryNode", http_options={**where, "request_timeout_s": None})
+            started = True
+            application = serve.deployment(**deployment_options(alone, replicas))(serve.ingress(build)())
+            serve.run(application.bind(), name=service.name, route_prefix="/")
+            deployed = True
+            where_said = f"http://{service.host}:{service.port}"
+            say(f"{where_said} takes requests, on every machine of the cluster that has a replica")
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            if not deployed:
+                raise
+        finally:
+            if started:
+                _take_away(serve, service.name, whole=bool(own))
+            ray.shutdown()
+
+
+def _take_away(serve: Any, name: str, *, whole: bool) -> None:
+    """End this application; `whole`: all of Ray Serve, where the cluster is this process's own."""
+    if whole:
+        serve.shutdown()
+    else:  # a cluster of others too: their applications stay
+        serve.delete(name)
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[Callable[[], None]]:
+    """SIGTERM and SIGINT raise KeyboardInterrupt while the block runs. It is given what sets them so once more."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def again() -> None:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+
+    again()
     try:
-        where = {"host": service.host, "port": service.port, "access_log": False}
-        serve.start(proxy_location="EveryNode", http_options={**where, "request_timeout_s": None})
-        application = serve.deployment(**deployment_options(alone, replicas))(serve.ingress(build)())
-        serve.run(application.bind(), name=service.name, route_prefix="/")
-        say(f"http://{service.host}:{service.port} takes requests, on every machine of the cluster that has a replica")
-        ended.wait()
-        if own:
-            serve.shutdown()
-        else:  # a cluster of others too: their applications stay
-            serve.delete(service.name)
+        yield again
     finally:
-        ray.shutdown()
-
-
-def _end_signals() -> threading.Event:
-    """Set by SIGTERM and SIGINT."""
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    return ended
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
 
 
 def _ray() -> tuple[Any, Any]:

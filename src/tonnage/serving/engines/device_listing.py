@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ _BOARD: Final = re.compile(r"GPU (?P<index>\d+): (?P<model>.+) \(UUID: (?P<uuid>
 _INSTANCE: Final = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[^)]+)\)")
 
 
-def devices_here() -> tuple[Device, ...]:
-    """Boards and MIG instances that this process may use; of a board that is cut up, its instances."""
+def devices_here(say: Callable[[str], None]) -> tuple[Device, ...]:
+    """Boards and MIG instances that this process may use; of a board that is cut up, its instances. `say` is told of
+    what cannot be read."""
     nvml, _ = open_nvml()
     found = parse_listing(_listing()) if nvml is None else devices_by_nvml(nvml)
-    return visible_devices((*found, *amd_devices(KFD)), os.environ)
+    return visible_devices((*found, *amd_devices(KFD, say)), os.environ)
 
 
 def devices_by_nvml(nvml: Any) -> tuple[Device, ...]:
@@ -79,15 +80,33 @@ def _listing() -> str:
     return done.stdout
 
 
-def amd_devices(nodes: Path) -> tuple[Device, ...]:
+def amd_devices(nodes: Path, say: Callable[[str], None]) -> tuple[Device, ...]:
     """The nodes of the kernel's compute driver that compute (`simd_count` above 0), in the order in which
-    ROCR_VISIBLE_DEVICES counts them. Source: docs.kernel.org, amdgpu, and ROCm, «GPU isolation techniques»."""
+    ROCR_VISIBLE_DEVICES counts them. Source: docs.kernel.org, amdgpu, and ROCm, «GPU isolation techniques».
+
+    A node that a control group keeps from this process answers EPERM (Linux, amdkfd, kfd_topology.c,
+    `kfd_devcgroup_check_permission`): it is left out, as ROCm leaves it out, and `say` is told.
+    """
     found: list[Device] = []
-    if not nodes.is_dir():
-        return ()
-    for node in sorted(nodes.iterdir(), key=lambda path: int(path.name)):
-        told = dict(line.split(" ", 1) for line in (node / "properties").read_text().splitlines() if " " in line)
+    for node in _nodes(nodes, say):
+        try:
+            lines = (node / "properties").read_text().splitlines()
+        except OSError as error:
+            say(f"an AMD device is left out: {node / 'properties'} is not readable ({error.strerror})")
+            continue
+        told = dict(line.split(" ", 1) for line in lines if " " in line)
         if int(told.get("simd_count", "0")):
             uuid, model = f"GPU-{int(told.get('unique_id', '0')):x}", f"gfx {told.get('gfx_target_version', 'unknown')}"
             found.append(Device(index=len(found), uuid=uuid, model=model, vendor="amd"))
     return tuple(found)
+
+
+def _nodes(folder: Path, say: Callable[[str], None]) -> list[Path]:
+    """By number; none where there is no such driver."""
+    try:
+        return sorted((node for node in folder.iterdir() if node.name.isdigit()), key=lambda node: int(node.name))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        say(f"AMD's devices are left out: {folder} is not readable ({error.strerror})")
+        return []

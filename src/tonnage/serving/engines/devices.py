@@ -15,6 +15,7 @@ from tonnage.errors import InputError, PlanRefused
 from tonnage.values import dataclass
 
 Vendor = Literal["nvidia", "amd"]
+BUS_ORDER: Final = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA's own is the fastest first: not NVML's, not Ray's
 VISIBLE: Final = MappingProxyType({"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"})
 Environment = tuple[tuple[str, str], ...]
 
@@ -40,8 +41,10 @@ def visible_devices(devices: Sequence[Device], environ: Mapping[str, str]) -> tu
     """Those that the variables of `environ` leave, in their order; all where none is set.
 
     Names are numbers or the beginning of UUIDs; what comes after a name that is none is not visible (CUDA's rule). A
-    board that is cut up gives its first instance where the variable names the board.
+    board that is cut up gives its first instance where the variable names the board. Numbers are by the PCI bus:
+    InputError where CUDA_DEVICE_ORDER says that they are not and the boards differ.
     """
+    _check_order(devices, environ)
     return tuple(one for vendor in VISIBLE for one in _visible(devices, vendor, environ))
 
 
@@ -56,6 +59,22 @@ def _visible(devices: Sequence[Device], vendor: str, environ: Mapping[str, str])
         if found is None:
             return
         yield found
+
+
+def _check_order(devices: Sequence[Device], environ: Mapping[str, str]) -> None:
+    """CUDA's own guess of which board is the fastest is stated nowhere. Among equal boards it goes by the bus too.
+
+    Source: NVIDIA, «CUDA C++ Programming Guide», section «CUDA Environment Variables».
+    """
+    order, named = environ.get(BUS_ORDER[0]), environ.get(VISIBLE["nvidia"], "")
+    models = {one.model for one in devices if one.vendor == "nvidia"}
+    if order in (None, BUS_ORDER[1]) or len(models) < 2 or not any(part.strip().isdigit() for part in named.split(",")):
+        return
+    raise InputError(
+        f"CUDA_DEVICE_ORDER={order}: which of {', '.join(sorted(models))} a number of CUDA_VISIBLE_DEVICES={named} "
+        "means is not known",
+        hint="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the boards by UUID (nvidia-smi -L)",
+    )
 
 
 def _is_named(device: Device, name: str) -> bool:
@@ -102,7 +121,7 @@ def _too_few(devices: Sequence[Device], each: int, shared_by: int, most: int, ro
 def device_environment(group: Sequence[Device]) -> Environment:
     """The variables that give a process these devices and no others."""
     vendor = group[0].vendor
-    order = (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if vendor == "nvidia" else ()
+    order = (BUS_ORDER,) if vendor == "nvidia" else ()
     return (*order, (VISIBLE[vendor], ",".join(one.name for one in group)))
 
 

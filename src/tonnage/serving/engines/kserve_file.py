@@ -18,6 +18,10 @@ KSERVE_FILE: Final = "kserve.yaml"
 PORT: Final = 8080  # of the container
 PROBE_S: Final = 10
 LABEL_LENGTH: Final = 63
+RESOURCES: Final = {
+    "NVIDIA": "nvidia.com/gpu",
+    "AMD": "amd.com/gpu",
+}  # NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin
 Document = dict[str, Any]
 
 
@@ -44,8 +48,10 @@ def cluster_name(name: str) -> str:
     return (label if label[:1].isalpha() else f"m-{label}")[:LABEL_LENGTH].rstrip("-")
 
 
-def render_kserve(engine: CommandEngine, service: GenerationService, replicas: ClusterReplicas) -> str:
-    """The file for `kubectl apply -f`.
+def render_kserve(
+    engine: CommandEngine, service: GenerationService, replicas: ClusterReplicas, *, vendor: str = "NVIDIA"
+) -> str:
+    """The file for `kubectl apply -f`. `vendor`: the maker of the planned GPU, which names its resource.
 
     Knative's autoscaler aims at 70 % of `scaleTarget` (its target-utilization-percentage). InputError where a cluster
     cannot have what the command reads: a model in a folder of this machine, or a file of options.
@@ -76,11 +82,21 @@ def render_kserve(engine: CommandEngine, service: GenerationService, replicas: C
         "scaleTarget": replicas.slots, "containerConcurrency": replicas.slots, "containers": [container],
     }  # fmt: skip
     if replicas.gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(replicas.gpus)}}
+        container["resources"] = {"limits": {_resource(vendor): str(replicas.gpus)}}
         container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # processes of one replica share tensors
         predictor["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     document = {
         "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": name}, "spec": {"predictor": predictor},
     }  # fmt: skip
-    return yaml.safe_dump(document, sort_keys=False, width=110)
+    foreign = vendor != "NVIDIA" and replicas.gpus
+    told = f"# {container['image']} is built for CUDA: name one for {vendor}\n" if foreign else ""
+    return told + yaml.safe_dump(document, sort_keys=False, width=110)
+
+
+def _resource(vendor: str) -> str:
+    """The extended resource of the vendor's device plugin. InputError for a maker without one that is known here."""
+    if vendor not in RESOURCES:
+        raise InputError(f"what Kubernetes calls a device of {vendor} is not known here",
+                         hint=f"plan for a GPU of {' or '.join(RESOURCES)}")  # fmt: skip
+    return RESOURCES[vendor]

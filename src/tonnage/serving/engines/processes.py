@@ -14,8 +14,9 @@ from typing import Final
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import write_whole
+from tonnage.serving.engines.devices import BUS_ORDER
 from tonnage.serving.engines.engine import EngineCommand, EngineLoad
-from tonnage.serving.engines.watchdog import WATCHDOG
+from tonnage.serving.engines.watchdog import WATCHDOG, processes_of, started_at
 from tonnage.serving.running.meter import ServiceCounts
 from tonnage.values import dataclass
 
@@ -33,6 +34,7 @@ class EngineProcess:
     process: subprocess.Popen[bytes]
     folder: Path
     started_at: float  # of time.monotonic
+    start_ticks: int | None  # of its process, which with the pid names it for ever (watchdog.started_at)
 
     @property
     def log_file(self) -> Path:
@@ -50,6 +52,7 @@ class EngineProcess:
 def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
     """Write the command's files and start it in a session of its own; its output goes to `engine.log`.
 
+    CUDA's numbers of GPUs are by the PCI bus, as they are listed here, unless the environment says otherwise.
     It ends when the process that called this dies, whatever kills that (`watchdog`). Raises InputError where the
     program is not installed or a named secret is not set, TonnageError where the port is taken.
     """
@@ -66,10 +69,11 @@ def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command.argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            env={**os.environ, **dict(command.env)}, preexec_fn=WATCHDOG.announcer(folder / LOG),
+            env={**dict([BUS_ORDER]), **os.environ, **dict(command.env)}, preexec_fn=WATCHDOG.announcer(folder / LOG),
         )  # fmt: skip
     WATCHDOG.started(process.pid, folder / LOG)
-    return EngineProcess(command=command, process=process, folder=folder, started_at=time.monotonic())
+    return EngineProcess(command=command, process=process, folder=folder, started_at=time.monotonic(),
+                         start_ticks=started_at(process.pid))  # fmt: skip
 
 
 def _refuse_taken_port(command: EngineCommand) -> None:
@@ -209,6 +213,14 @@ def kill_engine(running: EngineProcess) -> None:
     _signal(running, signal.SIGKILL)
     if running.process.poll() is not None:
         WATCHDOG.ended(running.process.pid)
+
+
+def left_of(running: EngineProcess) -> frozenset[int]:
+    """The pids of an engine that has been told to end which are still there: it, and workers of its session. Until none
+    is, its memory on the devices may not be free."""
+    if running.process.poll() is None:
+        return frozenset({running.process.pid})
+    return frozenset(processes_of({running.process.pid: running.start_ticks}))
 
 
 def _signal(running: EngineProcess, number: signal.Signals) -> None:

@@ -24,6 +24,7 @@ from typing import Final
 GRACE_S: Final = 10.0
 LOOK_S: Final = 1.0  # how often the watchdog asks who its parent is
 POLL_S: Final = 0.05
+_START: Final = 19  # of the fields of /proc/PID/stat behind the name: clock ticks from boot
 
 
 class EngineWatchdog:
@@ -32,18 +33,19 @@ class EngineWatchdog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._engines: dict[int, Path] = {}
+        self._engines: dict[int, tuple[int | None, Path]] = {}
 
     def announcer(self, log_file: Path) -> Callable[[], None]:
         """What an engine's process does before it becomes the engine (`preexec_fn`): it tells the watchdog of itself,
         so that there is no moment in which nobody knows of it."""
         pipe = self._pipe()
-        return lambda: _write(pipe, _said("+", os.getpid(), log_file))
+        return lambda: _write(pipe, _said("+", os.getpid(), started_at(os.getpid()), log_file))
 
     def started(self, pid: int, log_file: Path) -> None:
-        """This engine runs: a watchdog that has to be started again is told of it."""
+        """This engine was started and is not reaped, so its pid is its own: a watchdog that has to be started again is
+        told of it."""
         with self._lock:
-            self._engines[pid] = log_file
+            self._engines[pid] = started_at(pid), log_file
 
     def ended(self, pid: int) -> None:
         """This engine has ended."""
@@ -51,7 +53,7 @@ class EngineWatchdog:
             if self._engines.pop(pid, None) is None or self._process is None or self._process.stdin is None:
                 return
             with suppress(BrokenPipeError):  # a watchdog that is dead has nothing to forget
-                _write(self._process.stdin.fileno(), _said("-", pid, Path()))
+                _write(self._process.stdin.fileno(), _said("-", pid, None, Path()))
 
     def _pipe(self) -> int:
         with self._lock:
@@ -62,8 +64,8 @@ class EngineWatchdog:
                 )  # fmt: skip
                 atexit.register(self._close)
                 assert self._process.stdin is not None
-                for pid, log_file in self._engines.items():
-                    _write(self._process.stdin.fileno(), _said("+", pid, log_file))
+                for pid, (start, log_file) in self._engines.items():
+                    _write(self._process.stdin.fileno(), _said("+", pid, start, log_file))
             assert self._process.stdin is not None
             return self._process.stdin.fileno()
 
@@ -76,8 +78,8 @@ class EngineWatchdog:
             self._process.returncode = 0  # nobody waits for it: no warning that it still runs
 
 
-def _said(sign: str, pid: int, log_file: Path) -> bytes:
-    return f"{sign}{pid} {log_file.absolute()}\n".encode(errors="surrogateescape")
+def _said(sign: str, pid: int, start: int | None, log_file: Path) -> bytes:
+    return f"{sign}{pid} {start or 0} {log_file.absolute()}\n".encode(errors="surrogateescape")
 
 
 def _write(pipe: int, words: bytes) -> None:
@@ -89,7 +91,7 @@ def _write(pipe: int, words: bytes) -> None:
 
 def watch(orders: int, parent: int) -> None:
     """Keep the list of engines until the parent is dead, then end what stands on it."""
-    engines: dict[int, tuple[str, int | None]] = {}
+    engines: dict[int, tuple[int | None, str]] = {}
     rest = b""
     while True:
         alive = os.getppid() == parent
@@ -102,24 +104,26 @@ def watch(orders: int, parent: int) -> None:
             break
         *lines, rest = (rest + said).split(b"\n")
         for line in lines:
-            pid, _, log_file = line[1:].decode(errors="surrogateescape").partition(" ")
+            pid, start, log_file = line[1:].decode(errors="surrogateescape").split(" ", 2)
             if line[:1] == b"+":
-                engines[int(pid)] = log_file, started_at(int(pid))
+                engines[int(pid)] = int(start) or None, log_file
             else:
                 engines.pop(int(pid), None)
-    same = {pid: log for pid, (log, start) in engines.items() if started_at(pid) in (None, start)}
-    end_engines(same, parent)
+    end_engines(engines, parent)
 
 
-def end_engines(engines: Mapping[int, str], parent: int) -> None:
-    """SIGTERM, after `GRACE_S` SIGKILL, to all processes of these engines; a line in each log."""
+def end_engines(engines: Mapping[int, tuple[int | None, str]], parent: int) -> None:
+    """SIGTERM, after `GRACE_S` SIGKILL, to all processes of these engines; a line in each log. `engines`: pid -> its
+    start (`started_at`) and its log."""
     if not engines:
         return
-    for log_file in engines.values():
+    ours: dict[int, int | None] = {pid: start for pid, (start, _) in engines.items()}
+    for _, log_file in engines.values():
         with suppress(OSError), open(log_file, "a", encoding="utf-8") as log:
             log.write(f"tonnage: process {parent}, which had started this engine, died: the engine is ended\n")
     until, asked = time.monotonic() + GRACE_S, False
-    while (living := set(processes_of(set(engines)))) and time.monotonic() < until + GRACE_S:
+    while (living := processes_of(ours)) and time.monotonic() < until + GRACE_S:
+        ours |= living  # a worker is one of ours even once its parent is gone
         if not asked or time.monotonic() > until:
             for pid in living:
                 with suppress(ProcessLookupError, PermissionError):
@@ -128,30 +132,34 @@ def end_engines(engines: Mapping[int, str], parent: int) -> None:
         time.sleep(POLL_S)
 
 
-def processes_of(engines: set[int]) -> Iterator[int]:
-    """Living processes of the engines' sessions, and all descendants. Where there is no /proc: the engines alone."""
+def processes_of(engines: Mapping[int, int | None]) -> dict[int, int | None]:
+    """Living processes of the engines' sessions, and all descendants: pid -> its start (`started_at`), both ways.
+
+    A pid of another start is another process, which got the number after the engine's end; no process of the engine's
+    session can be left then, for as long as one is its number is not given again. Where there is no /proc: the engines
+    alone, by their pid.
+    """
     if not os.path.isdir("/proc/self"):
-        yield from (pid for pid in engines if _is_there(pid))
-        return
+        return {pid: start for pid, start in engines.items() if _is_there(pid)}
     below = dict(_table())
-    ours = set(engines)
-    while more := {pid for pid, (above, session) in below.items() if (above in ours or session in ours)} - ours:
+    ours = {pid for pid, start in engines.items() if pid not in below or start in (None, below[pid][2])}
+    while more := {pid for pid, (above, session, _) in below.items() if (above in ours or session in ours)} - ours:
         ours |= more
-    yield from (pid for pid in ours if pid in below)
+    return {pid: below[pid][2] for pid in ours if pid in below}
 
 
-def _table() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Each process that is no zombie: its parent and its session (proc(5), /proc/PID/stat)."""
+def _table() -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Each process that is no zombie: its parent, its session and its start (proc(5), /proc/PID/stat)."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                state, above, _, session = file.read().rpartition(b")")[2].split()[:4]
+                state, above, _, session, *rest = file.read().rpartition(b")")[2].split()
         except OSError:  # it has just ended
             continue
         if state not in (b"Z", b"X"):
-            yield int(name), (int(above), int(session))
+            yield int(name), (int(above), int(session), int(rest[_START - 4]))
 
 
 def started_at(pid: int) -> int | None:
@@ -159,7 +167,7 @@ def started_at(pid: int) -> int | None:
     or there is no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            return int(file.read().rpartition(b")")[2].split()[_START])
     except OSError:
         return None
 

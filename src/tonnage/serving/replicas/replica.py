@@ -12,7 +12,7 @@ from typing import Final, Literal
 from tonnage.errors import TonnageError
 from tonnage.http.upstream import Upstream, UpstreamFault
 from tonnage.serving.engines.engine import EngineCommand
-from tonnage.serving.engines.processes import EngineProcess, kill_engine, start_engine, stop_engine
+from tonnage.serving.engines.processes import EngineProcess, kill_engine, left_of, start_engine, stop_engine
 from tonnage.serving.replicas.balancer import Seat
 from tonnage.values import dataclass
 
@@ -73,6 +73,10 @@ class Replica:
     def kill(self) -> None:
         """SIGKILL to its process group; it is not waited for."""
         kill_engine(self.running)
+
+    async def left(self) -> frozenset[int]:
+        """The pids of it and its workers that are still there."""
+        return await asyncio.to_thread(left_of, self.running)
 
 
 def start_replica(name: str, version: int, command: EngineCommand, folder: Path, slots: int) -> Replica:

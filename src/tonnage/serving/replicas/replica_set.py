@@ -64,6 +64,7 @@ class ReplicaSet:
         self._failures = 0
         self._not_before_s = 0.0
         self._updating = False
+        self._closing = False
         self.hopeless = asyncio.Event()  # no replica has ever been ready, and enough were tried
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,7 +136,7 @@ class ReplicaSet:
 
     async def close(self) -> None:
         """Drain and end all replicas."""
-        self.wanted = 0
+        self.wanted, self._closing = 0, True
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
@@ -175,7 +176,8 @@ class ReplicaSet:
         try:
             replica = start_replica(name, self.version, command, self.folder, self.rules.slots)
         except BaseException:
-            self._free_devices(name)
+            if self.devices is not None:
+                self.devices.give_back(name)
             raise
         self.replicas[name] = replica
         replica.task = self._spawn(self._come_up(replica))
@@ -208,9 +210,18 @@ class ReplicaSet:
             raise TonnageError(f"replica {replica.name} of the new command did not become ready",
                                hint=f"the old command stays; its log: {replica.running.log_file}")  # fmt: skip
 
-    def _free_devices(self, name: str) -> None:
-        if self.devices is not None:
-            self.devices.give_back(name)
+    async def _free_devices_of(self, replica: Replica) -> None:
+        """Once no process of it is left: until then their memory is not free for another one."""
+        if self.devices is None:
+            return
+        waited_s = 0.0
+        while not self._closing and (left := await replica.left()):
+            if waited_s <= self.rules.grace_s < waited_s + WATCH_S:
+                pids = ", ".join(map(str, sorted(left)))
+                self.say(f"replica {replica.name}: the processes {pids} do not end, and its devices stay with it")
+            waited_s += WATCH_S
+            await asyncio.sleep(WATCH_S)
+        self.devices.give_back(replica.name)
 
     def _drain(self, replica: Replica) -> asyncio.Task[None]:
         """The task that ends with the replica."""
@@ -226,7 +237,7 @@ class ReplicaSet:
     async def _end(self, replica: Replica) -> None:
         self._forget(replica)
         await replica.stop(self.rules.grace_s)
-        self._free_devices(replica.name)
+        await self._free_devices_of(replica)
         self._signal()
 
     def _forget(self, replica: Replica) -> None:
@@ -242,7 +253,7 @@ class ReplicaSet:
         was_ready = replica.state == "ready"
         self._forget(replica)
         replica.kill()  # workers that outlived it
-        self._free_devices(replica.name)
+        self._spawn(self._free_devices_of(replica))
         replica.upstream.close()
         self.restarts += 1
         self._signal()

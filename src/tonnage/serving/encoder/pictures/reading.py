@@ -8,8 +8,9 @@ import binascii
 import importlib
 import io
 import os
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -51,22 +52,36 @@ class PictureReader:
         self.view, self.most_pixels, self.most_waiting = view, most_pixels, most_waiting
         self._threads = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="pictures")
         self._waiting = 0
+        self._counts = threading.Lock()
 
     async def read_all(self, given: Sequence[Given], *, truncate: bool) -> list[Picture]:  # noqa: ARG002
         """The pictures of one request, in threads: as many are decoded at a time as there are cores.
 
-        Raises Overloaded where too many wait for that, and the Fault of the first picture that cannot be used.
+        Raises Overloaded where too many wait for that, and the Fault of the first picture that cannot be used: the
+        others of its request are then not begun. Each counts until its own decoding has ended, whoever still waits.
         """
-        if self._waiting + len(given) > self.most_waiting:
-            raise Overloaded(f"{self._waiting} pictures wait to be decoded, of at most {self.most_waiting}",
-                             retry_after_s=1.0, position=self._waiting + 1)  # fmt: skip
-        self._waiting += len(given)
+        with self._counts:
+            if self._waiting + len(given) > self.most_waiting:
+                raise Overloaded(f"{self._waiting} pictures wait to be decoded, of at most {self.most_waiting}",
+                                 retry_after_s=1.0, position=self._waiting + 1)  # fmt: skip
+            self._waiting += len(given)
+        works = [self._threads.submit(self.read, one, at) for at, one in enumerate(given)]
+        for work in works:
+            work.add_done_callback(self._decoded)
         try:
-            loop = asyncio.get_running_loop()
-            works = [loop.run_in_executor(self._threads, self.read, one, at) for at, one in enumerate(given)]
-            return list(await asyncio.gather(*works))
+            return list(await asyncio.gather(*map(asyncio.wrap_future, works)))
         finally:
-            self._waiting -= len(given)
+            for work in works:
+                work.cancel()
+
+    def _decoded(self, _: Future[Picture]) -> None:
+        with self._counts:
+            self._waiting -= 1
+
+    @property
+    def waiting(self) -> int:
+        """Pictures that are being decoded or wait for it."""
+        return self._waiting
 
     def key_parts(self, one: Given) -> Sequence[bytes]:
         """The bytes of the file; of pixels, their shape too."""

@@ -1,0 +1,158 @@
+"""A home in one file: `tonnage.backup`, `tonnage.verify_backup`, `tonnage.restore`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
+from tonnage.errors import InputError
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.backups.archive import BackupReport
+    from tonnage.reports.rendering import Report
+
+ENDINGS: Final = {False: ".tar.gz", True: ".tar.gz.sealed"}
+NAMED: Final = re.compile(r"tonnage-\d{8}T\d{6}Z\.tar\.gz(\.sealed)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions(Options):
+    """How `backup` writes."""
+
+    key: str | None = option(
+        "--key", "Seal it with a secret: env:NAME or file:PATH.", default=None, metavar="REFERENCE"
+    )
+    checkpoints: bool = option("--checkpoints/--no-checkpoints", "Checkpoints of runs too.", default=True)
+    keep: int | None = option(
+        "--keep", "Of the backups in the folder, keep the newest so many.", default=None, metavar="N", least=1
+    )
+
+
+def backup(
+    folder: Path | str,
+    options: BackupOptions | None = None,
+    *,
+    settings: Settings | None = None,
+    on_file: Callable[[str], None] | None = None,
+) -> Answer[BackupReport]:
+    """Write the home to a new file in a folder, read it back whole, then remove older ones beyond `keep`.
+
+    Runs may go on meanwhile. Raises InputError where the home is empty or the key is not there, OSError where the
+    folder cannot be written: nothing is left of the new file then, and older ones stay.
+    """
+    from tonnage import __version__
+    from tonnage.backups import archive
+    from tonnage.files import move_whole
+
+    asked, settings = options or BackupOptions(), settings or current_settings()
+    secret = _secret(asked.key)
+    if not settings.home.is_dir():
+        raise InputError(f"{settings.home} is not there: nothing to back up", hint="TONNAGE_HOME names the home")
+    now, into = datetime.now(UTC), Path(folder)
+    if into.resolve().is_relative_to(settings.home.resolve()):
+        raise InputError(f"{into} lies in the home that is backed up", hint="name a folder on another disk")
+    into.mkdir(parents=True, exist_ok=True)
+    target = into / f"tonnage-{now:%Y%m%dT%H%M%SZ}{ENDINGS[secret is not None]}"
+    beside = into / f".{target.name}.part"
+    try:
+        with open(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            written = archive.write_backup(
+                out, settings.home, version=__version__, secret=secret, checkpoints=asked.checkpoints, now=now,
+                on_file=on_file,
+            )  # fmt: skip
+        with beside.open("rb") as source:
+            archive.verify_backup(source, what=str(target), secret=secret)
+        move_whole(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+    if asked.keep is not None:
+        for old in sorted(one for one in into.iterdir() if NAMED.fullmatch(one.name))[: -asked.keep]:
+            old.unlink()
+    return Answer(_report(target, written), _shown("Backed up"), remarks=_remarks(settings))
+
+
+def verify_backup(file: Path | str, *, key: str | None = None) -> Answer[BackupReport]:
+    """Read a backup to its end: every hash, every database. DataError names the first thing that is wrong."""
+    from tonnage.backups import archive
+
+    with _opened(Path(file)) as source:
+        found = archive.verify_backup(source, what=str(file), secret=_secret(key))
+    return Answer(_report(Path(file), found), _shown("Verified"))
+
+
+def restore(file: Path | str, *, key: str | None = None, settings: Settings | None = None) -> Answer[BackupReport]:
+    """Put a backup where the home is to be: whole, or not at all.
+
+    InputError where the home is not empty; DataError where the backup is not whole, or the key is another.
+    """
+    from tonnage.backups import archive
+
+    settings = settings or current_settings()
+    with _opened(Path(file)) as source:
+        found = archive.restore_backup(source, settings.home, what=str(file), secret=_secret(key))
+    return Answer(_report(Path(file), found), _shown(f"Restored to {settings.home}"))
+
+
+def _secret(reference: str | None) -> str | None:
+    from tonnage.comparison.door import read_reference
+
+    if reference is None:
+        return None
+    if not reference.startswith(("env:", "file:")):
+        raise InputError("--key names where the secret is, never the secret", hint="--key env:NAME or file:PATH")
+    return read_reference(reference, os.environ, "--key")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes]]:
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}", hint="check the path") from error
+    with source:
+        yield source
+
+
+def _remarks(settings: Settings) -> tuple[str, ...]:
+    if settings.database_url.startswith("sqlite"):
+        return ()
+    return ("the store is another server's database, and is not in the backup: its own tools (pg_dump) save it",)
+
+
+def _report(file: Path, manifest: dict[str, Any]) -> BackupReport:
+    from tonnage.backups.archive import BackupReport
+
+    return BackupReport(
+        file=str(file), made_at=manifest["made_at"], version=manifest["version"], files=len(manifest["files"]),
+        bytes=sum(one["bytes"] for one in manifest["files"].values()), size_bytes=file.stat().st_size,
+        sealed=file.name.endswith(ENDINGS[True]), left_out=tuple(manifest["left_out"]),
+    )  # fmt: skip
+
+
+def _shown(title: str) -> Callable[[BackupReport], Report]:
+    from tonnage.reports.listing import Field, Listing, listing_report
+
+    fields: list[Field[BackupReport]] = [
+        Field("file", lambda one: one.file, title="file", wraps=True),
+        Field("made_at", lambda one: one.made_at, title="made", show=lambda one: one[:19].replace("T", " ")),
+        Field("version", lambda one: one.version, title="tonnage"),
+        Field("files", lambda one: one.files, title="files", right=True, show=lambda one: f"{one:,}"),
+        Field("bytes", lambda one: one.bytes, title="MB", right=True, show=lambda one: f"{one / 1e6:,.1f}"),
+        Field("size_bytes", lambda one: one.size_bytes, title="MB packed", right=True,
+              show=lambda one: f"{one / 1e6:,.1f}"),
+        Field("sealed", lambda one: one.sealed, title="sealed", show=lambda one: "yes" if one else "no"),
+        Field("left_out", lambda one: one.left_out),
+    ]  # fmt: skip
+    return lambda one: listing_report(
+        Listing(schema="tonnage/backup@1", title=title, name="backups", head={}, fields=fields, items=(one,),
+                remarks=[f"left out: {words}" for words in one.left_out])
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""`tonnage backup FOLDER`, `tonnage backup verify FILE`, `tonnage restore FILE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tonnage.api.backups import BackupOptions
+from tonnage.cli import options
+from tonnage.cli.declared import with_options
+from tonnage.cli.session import open_session
+
+BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)]
+Key = Annotated[
+    str | None, typer.Option("--key", help="What it was sealed with: env:NAME or file:PATH.", metavar="REFERENCE")
+]
+
+
+class BackupGroup(TyperGroup):
+    """What names no command is a folder: `backup FOLDER` is `backup create FOLDER`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with `create` put before what names no command."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["create", *args]
+        return super().parse_args(ctx, args)
+
+
+commands = typer.Typer(
+    cls=BackupGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Back up the home: `tonnage backup FOLDER` is `tonnage backup create FOLDER`.",
+)
+
+
+@commands.command("create", short_help="Write the home to a file, and read it back")
+@with_options(BackupOptions)
+def create(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the file is written.", show_default=False)],
+    asked: BackupOptions,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write runs, store, snapshots, places, watch, audit and gateway accounts of the home to one file, and verify it.
+
+    Runs and services may go on. Left out: downloads, exported models and secrets, of which the home holds none.
+    """
+    session = open_session(output=output, quiet=quiet)
+    with session.progress("backing up"):
+        from tonnage import api
+
+        answer = api.backup(folder, asked, settings=session.settings)
+    session.show_answer(answer)
+
+
+@commands.command("verify", short_help="Read a backup to its end")
+def verify(file: BackupFile, key: Key = None, output: options.Output = None, quiet: options.Quiet = False) -> None:
+    """Check every file's hash and every database of a backup; nothing is written. Exit code 2: it is not whole."""
+    session = open_session(output=output, quiet=quiet)
+    with session.progress("verifying"):
+        from tonnage import api
+
+        answer = api.verify_backup(file, key=key)
+    session.show_answer(answer)
+
+
+def restore(file: BackupFile, key: Key = None, output: options.Output = None, quiet: options.Quiet = False) -> None:
+    """Put a backup where the home is to be (TONNAGE_HOME): verified and whole, or not at all.
+
+    A home that is not empty is refused. What was interrupted is `lost` then: `tonnage resume` goes on from checkpoints.
+    """
+    session = open_session(output=output, quiet=quiet)
+    with session.progress("restoring"):
+        from tonnage import api
+
+        answer = api.restore(file, key=key, settings=session.settings)
+    session.show_answer(answer)
