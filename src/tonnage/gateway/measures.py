@@ -31,6 +31,8 @@ _COUNTERS: Final = {
     "tonnage_gateway_hedges_total": "Requests for which a second deployment was asked, by who answered.",
     "tonnage_gateway_guardrails_total": "Checks of guardrails, by rule, side and what they met.",
     "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
+    "tonnage_gateway_canary_total": "Attempts of routes with a canary, by side and what they met.",
+    "tonnage_gateway_shadow_total": "Requests asked of a shadow too, by how the answers compare.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {

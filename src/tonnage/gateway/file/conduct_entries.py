@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
-from tonnage.workload.file.fields import Count, Duration, Flag, Percent, Positive, Spelled, StrictModel
+from tonnage.workload.file.fields import Count, Duration, Flag, Percent, Positive, Spelled, StrictModel, Word
 from tonnage.workload.file.fields import key as entry
 
 
@@ -14,6 +14,7 @@ def _p95(value: object) -> object:
     return None if value == "p95" else value
 
 
+Share = Annotated[float, Field(gt=0, le=100), Spelled("number above 0, at most 100")]
 HedgeAfter = Annotated[Duration | None, BeforeValidator(_p95), Spelled("p95 or duration")]
 
 
@@ -41,3 +42,21 @@ class HedgeEntry(StrictModel):
         default=None, shown="p95",
     )  # fmt: skip
     share_percent: Percent = entry("Hedges may be so many of the route's requests of the last minute.", default=5.0)
+
+
+class CanaryEntry(StrictModel):
+    """A share of the requests goes to a new deployment first; the route's own follow where it fails."""
+
+    deployment: Word = entry("The new one, which the route does not name otherwise.")
+    percent: Share = entry("The share of conversations that try it.", default=5.0)
+    stop_percent: Percent = entry(
+        "It gets no more where more of its last 200 attempts fail, once there are 20.", default=10.0
+    )
+
+
+class ShadowEntry(StrictModel):
+    """Requests are asked of another deployment too, whose answers are compared and go nowhere."""
+
+    deployment: Word = entry("The other one.")
+    percent: Share = entry("The share of requests.", default=10.0)
+    at_once: Count = entry("At most so many at a time in a worker; others are skipped.", default=8)

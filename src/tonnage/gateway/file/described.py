@@ -6,7 +6,7 @@ from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect, Surface
 from tonnage.gateway.file.batches import BatchesEntry
-from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
@@ -70,6 +70,8 @@ class Route:
     fallback: str | None
     sticky: bool
     hedge: HedgeEntry | None
+    canary: CanaryEntry | None
+    shadow: ShadowEntry | None
     guardrails: tuple[str, ...]
     most_usd_pico: int | None
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
 from tonnage.gateway.file.batches import BatchesEntry
-from tonnage.gateway.file.conduct_entries import HedgeEntry, IdempotencyEntry, QueueEntry
+from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry
 from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
@@ -194,6 +194,8 @@ class RouteEntry(StrictModel):
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
+    canary: CanaryEntry | None = entry("A new deployment for a share. Default: none.", default=None)
+    shadow: ShadowEntry | None = entry("Another deployment asked beside. Default: none.", default=None)
     guardrails: Names = entry("Checks that hold for its requests, in this order.", default=())
     hedge: HedgeEntry | None = entry("A second deployment for slow answers. Default: none.", default=None)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
-from tonnage.errors import InputError
+from tonnage.comparison.door import load_text, parse_entries, read_reference
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
+from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
+from tonnage.gateway.file.contradictions import contradictions
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
     DeploymentEntry,
     GatewayEntries,
     KeyEntry,
-    LimitEntry,
     LongPriceEntry,
     PriceEntry,
     RouteEntry,
 )
-from tonnage.gateway.file.guardrail_entries import guardrail_problems, read_guardrail
-from tonnage.gateway.file.media_entries import media_problems, read_media_rates
+from tonnage.gateway.file.guardrail_entries import read_guardrail
+from tonnage.gateway.file.media_entries import read_media_rates
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.media.rates import MediaRates
-from tonnage.gateway.money.allowances import SCOPE_KINDS, Allowance, ScopeKind, Unit, Window
+from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint
-from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.problems import raise_problems
 
 PAGE: Final = "docs/gateway.md"
-LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 CatalogRates = Callable[[str], DeploymentRates]  # "bedrock/NAME" -> rates; InputError for a name that is sold nowhere
 PlannedSpeeds = Callable[[Path], tuple[float, float]]  # a workload file -> input and output tokens/s of its plan
 
@@ -49,7 +48,7 @@ def load_gateway(
 ) -> Gateway:
     """The gateway of a file. WorkloadError names line and key; InputError what a reference lacks."""
     entries, document = parse_entries(load_text(path), GatewayEntries, file=str(path), page=PAGE)
-    raise_problems(_problems(entries), document)
+    raise_problems(contradictions(entries), document)
     environment = os.environ if environment is None else environment
     admin_key = entries.listen.admin_key
     return Gateway(
@@ -63,7 +62,7 @@ def load_gateway(
             key_hash(_secret(one.key, environment, f"keys.{one.name}")): _caller(one) for one in entries.keys.values()
         },
         admin_key=None if admin_key is None else key_hash(_secret(admin_key, environment, "listen.admin_key")),
-        allowances=_own_before_all(_allowances(entries)),
+        allowances=own_before_all(allowances_in(entries)),
         store=_store(entries.store, home, environment),
         redis=None if entries.redis is None else read_reference(entries.redis, environment, "redis"),
         durable=entries.durable,
@@ -89,128 +88,13 @@ def key_hash(key: str) -> str:
     return "blake2b:" + blake2b(key.encode(), digest_size=32).hexdigest()
 
 
-# what contradicts itself
-
-
-def _problems(entries: GatewayEntries) -> Iterator[Problem]:
-    if not entries.deployments:
-        yield Problem(("deployments",), "has no deployment", "name one model")
-    if not entries.routes:
-        yield Problem(("routes",), "has no route", "name one use case")
-    if entries.listen.host not in LOCAL and not entries.keys:
-        yield Problem(("listen", "host"), "others than this machine could ask without a key", "add `keys:`")
-    if entries.listen.admin_host not in LOCAL and entries.listen.admin_key is None:
-        yield Problem(("listen", "admin_host"), "others could read the figures without a key", "add `admin_key:`")
-    for name, one in entries.deployments.items():
-        yield from _deployment_problems(name, one)
-    for name, route in entries.routes.items():
-        yield from _route_problems(name, route, entries)
-    for check in entries.guardrails.values():
-        yield from guardrail_problems(check, entries.deployments)
-    yield from _repeated(entries)
-    if entries.redis is not None and not any(one.cache for one in entries.routes.values()):
-        yield Problem(("redis",), "keeps nothing: no route has a cache", "`cache: {ttl: 1h}` in a route")
-    if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
-        yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
-    if entries.spans is not None:
-        try:
-            read_endpoint(entries.spans.endpoint)
-        except InputError as error:
-            yield Problem(("spans", "endpoint"), error.message, error.hint)
-    log = entries.request_log
-    if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
-        least = (entries.listen.workers + 1) * log.file_mb
-        yield Problem(("request_log", "keep_mb"), "is less than a file for each worker and one more",
-                      f"at least {least:g} with files of {log.file_mb:g} MB")  # fmt: skip
-    for index, budget in enumerate(entries.budgets):
-        yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
-    for index, limit in enumerate(entries.limits):
-        yield from _scope_problems(("limits", index, "of"), limit.of, entries)
-        if limit.requests_per_minute is limit.tokens_per_minute is limit.at_once is None:
-            yield Problem(("limits", index), "limits nothing", "requests_per_minute, tokens_per_minute or at_once")
-
-
-def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
-    here = ("deployments", name)
-    stated = [key for key in ("price", "catalog_price", "own") if getattr(one, key) is not None]
-    if not stated and one.media is None:
-        yield Problem(
-            here, "has no price: unknown is not free", "price, catalog_price, own (a machine of yours) or media"
-        )
-    if one.media is not None:
-        yield from media_problems((*here, "media"), one.media, one.dialect)
-    if len(stated) > 1:
-        yield Problem((*here, stated[1]), f"stands beside {stated[0]}", "one of them says what it costs")
-    if one.own is not None and one.own.plan is None:
-        for key in ("input_tokens_per_s", "output_tokens_per_s"):
-            if getattr(one.own, key) is None:
-                yield Problem(
-                    (*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`"
-                )
-    try:
-        read_endpoint(one.url)
-    except InputError as error:
-        yield Problem((*here, "url"), error.message, error.hint)
-    if one.sign_in is not None and one.sign_in.kind in ("bearer", "x-api-key", "api-key") and one.sign_in.key is None:
-        yield Problem((*here, "sign_in", "key"), "is missing", "env:NAME or file:PATH")
-
-
-def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> Iterator[Problem]:
-    here = ("routes", name)
-    for one in route.deployments:
-        if one not in entries.deployments:
-            yield unknown((*here, "deployments"), "deployment", one, entries.deployments)
-    for index, rule in enumerate(route.rules):
-        for one in rule.deployments:
-            if one not in entries.deployments:
-                yield unknown((*here, "rules", index, "deployments"), "deployment", one, entries.deployments)
-    if route.policy == "weighted" and set(route.weights or {}) != set(route.deployments):
-        yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
-    if route.fallback is not None and route.fallback not in entries.routes:
-        yield unknown((*here, "fallback"), "route", route.fallback, entries.routes)
-    for one in route.guardrails:
-        if one not in entries.guardrails:
-            yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
-    if route.hedge is not None and len(route.deployments) < 2:
-        yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
-    passed, at = [name], route.fallback
-    while at is not None and at in entries.routes:
-        if at in passed:
-            yield Problem((*here, "fallback"), f"leads round in a circle: {' -> '.join([*passed, at])}", "end it")
-            break
-        passed.append(at)
-        at = entries.routes[at].fallback
-    if route.quality is not None:
-        for one in route.deployments:
-            if one in entries.deployments and entries.deployments[one].quality is None:
-                yield Problem((*here, "quality"), f"the quality of {one} is not known", "state it: `quality:` there")
-
-
-def _scope_problems(path: tuple[str | int, ...], scope: str, entries: GatewayEntries) -> Iterator[Problem]:
-    kind, _, name = scope.partition(":")
-    known = _scope_names(entries).get(kind, ())
-    if kind != "total" and name != "*" and name not in known:
-        yield unknown(path, kind, name, known)
-
-
-def _scope_names(entries: GatewayEntries) -> dict[str, tuple[str, ...]]:
-    keys = entries.keys.values()
-    return {
-        "key": tuple(entries.keys),
-        "team": tuple(dict.fromkeys(one.team for one in keys)),
-        "project": tuple(dict.fromkeys(one.project for one in keys)),
-        "route": tuple(entries.routes),
-        "deployment": tuple(entries.deployments),
-    }
-
-
 # entries -> values
 
 
 def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, planned: PlannedSpeeds) -> Deployment:
     made = [
         Allowance(scope="deployment", name=one.name, unit=unit, window=window, cap=cap)
-        for unit, window, cap in _rates_of(one.requests_per_minute, one.tokens_per_minute, one.at_once)
+        for unit, window, cap in rates_of(one.requests_per_minute, one.tokens_per_minute, one.at_once)
     ]
     media = None if one.media is None else read_media_rates(one.media)
     return Deployment(
@@ -295,7 +179,9 @@ def _route(one: RouteEntry) -> Route:
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
         quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, guardrails=one.guardrails,
+        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, canary=one.canary,
+        shadow=one.shadow,
+        guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 
@@ -305,75 +191,6 @@ def _caller(one: KeyEntry) -> Caller:
         name=one.name, team=one.team, project=one.project, expires=one.expires, priority=one.priority,
         routes=None if one.routes is None else frozenset(one.routes),
     )  # fmt: skip
-
-
-def _own_before_all(found: Iterable[tuple[bool, Allowance]]) -> tuple[Allowance, ...]:
-    """One allowance an account: what is stated for a name goes before what `*` gives each."""
-    by_id: dict[str, Allowance] = {}
-    for _, one in sorted(found, key=lambda pair: pair[0], reverse=True):  # those of `*` first
-        by_id[one.id] = one
-    return tuple(by_id.values())
-
-
-def _repeated(entries: GatewayEntries) -> Iterator[Problem]:
-    """Two entries of one scope for the same thing: which one holds would be a guess."""
-    seen: set[tuple[object, ...]] = set()
-    for index, budget in enumerate(entries.budgets):
-        place = (budget.of, budget.per, budget.at)
-        if place in seen:
-            yield Problem(
-                ("budgets", index), f"{budget.of} has this budget already", "one for each scope, time and kind"
-            )
-        seen.add(place)
-    for index, limit in enumerate(entries.limits):
-        for unit, *_ in _rates_of(limit.requests_per_minute, limit.tokens_per_minute, limit.at_once):
-            if (limit.of, unit) in seen:
-                yield Problem(("limits", index), f"{limit.of} has a limit of {unit} already", "one for each scope")
-            seen.add((limit.of, unit))
-
-
-def _allowances(entries: GatewayEntries) -> Iterator[tuple[bool, Allowance]]:
-    names = _scope_names(entries)
-    for budget in entries.budgets:
-        scope_of_all = budget.of.endswith("*")
-        for scope, name in _scopes(budget.of, names):
-            yield (
-                scope_of_all,
-                Allowance(
-                    scope=scope,
-                    name=name,
-                    unit="usd",
-                    window=budget.per,
-                    cap=pico_usd(budget.usd),
-                    hard=budget.at == "hard",
-                ),
-            )
-    for limit in entries.limits:
-        yield from _limit_allowances(limit, names)
-
-
-def _limit_allowances(limit: LimitEntry, names: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[bool, Allowance]]:
-    scope_of_all = limit.of.endswith("*")
-    for scope, name in _scopes(limit.of, names):
-        for unit, window, cap in _rates_of(limit.requests_per_minute, limit.tokens_per_minute, limit.at_once):
-            yield scope_of_all, Allowance(scope=scope, name=name, unit=unit, window=window, cap=cap)
-
-
-def _rates_of(requests: int | None, tokens: int | None, at_once: int | None) -> Iterator[tuple[Unit, Window, int]]:
-    if requests is not None:
-        yield "requests", "minute", requests
-    if tokens is not None:
-        yield "tokens", "minute", tokens
-    if at_once is not None:
-        yield "at-once", "ever", at_once
-
-
-def _scopes(scope: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[ScopeKind, str]]:
-    kind, _, name = scope.partition(":")
-    for known in SCOPE_KINDS:
-        if known == kind:
-            for one in names[kind] if name == "*" else (name,):
-                yield known, one
 
 
 def _secret(reference: str, environment: Mapping[str, str], what: str) -> str:

@@ -23,6 +23,8 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`rules`", entries.RuleEntry),
     ("`retry`", entries.RetryEntry),
     ("`hedge`", conduct_entries.HedgeEntry),
+    ("`canary`", conduct_entries.CanaryEntry),
+    ("`shadow`", conduct_entries.ShadowEntry),
     ("`cache`", entries.CacheEntry),
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),

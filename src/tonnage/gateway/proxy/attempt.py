@@ -53,6 +53,7 @@ class Attempt:
         self.health = journey.running.healths[deployment.name]
         self.meter = journey.running.meter(journey.route.name, deployment.name)
         self.sent = False
+        self.failed = False  # by a fault of the deployment
         self.held_s: float | None = None  # since when it has what it takes of the allowances
         self.began_s = monotonic()
         self._passage = passage(self.asked.surface, deployment.dialect)
@@ -336,6 +337,7 @@ class Attempt:
     def _done(self, usage: Usage | None, *, written_tokens: int, outcome: str) -> int:
         """Settle an answer: by its usage, else by what was seen of it. Pico-dollars."""
         if outcome == "cut":
+            self.failed = True
             self.health.fail(monotonic())
             self.meter.fault(outcome)
         else:
@@ -380,6 +382,7 @@ class Attempt:
         """An attempt without an answer. Where it may have been billed, its hold stays until that is settled."""
         if self._hold.settled:
             return
+        self.failed = True
         self.health.fail(monotonic())
         self.meter.fault(kind)
         if billed:

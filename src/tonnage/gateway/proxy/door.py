@@ -34,6 +34,7 @@ from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
+from tonnage.gateway.proxy.shadow import Shadow
 from tonnage.gateway.routing.choosing import deployments_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
@@ -51,6 +52,7 @@ class Door:
         self.observer: Observer | None = None
         self.batches: BatchEndpoints | None = None
         self.guards = make_guards(running, book, measures)
+        self.shadows = _shadows(running)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self._numbers = count()
@@ -61,6 +63,7 @@ class Door:
     def follow(self, running: Running) -> None:
         """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
         self.guards = make_guards(running, self.book, self.measures)
+        self.shadows = _shadows(running)
         self.running = running
 
     async def handle(self, exchange: ClientExchange) -> None:
@@ -129,7 +132,8 @@ class Door:
         cache = self.running.caches.get(journey.route.name)
         if cache is not None and await self._kept(cache, journey):
             return
-        await journey.run()
+        shadow = self.shadows.get(journey.route.name)
+        await (journey.run() if shadow is None else shadow.beside(journey))
 
     def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
         """Keep a hold whose attempt may have been billed; it is settled by estimate after a while, or at the end."""
@@ -294,3 +298,12 @@ class Door:
         names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]
         data = [{"id": name, "object": "model", "owned_by": "tonnage"} for name in names]
         exchange.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))
+
+
+def _shadows(running: Running) -> dict[str, Shadow]:
+    """By route."""
+    return {
+        name: Shadow(route.shadow, running.measures, running.random)
+        for name, route in running.gateway.routes.items()
+        if route.shadow is not None
+    }

@@ -60,6 +60,7 @@ class Journey:
             caller=caller,
             prefix=asked.prefix,
             media=asked.media,
+            canary=None if route.canary is None else running.canaries[route.name].drawn(caller, asked.prefix),
         )
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
@@ -158,6 +159,9 @@ class Journey:
                 reply, again = await race.run(name)
             if self.room is not None:
                 self._give_places_back(self.room, attempts)
+            if route.canary is not None and attempts[0].held_s is not None:
+                failed = reply is not None or attempts[0].failed
+                self.running.canaries[route.name].told(name, failed=failed)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
             for attempt in attempts:

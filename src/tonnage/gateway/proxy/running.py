@@ -12,6 +12,7 @@ from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import Who
 from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
+from tonnage.gateway.routing.canary import Canary
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
 from tonnage.gateway.shared_cache import SharedCache, shared_prefix
@@ -58,6 +59,11 @@ class Running:
             name: HedgePolicy(route.hedge.after, route.hedge.share_percent / 100.0)
             for name, route in gateway.routes.items()
             if route.hedge is not None
+        }
+        self.canaries = {
+            name: Canary(name, route.canary, measures)
+            for name, route in gateway.routes.items()
+            if route.canary is not None
         }
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
         self._at: dict[str, tuple[Allowance, ...]] = {}

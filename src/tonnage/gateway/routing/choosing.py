@@ -20,7 +20,8 @@ WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 
 class Facts(NamedTuple):
     """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins;
-    `regions`: where an earlier route's rule says that it must be computed."""
+    `regions`: where an earlier route's rule says that it must be computed;
+    `canary`: the new deployment that it is to try first."""
 
     surface: Surface
     input_tokens: int
@@ -28,6 +29,7 @@ class Facts(NamedTuple):
     prefix: bytes = b""
     regions: frozenset[str] | None = None
     media: MediaAsk | None = None
+    canary: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ def order(
     if route.first_byte_s is not None:
         promise_s = route.first_byte_s
         usable.sort(key=lambda name: (expected_first_byte_s(deployments[name], healths[name]) or 0.0) > promise_s)
+    if facts.canary is not None and facts.canary in usable:
+        usable.sort(key=lambda name: name != facts.canary)
     return usable
 
 
@@ -96,6 +100,8 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
         if facts.regions is None or rule.regions is None:
             return rule.deployments, facts.regions if rule.regions is None else rule.regions
         return rule.deployments, facts.regions & rule.regions
+    if facts.canary is not None and route.canary is not None and route.canary.deployment == facts.canary:
+        return (facts.canary, *route.deployments), facts.regions
     return route.deployments, facts.regions
 
 

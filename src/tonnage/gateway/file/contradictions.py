@@ -1,0 +1,142 @@
+"""What contradicts itself in a gateway file, with the key and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tonnage.comparison.door import unknown
+from tonnage.errors import InputError
+from tonnage.gateway.file.allowed import rates_of, scope_names
+from tonnage.gateway.file.entries import DeploymentEntry, GatewayEntries, RouteEntry
+from tonnage.gateway.file.guardrail_entries import guardrail_problems
+from tonnage.gateway.file.media_entries import media_problems
+from tonnage.http.pool import read_endpoint
+from tonnage.workload.file.problems import Problem
+
+LOCAL: Final = ("127.0.0.1", "::1", "localhost")
+
+
+def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
+    if not entries.deployments:
+        yield Problem(("deployments",), "has no deployment", "name one model")
+    if not entries.routes:
+        yield Problem(("routes",), "has no route", "name one use case")
+    if entries.listen.host not in LOCAL and not entries.keys:
+        yield Problem(("listen", "host"), "others than this machine could ask without a key", "add `keys:`")
+    if entries.listen.admin_host not in LOCAL and entries.listen.admin_key is None:
+        yield Problem(("listen", "admin_host"), "others could read the figures without a key", "add `admin_key:`")
+    for name, one in entries.deployments.items():
+        yield from _deployment_problems(name, one)
+    for name, route in entries.routes.items():
+        yield from _route_problems(name, route, entries)
+    for check in entries.guardrails.values():
+        yield from guardrail_problems(check, entries.deployments)
+    yield from _repeated(entries)
+    if entries.redis is not None and not any(one.cache for one in entries.routes.values()):
+        yield Problem(("redis",), "keeps nothing: no route has a cache", "`cache: {ttl: 1h}` in a route")
+    if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
+        yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
+    if entries.spans is not None:
+        try:
+            read_endpoint(entries.spans.endpoint)
+        except InputError as error:
+            yield Problem(("spans", "endpoint"), error.message, error.hint)
+    log = entries.request_log
+    if log is not None and log.keep_mb < (entries.listen.workers + 1) * log.file_mb:
+        least = (entries.listen.workers + 1) * log.file_mb
+        yield Problem(("request_log", "keep_mb"), "is less than a file for each worker and one more",
+                      f"at least {least:g} with files of {log.file_mb:g} MB")  # fmt: skip
+    for index, budget in enumerate(entries.budgets):
+        yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
+    for index, limit in enumerate(entries.limits):
+        yield from _scope_problems(("limits", index, "of"), limit.of, entries)
+        if limit.requests_per_minute is limit.tokens_per_minute is limit.at_once is None:
+            yield Problem(("limits", index), "limits nothing", "requests_per_minute, tokens_per_minute or at_once")
+
+
+def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
+    here = ("deployments", name)
+    stated = [key for key in ("price", "catalog_price", "own") if getattr(one, key) is not None]
+    if not stated and one.media is None:
+        yield Problem(
+            here, "has no price: unknown is not free", "price, catalog_price, own (a machine of yours) or media"
+        )
+    if one.media is not None:
+        yield from media_problems((*here, "media"), one.media, one.dialect)
+    if len(stated) > 1:
+        yield Problem((*here, stated[1]), f"stands beside {stated[0]}", "one of them says what it costs")
+    if one.own is not None and one.own.plan is None:
+        for key in ("input_tokens_per_s", "output_tokens_per_s"):
+            if getattr(one.own, key) is None:
+                yield Problem(
+                    (*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`"
+                )
+    try:
+        read_endpoint(one.url)
+    except InputError as error:
+        yield Problem((*here, "url"), error.message, error.hint)
+    if one.sign_in is not None and one.sign_in.kind in ("bearer", "x-api-key", "api-key") and one.sign_in.key is None:
+        yield Problem((*here, "sign_in", "key"), "is missing", "env:NAME or file:PATH")
+
+
+def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> Iterator[Problem]:
+    here = ("routes", name)
+    for one in route.deployments:
+        if one not in entries.deployments:
+            yield unknown((*here, "deployments"), "deployment", one, entries.deployments)
+    for index, rule in enumerate(route.rules):
+        for one in rule.deployments:
+            if one not in entries.deployments:
+                yield unknown((*here, "rules", index, "deployments"), "deployment", one, entries.deployments)
+    if route.policy == "weighted" and set(route.weights or {}) != set(route.deployments):
+        yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
+    if route.fallback is not None and route.fallback not in entries.routes:
+        yield unknown((*here, "fallback"), "route", route.fallback, entries.routes)
+    for one in route.guardrails:
+        if one not in entries.guardrails:
+            yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
+    for key in ("canary", "shadow"):
+        other = getattr(route, key)
+        if other is not None and other.deployment not in entries.deployments:
+            yield unknown((*here, key, "deployment"), "deployment", other.deployment, entries.deployments)
+        elif other is not None and other.deployment in route.deployments:
+            problem = f"{other.deployment} is one of the route's own"
+            yield Problem((*here, key, "deployment"), problem, "take it out of `deployments`")
+    if route.hedge is not None and len(route.deployments) < 2:
+        yield Problem((*here, "hedge"), "needs a second deployment", "name one more in `deployments`")
+    passed, at = [name], route.fallback
+    while at is not None and at in entries.routes:
+        if at in passed:
+            yield Problem((*here, "fallback"), f"leads round in a circle: {' -> '.join([*passed, at])}", "end it")
+            break
+        passed.append(at)
+        at = entries.routes[at].fallback
+    if route.quality is not None:
+        for one in route.deployments:
+            if one in entries.deployments and entries.deployments[one].quality is None:
+                yield Problem((*here, "quality"), f"the quality of {one} is not known", "state it: `quality:` there")
+
+
+def _scope_problems(path: tuple[str | int, ...], scope: str, entries: GatewayEntries) -> Iterator[Problem]:
+    kind, _, name = scope.partition(":")
+    known = scope_names(entries).get(kind, ())
+    if kind != "total" and name != "*" and name not in known:
+        yield unknown(path, kind, name, known)
+
+
+def _repeated(entries: GatewayEntries) -> Iterator[Problem]:
+    """Two entries of one scope for the same thing: which one holds would be a guess."""
+    seen: set[tuple[object, ...]] = set()
+    for index, budget in enumerate(entries.budgets):
+        place = (budget.of, budget.per, budget.at)
+        if place in seen:
+            yield Problem(
+                ("budgets", index), f"{budget.of} has this budget already", "one for each scope, time and kind"
+            )
+        seen.add(place)
+    for index, limit in enumerate(entries.limits):
+        for unit, *_ in rates_of(limit.requests_per_minute, limit.tokens_per_minute, limit.at_once):
+            if (limit.of, unit) in seen:
+                yield Problem(("limits", index), f"{limit.of} has a limit of {unit} already", "one for each scope")
+            seen.add((limit.of, unit))
