@@ -66,6 +66,12 @@ def test_a_report_on_a_run_needs_no_planner() -> None:
     assert not {"tonnage.planning", "tonnage.sizing", "numpy"} & loaded
 
 
+def test_a_run_is_read_without_arrays() -> None:
+    """`tonnage run FILE --on PLACE --dry-run` loads no numpy: what a place would be sent is words."""
+    code = "import tonnage.cli.carry_out, tonnage.api.launching, tonnage.runs.reading, tonnage.places.slurm.executor"
+    assert "numpy" not in modules_after(code)
+
+
 # What only other verbs need, and what a library imports for a call that planning does without.
 NOT_FOR_A_PLAN = {
     "httpx",

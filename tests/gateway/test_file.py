@@ -55,9 +55,8 @@ def test_what_is_wrong_is_said(tmp_path: Path, keys: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "gateway").glob("*.gateway.yaml")))
-def test_the_examples_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file of examples/gateway is a gateway."""
-    monkeypatch.setenv("DATABRICKS_TOKEN", "x")
+def test_the_examples_are_accepted(path: Path) -> None:
+    """Each as it stands, without an account."""
     assert tonnage.check_gateway(path).found.routes
 
 

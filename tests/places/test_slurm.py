@@ -231,6 +231,23 @@ def test_taken_out_of_the_queue(desk: Desk) -> None:
     desk.cluster.command("scancel", hold)
 
 
+def test_the_time_limit_of_a_job_is_not_that_of_a_run(desk: Desk) -> None:
+    """Slurm's `--signal` comes before the limit of one minute: the run saves, is requeued, and goes on."""
+    (desk.home / "places.toml").write_text(
+        PLACE.replace("time_limit_minutes = 10", "time_limit_minutes = 1").replace("grace_s = 15", "grace_s = 20")
+    )
+    folder = desk.run("long", steps=700, step_s=0.1, checkpoint_every=1000)
+    until = time.monotonic() + 200
+    while not folder.state().state.ended:
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert folder.state().state.value == "succeeded"
+    assert folder.state().attempt >= 2
+    assert folder.state().lost_steps == 0
+    assert losses(folder) == {step: 1 / step for step in range(1, 701)}
+    assert len(desk.jobs(folder)) == 1
+
+
 def test_cancelled_by_an_administrator_while_it_runs(desk: Desk) -> None:
     """`scancel` ends the job: it saves, and does not put itself into the queue again."""
     folder = desk.run("unwanted", steps=2000, step_s=0.05)

@@ -25,7 +25,6 @@ from tonnage.runs.spec import (
     TrackingSpec,
     TrainingSpec,
 )
-from tonnage.spot_instances.knowledge import other_machines
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile
 from tonnage.workload.file.length_fields import freeze_lengths
@@ -267,6 +266,8 @@ def _checkpoint(file: RunnableFile, run: SharedRunFields) -> CheckpointSpec:
     if every_s is None and asked.every_steps is None:
         every_s = file.buy.checkpoint_interval
     if run.notices:  # who watches for them is on machines that are taken back
+        from tonnage.spot_instances.knowledge import other_machines  # numpy, which few runs need before their worker
+
         rate = file.buy.interruptions_per_hour
         taken_back = other_machines().per_h if rate is None else float(rate)
     return CheckpointSpec(
