@@ -30,7 +30,8 @@ WORKERS: Final = "tonnage:limits:workers"
 WANTED: Final = "tonnage:limits:wanted"
 KEPT_S: Final = 180  # an account of a minute
 WAIT_S: Final = 1.0
-# A worker that asked for nothing in a minute counts as none. KEYS: accounts, workers, wanted; ARGV: worker, now, kept, then cap, need, share (-1: a fair part) of each. All are granted, or none.
+# A worker that asked for nothing in a minute counts as none. KEYS: accounts, workers, wanted. ARGV: worker, now, kept,
+# then cap, need, share (-1: a fair part) of each account. All are granted, or none.
 _LEASE: Final = """
 redis.call('ZADD', KEYS[#KEYS - 1], ARGV[2], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[#KEYS - 1], '-inf', ARGV[2] - 60)
