@@ -343,9 +343,9 @@ def _run_batches(
 @contextmanager
 def _accounts(found: Gateway) -> Iterator[SharedAccounts | None]:
     """The accounts of a gateway; None where it has not kept any yet."""
-    from tonnage.gateway.money.shared_accounts import SharedAccounts
+    from tonnage.gateway.money.accounts_of import accounts_of
 
-    accounts = SharedAccounts(found.store)
+    accounts = accounts_of(found)
     if not accounts.exist:
         yield None
         return
