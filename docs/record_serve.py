@@ -91,14 +91,14 @@ def record(recorder: ServiceRecorder) -> None:
     serve = "serve chat.tonnage.yaml --engine llama.cpp --model tiny.gguf --name chat"
     recorder.run(f"tonnage {serve} --dry-run | tail -3")
     recorder.note("here: replicas of llama.cpp with a random model, behind the balancer, by the control law")
-    options = f"--port {PORT} --replicas 1..3 --slots 2 --promise 500ms --start-up 3s"
+    options = f"--port {PORT} --replicas 1..3 --slots 1 --promise 50ms --start-up 3s"
     service = recorder.start(f"tonnage {serve} {options}", "serve.log")
     recorder.until("the service answers", recorder.answers)
     recorder.note("a random model knows letters alone, so the prompts are short texts of a file")
     bench = f"tonnage bench serve {URL} --data prompts.txt --output-tokens 96 --p95-latency 5s"
     recorder.run(f"{bench} --rate 2 --duration 15s 2>&1 | head -24")
     recorder.note("more than one replica answers: requests wait, and the law starts others")
-    load = recorder.start(f"{bench} --rate 40 --duration 60s", "bench.txt")
+    load = recorder.start(f"{bench} --rate 8 --duration 45s", "bench.txt")
     recorder.until("two replicas are ready", lambda: recorder.ready() >= 2)
     recorder.run("tonnage ps")
     victim = next(one for one in recorder.replicas() if one["state"] == "ready")

@@ -239,6 +239,32 @@ def test_a_broken_connection_is_taken_up_where_it_broke(monkeypatch: pytest.Monk
         stream.read()
 
 
+def test_a_network_error_while_the_version_is_asked_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first byte and before the last: a question of the version that breaks off is asked again; a
+    store that stays away is an error that says so."""
+    monkeypatch.setattr("tonnage.batches.objects._sleep", lambda _: None)
+    store, asked = Memory(), list[str]()
+    store.create("in", b"content")
+    state = store.look("in")
+    assert state is not None
+    info = store._fs.info
+
+    def breaking(path: str) -> Any:
+        asked.append(path)
+        if len(asked) in (1, 3) or away:
+            raise ConnectionResetError("connection reset")
+        return info(path)
+
+    away = False
+    monkeypatch.setattr(store._fs, "info", breaking)
+    with open_object(store, "in", state, shown="in") as stream:
+        assert stream.read() == b"content"
+    assert len(asked) >= 3
+    away = True
+    with open_object(store, "in", state, shown="in") as stream, pytest.raises(TonnageError, match="times in a row"):
+        stream.read()
+
+
 @pytest.mark.parametrize("url", ["s3://bucket", "ftp://host/a", "s3:///a"])
 def test_what_names_no_object_is_refused(url: str) -> None:
     """With the forms that do."""

@@ -54,6 +54,12 @@ def test_what_is_wrong_is_said(tmp_path: Path, keys: dict[str, Any], said: str) 
     assert "gateway.yaml:1" in str(error.value)
 
 
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "gateway").glob("*.gateway.yaml")))
+def test_the_examples_are_accepted(path: Path) -> None:
+    """Each as it stands, without an account."""
+    assert tonnage.check_gateway(path).found.routes
+
+
 def test_a_key_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable that is not set is an error, never a key that lets everybody in."""
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, late, play, said, spoken, streamed, whole, words
 
-from tonnage.gateway.idempotency.store import SILENT_S, Claim, IdempotencyStore, KeptAnswer
+from tonnage.gateway.idempotency.store import LOST_AFTER_S, SILENT_S, Claim, IdempotencyStore, KeptAnswer
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 
 
@@ -188,6 +188,11 @@ def test_answers_are_kept_for_their_time(stores: tuple[SharedAccounts, Idempoten
     assert store.claim(first._replace(at_s=1059.0), "body", 60.0).met == "kept"
     store.forget(1060.0)
     assert store.claim(first._replace(at_s=1060.0), "other", 60.0).met == "claimed"
+    store.forget(1060.0 + LOST_AFTER_S - 1.0)
+    accounts.tell_alive("w", 1060.0 + LOST_AFTER_S)
+    assert store.claim(first._replace(at_s=1060.0 + LOST_AFTER_S), "other", 60.0).met == "in-flight"
+    store.forget(1060.0 + LOST_AFTER_S)
+    assert store.claim(first._replace(at_s=1060.0 + LOST_AFTER_S), "other", 60.0).met == "claimed"
 
 
 def test_a_store_that_fails_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

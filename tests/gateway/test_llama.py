@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -71,5 +72,33 @@ def test_streams_wholes_and_embeddings_of_a_real_engine(llama: str, tmp_path: Pa
             (state,) = SharedAccounts.states(door.accounts)
             paid = sum(row["input_tokens"] * 10**6 + row["output_tokens"] * 2 * 10**6 for row in rows)
             assert state.committed == spent == paid
+
+    play(scenario())
+
+
+def test_repeats_waiting_and_hedges_of_a_real_engine(llama: str, tmp_path: Path) -> None:
+    """A stream is repeated from the store; six requests share two places; of two hedged ones the engine ends the loser,
+    and holds return to none."""
+
+    async def scenario() -> None:
+        upstreams = {"a": Scripted(), "b": Scripted()}
+        for one in upstreams.values():
+            one.url = llama
+        hedged = {"deployments": ["a", "b"], "hedge": {"after": "1ms", "share_percent": 99}}
+        async with Doorway(
+            tmp_path, upstreams, each={"model": "tiny", "at_once": 1}, queue={}, budgets=[{"usd": 1}],
+            route={"deployments": ["a", "b"]}, more={"hedged": hedged},
+        ) as door:  # fmt: skip
+            asked = chat("tell me more", max_tokens=8, temperature=0, stream=True)
+            first, again = [await door.ask(asked, Idempotency_Key="one") for _ in range(2)]
+            assert first.body == again.body
+            answers = await asyncio.gather(*(door.ask(chat(f"say {one}", max_tokens=16)) for one in range(6)))
+            assert [one.status for one in answers] == [200] * 6
+            answer = await door.ask(chat("tell me all", model="hedged", max_tokens=64))
+            assert answer.status == 200
+            rows = await door.rows()
+            assert len(rows) == 1 + 6 + 2
+            assert sorted(row["outcome"] for row in rows[-2:]) == ["hedge-lost", "ok"]
+            assert door.book.open_holds == len(door.door.waiting) == 0
 
     play(scenario())

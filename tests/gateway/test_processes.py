@@ -139,3 +139,38 @@ def test_a_restart_and_a_reload_fail_no_request(tmp_path: Path) -> None:
         process.wait()
         _, alive = psutil.wait_procs(orphans, timeout=15)
         assert not alive
+
+
+@pytest.mark.slow
+def test_keys_are_repeated_over_workers_and_a_restart(tmp_path: Path) -> None:
+    """Forty requests with ten keys over four workers, a killed gateway and a new one: ten reach the upstream."""
+    with PretendedUpstream(delay_s=0.005) as upstream:
+        port = free_port()
+
+        def answered(number: int) -> httpx.Response:
+            body = {"model": "chat", "max_tokens": 4, "messages": [{"role": "user", "content": f"say {number}"}]}
+            url = f"http://127.0.0.1:{port}/v1/chat/completions"
+            while (found := httpx.post(url, json=body, headers={"Idempotency-Key": f"k{number}"})).status_code == 409:
+                time.sleep(0.02)
+            return found
+
+        gateway = started(tmp_path, upstream.url, port, budgets=[{"usd": 1}])
+        try:
+            first = [answered(number) for number in range(10)]
+            assert [one.status_code for one in first] == [200] * 10
+            for _ in range(3):
+                assert [answered(number).content for number in range(10)] == [one.content for one in first]
+            for one in [*workers(gateway), psutil.Process(gateway.pid)]:
+                one.kill()
+            gateway.wait(10)
+            gateway = started(tmp_path, upstream.url, port, budgets=[{"usd": 1}])
+            again = [answered(number) for number in range(10)]
+            assert {one.headers["idempotent-replayed"] for one in again} == {"true"}
+            assert sum(upstream.seen.values()) == 10
+        finally:
+            gateway.terminate()
+            gateway.wait(20)
+        accounts = SharedAccounts(str(tmp_path / "gateway" / "accounts.db"))
+        accounts.open()
+        assert len(accounts.attempts()) == 10
+        accounts.close()

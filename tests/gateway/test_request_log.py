@@ -328,3 +328,27 @@ def test_without_a_log_nothing_is_kept(tmp_path: Path) -> None:
 
     play(scenario())
     assert not (tmp_path / "log").exists()
+
+
+def test_a_worker_follows_a_changed_log(tmp_path: Path) -> None:
+    """A reload begins and ends it; what is the same goes on; a folder that cannot be made leaves the old file."""
+    from tests.gateway.test_operations import described, made, page
+
+    worker = made(tmp_path, request_log={"folder": "log"})
+    first = worker.door.observer
+    assert first is not None
+
+    async def scenario() -> None:
+        worker.reload(described(tmp_path, request_log={"folder": "log"}, log_days=3))
+        assert worker.door.observer is first
+        (tmp_path / "file").write_text("")
+        worker.reload(described(tmp_path, request_log={"folder": "file/log"}))
+        assert worker.door.observer is first
+        assert 'tonnage_gateway_reloads_total{result="refused"} 1' in page(worker)
+        worker.reload(described(tmp_path))
+        assert worker.door.observer is None
+
+    play(scenario())
+    assert first.log is not None
+    first.log._beside._thread.join(5)
+    assert not first.log._beside._thread.is_alive()

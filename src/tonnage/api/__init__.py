@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.gateway import (
+        GatewayReconcileOptions,
         GatewaySimulateOptions,
         GatewaySpendOptions,
         GatewayTopOptions,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         gateway_top,
         import_litellm,
         open_gateway,
+        reconcile_gateway,
         simulate_gateway,
     )
     from tonnage.api.inputs import calibrated_model_of, load_catalog, load_workload, newest_snapshot, snapshot_order
@@ -66,17 +68,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions",
-    "EvaluateOptions", "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
-    "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
-    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
-    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate",
-    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
-    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gateway_key",
-    "gateway_spend", "gateway_top", "import_litellm", "load_catalog", "load_workload", "newest_snapshot",
-    "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
-    "replay_watch", "restore", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
-    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_backup",
-    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "EvaluateOptions", "Explanation", "FetchOptions", "GatewayReconcileOptions", "GatewaySimulateOptions",
+    "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions",
+    "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult",
+    "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve",
+    "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "check_watch",
+    "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch",
+    "fetch", "gateway_key", "gateway_spend", "gateway_top", "import_litellm", "load_catalog", "load_workload",
+    "newest_snapshot", "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio",
+    "predict", "reconcile_gateway", "replay_watch", "restore", "resume", "rightsize", "run", "run_pipeline", "serve",
+    "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
+    "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -88,6 +90,7 @@ __getattr__ = lazy_names(
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".gateway": (
+            "GatewayReconcileOptions",
             "GatewaySimulateOptions",
             "GatewaySpendOptions",
             "GatewayTopOptions",
@@ -98,6 +101,7 @@ __getattr__ = lazy_names(
             "gateway_top",
             "import_litellm",
             "open_gateway",
+            "reconcile_gateway",
             "simulate_gateway",
         ),
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),

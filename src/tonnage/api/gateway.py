@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
-from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, UnknownName, did_you_mean, nearest
+from tonnage.errors import (
+    DataError,
+    InputError,
+    MissingExtra,
+    NothingFits,
+    TonnageError,
+    UnknownName,
+    did_you_mean,
+    nearest,
+)
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from tonnage.gateway.file.described import Caller, Gateway
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.money.shared_accounts import SharedAccounts
+    from tonnage.gateway.reconciling.gaps import Reconciled
     from tonnage.gateway.report import Spent
     from tonnage.gateway.simulation import Simulated
     from tonnage.gateway.top.rates import Top
@@ -70,6 +80,34 @@ class GatewayTopOptions(Options):
     key: str | None = option(
         "--key", "The key of its figures, env:NAME or file:PATH, where it asks for one.", default=None, metavar="REF"
     )
+
+
+def read_matches(flag: str, texts: list[str]) -> tuple[tuple[str, str], ...]:
+    """`TEXT=DEPLOYMENT` each; InputError names the flag."""
+    found = []
+    for one in texts:
+        text, mark, name = one.rpartition("=")
+        if not mark or not text or not name:
+            raise InputError(f"{flag}: found '{one}', expected TEXT=DEPLOYMENT", hint=f"{flag} Claude3Haiku=haiku")
+        found.append((text, name))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayReconcileOptions(Options):
+    """How `gateway reconcile` compares."""
+
+    match: tuple[tuple[str, str], ...] = option(
+        "--match",
+        "Lines of the bill that hold TEXT (a usage type, a resource, a key) are of DEPLOYMENT; may be repeated.",
+        default=(), metavar="TEXT=DEPLOYMENT", read=read_matches, repeated=True,
+    )  # fmt: skip
+    only: str | None = option(
+        "--only", "Only lines of the bill that hold TEXT: the gateway's own key, project or account.", default=None,
+        metavar="TEXT",
+    )  # fmt: skip
+    tolerance_percent: float = option("--tolerance-percent", "Of the ledger's amount.", default=1.0, least=0, most=100)
+    tolerance_usd: float = option("--tolerance-usd", "Smaller gaps of a day are none.", default=0.01, least=0)
 
 
 def load_gateway_file(path: Path | str, *, settings: Settings | None = None) -> Gateway:
@@ -223,6 +261,46 @@ def simulate_gateway(
     return Answer(made, simulated_report)
 
 
+def reconcile_gateway(
+    path: Path | str, bill: Path | str, options: GatewayReconcileOptions | None = None,
+    *, settings: Settings | None = None,
+) -> Answer[Reconciled]:  # fmt: skip
+    """The ledger of a gateway beside a provider's bill, by day and model, with the reasons for gaps.
+
+    The answer's fault is set where a gap is beyond the tolerance, explained or not. Raises DataError for what is no
+    bill, UnknownName for a deployment that is not in the file.
+    """
+    from tonnage.gateway.reconciling.bills import only, read_bill
+    from tonnage.gateway.reconciling.gaps import Tolerance, reconcile
+    from tonnage.gateway.reconciling.report import reconciled_report
+
+    asked = options or GatewayReconcileOptions()
+    found = load_gateway_file(path, settings=settings)
+    for _, name in asked.match:
+        if name not in found.deployments:
+            hint = did_you_mean(nearest(name, found.deployments), f"known: {', '.join(found.deployments)}")
+            raise UnknownName(f"--match: no deployment is named '{name}'", hint=hint)
+    read = read_bill(Path(bill))
+    if asked.only is not None:
+        read = only(read, asked.only)
+    if not read.lines:
+        raise DataError(f"{bill} has no line of usage", hint="an export of costs or usage")
+    first = datetime.combine(min(one.day for one in read.lines), datetime.min.time(), UTC).timestamp()
+    with _accounts(found) as accounts:
+        attempts = accounts.attempts(first) if accounts else []
+    tolerance = Tolerance(percent=asked.tolerance_percent, usd=asked.tolerance_usd)
+    made = reconcile(found, attempts, read, asked.match, tolerance)
+    beyond = [one for one in made.gaps if one.state in ("explained", "unexplained")]
+    fault = None
+    if beyond:
+        unexplained = sum(one.state == "unexplained" for one in beyond)
+        fault = TonnageError(
+            f"{len(beyond)} gaps are beyond the tolerance, {unexplained} of them unexplained",
+            hint="--match where lines are of another deployment; else compare prices in the file with the bill's",
+        )
+    return Answer(made, reconciled_report, fault)
+
+
 def gateway_top(
     target: Path | str, options: GatewayTopOptions | None = None, *, settings: Settings | None = None
 ) -> Iterator[Answer[Top]]:
@@ -265,9 +343,9 @@ def _run_batches(
 @contextmanager
 def _accounts(found: Gateway) -> Iterator[SharedAccounts | None]:
     """The accounts of a gateway; None where it has not kept any yet."""
-    from tonnage.gateway.money.shared_accounts import SharedAccounts
+    from tonnage.gateway.money.accounts_of import accounts_of
 
-    accounts = SharedAccounts(found.store)
+    accounts = accounts_of(found)
     if not accounts.exist:
         yield None
         return

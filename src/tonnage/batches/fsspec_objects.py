@@ -36,16 +36,20 @@ class FsspecObjects:
 
     def look(self, key: str) -> ObjectState | None:
         with self._translated(key):
-            self._fs.invalidate_cache()
-            try:
-                info = self._fs.info(self._path(key))
-            except FileNotFoundError:
-                return None
+            return self._found(key)
+
+    def _found(self, key: str) -> ObjectState | None:
+        """As `look`, with the library's own errors."""
+        self._fs.invalidate_cache()
+        try:
+            info = self._fs.info(self._path(key))
+        except FileNotFoundError:
+            return None
         return None if info["type"] == "directory" else _state(info)
 
     def read(self, key: str, start: int, version: str) -> Iterator[bytes]:
-        state = self._same(key, version)
         try:
+            state = self._same(key, version)
             while start < state.size_bytes:
                 block = self._fs.cat_file(self._path(key), start=start, end=min(start + BLOCK_BYTES, state.size_bytes))
                 start += len(block)
@@ -60,7 +64,8 @@ class FsspecObjects:
             raise TemporaryError(f"{type(error).__name__}: {error}") from error
 
     def _same(self, key: str, version: str) -> ObjectState:
-        state = self.look(key)
+        """With the library's own errors: whoever reads tries again after those of the network."""
+        state = self._found(key)
         if state is None or state.version != version:
             raise ObjectChanged
         return state

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tonnage.api.gateway import GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
+from tonnage.api.gateway import GatewayReconcileOptions, GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.session import open_session
@@ -186,3 +186,25 @@ def top(
         shown_on_a_screen(answers)
     else:
         session.show_answer(next(answers))
+
+
+@commands.command("reconcile", short_help="Compare the ledger with a provider's bill")
+@with_options(GatewayReconcileOptions)
+def reconcile(
+    file: File,
+    asked: GatewayReconcileOptions,
+    bill: Annotated[
+        Path,
+        typer.Argument(metavar="BILL", help="Costs or usage as OpenAI, Anthropic or AWS export them; FOCUS.",
+                       show_default=False),
+    ],
+    output: options.Output = None,
+) -> None:  # fmt: skip
+    """Show the ledger beside a bill, by day and model: the gap, and what can explain it.
+
+    Exit code 1: a gap is beyond the tolerance.
+    """
+    session = open_session(output=output)
+    from tonnage import api
+
+    session.show_answer(api.reconcile_gateway(file, bill, asked, settings=session.settings))

@@ -29,6 +29,12 @@ def sweep(
         str | None,
         typer.Option("--show", metavar="NAME", help="Print the trials of a sweep; start nothing.", show_default=False),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", metavar="PLACE", help="Carry trials out at this place of places.toml.", show_default=False
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Start in spite of doubts, without asking.")] = False,
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -47,7 +53,7 @@ def sweep(
         return
     if file is None:
         raise InputError("no workload file is named", hint="tonnage sweep FILE, or --show NAME")
-    _carry_out(session, file, name, resume=resume, yes=yes)
+    _carry_out(session, file, name, on=on, resume=resume, yes=yes)
 
 
 def _show(session: Session, name: str) -> None:
@@ -63,7 +69,7 @@ def _show(session: Session, name: str) -> None:
     session.show(result_of(sweep, folder, study, TrialRuns(sweep, session.settings)))
 
 
-def _carry_out(session: Session, file: Path, name: str | None, *, resume: bool, yes: bool) -> None:
+def _carry_out(session: Session, file: Path, name: str | None, *, on: str | None, resume: bool, yes: bool) -> None:
     from tonnage.sweeps.folder import SweepFolder
     from tonnage.sweeps.study import OptunaStudy, find_optuna
     from tonnage.sweeps.sweep import load_sweep
@@ -74,13 +80,13 @@ def _carry_out(session: Session, file: Path, name: str | None, *, resume: bool, 
     if resume:
         folder.check_same(sweep)
     else:
-        _first_look(session, sweep, yes=yes)
+        _first_look(session, sweep, on=on, yes=yes)
         folder.begin(sweep)
     with folder.held():
-        _session(session, sweep, folder, OptunaStudy(folder.study_file, sweep))
+        _session(session, sweep, folder, OptunaStudy(folder.study_file, sweep), on=on)
 
 
-def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
+def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) -> None:
     """What stands against the run is told before the first trial, once for all of them."""
     from dataclasses import replace
 
@@ -95,7 +101,7 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
         hint = "--name NAME gives the sweep, and with it its runs, another name"
         raise InputError(f"a run named '{taken[0]}' is there already", hint=hint)
     spec = replace(run_spec_of(sweep.checked, sweep.file), name=f"{sweep.name}-first-look", sweep=sweep.name)
-    doubts = prepare_spec(session.settings, spec).doubts
+    doubts = prepare_spec(session.settings, spec, on=on).doubts
     for doubt in doubts:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
     if doubts and not yes:
@@ -103,7 +109,7 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
         confirm()
 
 
-def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaStudy) -> None:
+def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaStudy, *, on: str | None) -> None:
     from tonnage.api.interrupting import terminations_interrupt
     from tonnage.cli.following import INTERRUPTED
     from tonnage.cli.running import Told
@@ -115,7 +121,7 @@ def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaS
         f"sweep {sweep.name} in {folder.path}: {sweep.trials} trials, {terms.parallel} at a time, "
         f"{sweep.direction} {sweep.figure}"
     )
-    runs = TrialRuns(sweep, session.settings)
+    runs = TrialRuns(sweep, session.settings, on=on)
     with terminations_interrupt():
         ended = SweepSession(sweep, folder, study, runs, say=session.say).run()
     session.show(result_of(sweep, folder, study, runs))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.home_runs import runs_folder
+from tonnage.errors import TonnageError
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, observed_state, read_heartbeat
@@ -26,14 +29,16 @@ WHO = "sweep"
 class TrialRuns:
     """Runs by the number of their trial."""
 
-    def __init__(self, sweep: Sweep, settings: Settings) -> None:
-        self._sweep, self._settings = sweep, settings
+    def __init__(self, sweep: Sweep, settings: Settings, *, on: str | None = None) -> None:
+        self._sweep, self._settings, self._on = sweep, settings, on
+        self._ask_at: dict[int, float] = {}  # when its place is asked of a trial again
         self._read: dict[int, tuple[int, SeenTrial]] = {}  # size of the journal, and what it said
 
     def observe(self, number: int) -> SeenTrial | None:
         folder = self._folder(number)
         if not folder.spec_file.exists():
             return None
+        self._settle(number, folder)
         alive = has_supervisor(folder)
         size = folder.journal_file.stat().st_size if folder.journal_file.exists() else 0
         known = self._read.get(number)
@@ -45,10 +50,36 @@ class TrialRuns:
 
     def start(self, number: int, values: Mapping[str, Any]) -> None:
         from tonnage.api.launching import prepare_spec, start
+
+        start(prepare_spec(self._settings, self._sweep.spec(number, values, cores=self._cores()), on=self._on))
+
+    def _cores(self) -> int:
+        """What trials that run at a time share: this machine's, or of a place as often as there are trials."""
+        from tonnage.api.placing import executor_at
         from tonnage.runners.machine import look_at_machine
 
-        spec = self._sweep.spec(number, values, cores=look_at_machine().cores)
-        start(prepare_spec(self._settings, spec))
+        if self._on is None:
+            return look_at_machine().cores
+        return executor_at(self._settings, self._on).place.cores * self._sweep.terms.parallel
+
+    def _settle(self, number: int, folder: RunFolder) -> None:
+        """Ask the place of a trial that is elsewhere, not more often than a followed run asks."""
+        from tonnage.api.placing import settle
+        from tonnage.cli.following import ASK_PLACE_EVERY_S
+
+        if folder.place_file.exists() and time.monotonic() >= self._ask_at.get(number, 0.0):
+            self._ask_at[number] = time.monotonic() + ASK_PLACE_EVERY_S
+            if not settle(self._settings, folder) and folder.state().state.ended:
+                self._collect(number, folder)
+
+    def _collect(self, number: int, folder: RunFolder) -> None:
+        """What a finished trial has measured decides about the next: it comes here once."""
+        from tonnage.api.placing import collect_at
+
+        self._ask_at[number] = math.inf
+        if fault := collect_at(self._settings, folder):
+            self._ask_at[number] = 0.0  # asked again
+            raise TonnageError(fault, hint="`tonnage sweep FILE --resume` goes on")
 
     def resume(self, number: int) -> None:
         from tonnage.api.resuming import resume_run
@@ -57,15 +88,19 @@ class TrialRuns:
 
     def stop(self, number: int) -> None:
         from tonnage.api.launching import runner_of
+        from tonnage.api.placing import executor_of
 
         folder = self._folder(number)
-        runner_of(folder).stop(folder, by=WHO, reason="the sweep stops")
+        (executor_of(self._settings, folder) or runner_of(folder)).stop(folder, by=WHO, reason="the sweep stops")
 
     def cancel(self, number: int) -> None:
         from tonnage.api.launching import runner_of
+        from tonnage.api.placing import executor_of
 
         folder = self._folder(number)
-        runner_of(folder).cancel(folder, by=WHO, reason="worse than the median of the sweep")
+        (executor_of(self._settings, folder) or runner_of(folder)).cancel(
+            folder, by=WHO, reason="worse than the median of the sweep"
+        )
 
     def _folder(self, number: int) -> RunFolder:
         return RunFolder(runs_folder(self._settings.home) / self._sweep.run_name(number))

@@ -178,7 +178,7 @@ class GatewayProcesses:
 
 def _fixed(gateway: Gateway) -> tuple[object, ...]:
     listen = gateway.listen
-    return listen.host, listen.port, listen.workers, gateway.store, gateway.batches
+    return listen.host, listen.port, listen.workers, gateway.store, gateway.batches, gateway.limits_in_redis
 
 
 class _Child:

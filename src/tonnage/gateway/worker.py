@@ -31,8 +31,9 @@ from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.batch_api.store import BatchStore
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
+from tonnage.gateway.money.accounts_of import accounts_of
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.shared_accounts import AccountState, SharedAccounts
+from tonnage.gateway.money.shared_accounts import AccountState
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLog
@@ -72,7 +73,7 @@ class Worker:
         self.task, self.folder = task, Path(task.folder)
         self.measures = GatewayMeasures()
         durable = task.gateway.durable
-        accounts = SharedAccounts(task.gateway.store, durable=durable)
+        accounts = accounts_of(task.gateway)
         self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)

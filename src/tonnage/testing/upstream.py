@@ -41,6 +41,7 @@ class PretendedUpstream:
         self.port, self.key = port, key
         self.seen: Counter[bytes] = Counter()
         self.answered: Counter[bytes] = Counter()
+        self.told = [0, 0]  # tokens in and out, in the usage of whole answers
         self.info: dict[str, Any] | None = None  # what `/info` states; None: it has no such page
         self.most_at_once = 0
         self.at_once = 0
@@ -79,6 +80,11 @@ class PretendedUpstream:
         second, count = self._second
         self._second = (int(now_s), count + 1 if second == int(now_s) else 1)
         return self._second[1] > self.most_per_s
+
+    def tell(self, read: int, written: int) -> None:
+        """Count the usage of an answer that was written whole."""
+        self.told[0] += read
+        self.told[1] += written
 
     def first_time(self, body: bytes) -> bool:
         known = body in self._once
@@ -168,7 +174,10 @@ class _Client(asyncio.Protocol):
                 else:
                     if upstream.delay_s:
                         await asyncio.sleep(upstream.delay_s)
-                    self._send(200, json.dumps(_content(path, asked)).encode())
+                    content = _content(path, asked)
+                    self._send(200, json.dumps(content).encode())
+                    if isinstance(content, dict) and "usage" in content:
+                        upstream.tell(content["usage"]["prompt_tokens"], content["usage"]["completion_tokens"])
             finally:
                 upstream.at_once -= 1
         upstream.answered[name] += 1
@@ -188,6 +197,7 @@ class _Client(asyncio.Protocol):
             }
             self._event({"choices": [choice]})
         self._event({"choices": [], "usage": {"prompt_tokens": _tokens(asked), "completion_tokens": count}})
+        self._upstream.tell(_tokens(asked), count)
         self._chunk(b"data: [DONE]\n\n")
         self._transport.write(b"0\r\n\r\n")
 

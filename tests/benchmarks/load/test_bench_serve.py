@@ -77,7 +77,8 @@ def test_a_server_of_embeddings_states_its_model(upstream: PretendedUpstream) ->
 
 
 def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_path: Path) -> None:
-    """The same rows; `validate inference` reads the file."""
+    """The same rows; `validate inference` reads the file and finds the same error of each figure. A slow machine may
+    answer nothing within so short a run: then there is no rate, and latencies alone are rows."""
     from tonnage.settings import current_settings
     from tonnage.store import open_store
 
@@ -93,9 +94,9 @@ def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_
     judged = json.loads(tonnage.validate("inference", tmp_path / "rows.csv").to_json())
     assert judged["predicted"] == len(found.predicted) > 0
     metrics = {one["metric"]: one["bias_pct"] for one in judged["metrics"]}
-    rate = next(one for one in found.predicted if one.metric == "requests_per_s")
-    assert rate.low <= rate.predicted <= rate.high
-    assert rate.error_percent == pytest.approx(metrics["requests_per_s"], rel=0.01)
+    assert {one.metric: one.error_percent for one in found.predicted} == pytest.approx(metrics, rel=0.01, abs=0.01)
+    assert all(one.low <= one.predicted <= one.high for one in found.predicted)
+    assert {"latency_ms_p95", "ttft_ms_p50"} <= set(metrics)
 
 
 def test_errors_are_counted_by_kind(upstream: PretendedUpstream, tmp_path: Path) -> None:

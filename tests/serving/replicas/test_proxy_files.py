@@ -7,8 +7,10 @@ import importlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -52,6 +54,17 @@ def test_every_field_is_one_of_envoys() -> None:
     assert render_envoy(SERVICE).startswith("static_resources:\n")
 
 
+def _until_it_listens(port: int) -> None:
+    until = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            return
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("backend", ["chat", "chat:", ":80", "chat:0", "chat:99999", "a;b:80", "a b:80"])
 def test_an_address_that_is_none_is_refused(backend: str) -> None:
     """It would become a line of its own in a file."""
@@ -81,6 +94,8 @@ def test_nginx_loses_no_request_when_a_replica_is_killed(tmp_path: Path) -> None
     service = ProxiedService(name="chat", backends=backends, slots=16, health="/health", port=ports[0])
     (tmp_path / "nginx.conf").write_text(render_nginx(service))
     replicas = [subprocess.Popen([sys.executable, SERVER, str(port)]) for port in ports[1:]]
+    for port in ports[1:]:  # nginx leaves one out for a while that does not listen yet
+        _until_it_listens(port)
     nginx = subprocess.Popen([NGINX, "-p", tmp_path, "-c", "nginx.conf", "-g", "daemon off;"])
 
     async def ask() -> list[int]:

@@ -33,7 +33,10 @@ def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
     for check in entries.guardrails.values():
         yield from guardrail_problems(check, entries.deployments)
     yield from _repeated(entries)
-    if entries.redis is not None and not any(one.cache for one in entries.routes.values()):
+    counted = entries.limits_in == "redis"
+    if counted and entries.redis is None:
+        yield Problem(("limits_in",), "needs an address of Redis", "`redis: env:REDIS_URL`")
+    if entries.redis is not None and not counted and not any(one.cache for one in entries.routes.values()):
         yield Problem(("redis",), "keeps nothing: no route has a cache", "`cache: {ttl: 1h}` in a route")
     if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
         yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")

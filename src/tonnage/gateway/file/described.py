@@ -104,6 +104,7 @@ class Gateway:
     allowances: tuple[Allowance, ...]
     store: str
     redis: str | None  # its address, maybe with a password
+    limits_in_redis: bool
     durable: bool
     after_disconnect_s: float
     guardrails: dict[str, Guardrail]

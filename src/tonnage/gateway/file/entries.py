@@ -255,6 +255,10 @@ class GatewayEntries(StrictModel):
     redis: Reference | None = entry(
         "Where answers are kept for all workers and hosts: env:NAME or file:PATH of a redis:// URL.", default=None
     )
+    limits_in: Literal["store", "redis"] = entry(
+        "Where requests and tokens a minute are counted; budgets and requests at a time are in the store.",
+        default="store",
+    )
     durable: Flag = entry("Holds are on the disk before a request is sent, against a loss of power.", default=False)
     after_disconnect: DurationOrZero = entry(
         "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"

@@ -65,6 +65,7 @@ def load_gateway(
         allowances=own_before_all(allowances_in(entries)),
         store=_store(entries.store, home, environment),
         redis=None if entries.redis is None else read_reference(entries.redis, environment, "redis"),
+        limits_in_redis=entries.limits_in == "redis",
         durable=entries.durable,
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.gateway.file.guardrail_entries import PII, SECRETS, Guardrail
-from tonnage.gateway.observing.redaction import found_shapes
+from tonnage.gateway.observing.redaction import KINDS, found_shapes
 
 
 class Finding(NamedTuple):
@@ -36,11 +36,11 @@ class ShapeDetector:
     slow = False
 
     def __init__(self, kinds: Iterable[str]) -> None:
-        self._kinds = frozenset(kinds)
+        wanted = frozenset(kinds)
+        self._kinds = {kind: name for kind in KINDS if (name := kind.replace(" ", "-")) in wanted}
 
     def find(self, text: str) -> list[Finding]:
-        found = ((begin, end, kind.replace(" ", "-")) for begin, end, kind in found_shapes(text))
-        return [Finding(*one) for one in found if one[2] in self._kinds]
+        return [Finding(begin, end, self._kinds[kind]) for begin, end, kind in found_shapes(text, self._kinds)]
 
 
 class WordDetector:

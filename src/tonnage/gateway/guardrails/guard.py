@@ -24,7 +24,7 @@ from tonnage.gateway.proxy.running import Running
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.journey import Journey
 
-BESIDE_CHARS: Final = 64 << 10  # texts that are longer are looked through beside the event loop
+BESIDE_CHARS: Final = 16 << 10  # texts that are longer are looked through beside the event loop
 
 
 class Rule:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 from tonnage.gateway.money.sql_store import SqlStore
 
 SILENT_S: Final = 60.0  # a worker that was not heard of for so long no longer holds its claims
+LOST_AFTER_S: Final = 86_400.0  # longer than any request takes
 IN_FLIGHT: Final = 0  # as a status
 NOT_KEPT: Final = -1  # answered, by more than is kept
 
@@ -106,9 +107,13 @@ class IdempotencyStore(SqlStore):
             )
 
     def forget(self, now_s: float) -> None:
-        """Answers whose time is over leave the store."""
+        """Answers whose time is over leave the store, and claims that nobody has settled for a day."""
         with self._write() as cursor:
-            self._run(cursor, "DELETE FROM idempotency WHERE until <= ? AND status <> ?", (now_s, IN_FLIGHT))
+            self._run(
+                cursor,
+                "DELETE FROM idempotency WHERE (until <= ? AND status <> ?) OR (at <= ? AND status = ?)",
+                (now_s, IN_FLIGHT, now_s - LOST_AFTER_S, IN_FLIGHT),
+            )
 
     def _lives(self, cursor: Any, worker: str, now_s: float) -> bool:
         found = self._run(

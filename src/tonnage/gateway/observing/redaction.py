@@ -6,6 +6,7 @@ Patterns know shapes, not meanings: what has no shape of its own (names, address
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 _ESCAPED: Final = re.compile(r"\\u00([2-7][0-9a-fA-F])")
@@ -30,6 +31,7 @@ _NAMED: Final = re.compile(
 _CARD: Final = re.compile(r"(?<![\w.])\d(?:[ -]?\d){12,18}(?!\w|\.\d)")
 _IBAN: Final = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 _COMPILED: Final = tuple((re.compile(shape, re.DOTALL), kind) for kind, shape in _SHAPES)
+KINDS: Final = frozenset((*(kind for kind, _ in _SHAPES), "secret", "account", "card"))
 SECRET_OF_NAME: Final = 3  # the group of `_NAMED` that is the secret
 
 
@@ -47,12 +49,15 @@ def redacted(text: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def found_shapes(text: str) -> list[tuple[int, int, str]]:
-    """(begin, end, kind) of all that has such a shape, in their order; some may overlap."""
-    found = [(*one.span(), kind) for shape, kind in _COMPILED for one in shape.finditer(text)]
-    found += [(*one.span(SECRET_OF_NAME), "secret") for one in _NAMED.finditer(text)]
-    found += [(*one.span(), "account") for one in _IBAN.finditer(text) if _is_iban(one[0])]
-    found += [(*one.span(), "card") for one in _CARD.finditer(text) if _is_card(one[0])]
+def found_shapes(text: str, kinds: Collection[str] = KINDS) -> list[tuple[int, int, str]]:
+    """(begin, end, kind) of all that has such a shape, in their order; some may overlap. `kinds`: those looked for."""
+    found = [(*one.span(), kind) for shape, kind in _COMPILED if kind in kinds for one in shape.finditer(text)]
+    if "secret" in kinds:
+        found += [(*one.span(SECRET_OF_NAME), "secret") for one in _NAMED.finditer(text)]
+    if "account" in kinds:
+        found += [(*one.span(), "account") for one in _IBAN.finditer(text) if _is_iban(one[0])]
+    if "card" in kinds:
+        found += [(*one.span(), "card") for one in _CARD.finditer(text) if _is_card(one[0])]
     return sorted(found, key=lambda one: (one[0], -one[1]))
 
 

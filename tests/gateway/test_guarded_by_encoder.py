@@ -1,0 +1,71 @@
+"""A guardrail that asks the encoder server itself, a classifier of random weights in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+
+from tests.gateway.doorway import Doorway, Scripted, chat, play, said
+
+from tonnage.testing.tiny_encoders import write_tiny_encoder
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("encoder")
+    folder = write_tiny_encoder(home / "tiny", "classification")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--port", str(port), "--workers", "1"]
+    env = {**os.environ, "TONNAGE_HOME": str(home / "home")}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        said = [server.stderr.readline(), server.stderr.readline()]
+        assert "takes requests" in said[1], said
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+        server.wait(30)
+
+
+def test_an_encoder_server_judges(encoder: str, tmp_path: Path) -> None:
+    """Its most likely label refuses, its least likely lets pass; several windows are one request; each is a row."""
+
+    async def scenario() -> None:
+        scored = httpx.post(f"{encoder}/predict", json={"inputs": "the film was good"}).json()
+        scores = {one["label"]: one["score"] for one in scored}
+        likely, unlikely = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+        judge = Scripted()
+        judge.url = encoder
+        rule = {"detect": "classifier", "deployment": "judge", "above": 0.001 + scores[unlikely]}
+        async with (
+            Scripted(always=said()) as up,
+            Doorway(
+                tmp_path, {"a": up, "judge": judge},
+                guardrails={"no": rule | {"labels": [likely]}, "yes": rule | {"labels": [unlikely], "above": 0.999}},
+                route={"deployments": ["a"], "guardrails": ["no"]},
+                more={"open": {"deployments": ["a"], "guardrails": ["yes"]}}, budgets=[{"usd": 1}],
+            ) as door,
+        ):  # fmt: skip
+            refused = await door.ask(chat("the film was good"))
+            assert (refused.status, json.loads(refused.body)["error"]["found"]) == (400, [likely])
+            assert (await door.ask(chat("the film was good " * 300, model="open"))).status == 200
+            rows = await door.rows()
+            assert [(row["deployment"], row["outcome"]) for row in rows] == [
+                ("judge", "guardrail"), ("judge", "guardrail"), ("a", "ok"),
+            ]  # fmt: skip
+            assert door.book.open_holds == 0
+
+    play(scenario())
