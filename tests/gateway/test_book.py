@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.book import Book, Hold, Outcome, Refused, Who
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Hold, Outcome, Refused, Who
 from tonnage.gateway.money.remains import remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 

@@ -20,7 +20,8 @@ from tests.gateway.test_book import play as play_books
 
 from tonnage.errors import TonnageError
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Book, Hold
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Hold
 from tonnage.gateway.money.remains import bring_in_dead, remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.gateway.money.sql_store import AccountsError

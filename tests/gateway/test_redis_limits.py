@@ -16,7 +16,8 @@ from tests.gateway.doorway import play
 import tonnage
 from tonnage.errors import InputError
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.book import Book, Outcome, Refused, Who
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Outcome, Refused, Who
 from tonnage.gateway.money.redis_limits import LimitsInRedis
 from tonnage.gateway.money.sql_store import AccountsError
 

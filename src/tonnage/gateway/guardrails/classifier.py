@@ -14,7 +14,8 @@ from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.money.allowances import Amounts
-from tonnage.gateway.money.book import Book, Outcome, Refused
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Outcome, Refused
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
 from tonnage.gateway.proxy.running import Running
 from tonnage.http.upstream import Connection, UpstreamFault

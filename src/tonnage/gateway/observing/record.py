@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
-from tonnage.gateway.money.book import Outcome
+from tonnage.gateway.money.holds import Outcome
 from tonnage.gateway.observing.trace_context import TraceContext
 
 if TYPE_CHECKING:

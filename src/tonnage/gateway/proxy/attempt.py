@@ -18,7 +18,7 @@ from tonnage.gateway.dialects import UntranslatableRequest
 from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.money.allowances import Amounts
-from tonnage.gateway.money.book import Hold, Outcome, Refused
+from tonnage.gateway.money.holds import Hold, Outcome, Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, Unpriced, most_amounts

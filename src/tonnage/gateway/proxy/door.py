@@ -25,7 +25,8 @@ from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.media.asked import MEDIA_PATHS, read_media
-from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked

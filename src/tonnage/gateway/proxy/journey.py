@@ -15,7 +15,8 @@ from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Book, Hold, Outcome
+from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.holds import Hold, Outcome
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt

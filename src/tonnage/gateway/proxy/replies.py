@@ -10,7 +10,7 @@ import orjson
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Refused
+from tonnage.gateway.money.holds import Refused
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.values import dataclass

@@ -10,7 +10,7 @@ from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Deployment, Gateway
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Who
+from tonnage.gateway.money.holds import Who
 from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
 from tonnage.gateway.routing.canary import Canary
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
