@@ -148,3 +148,24 @@ def test_estimates_count_every_answer(tmp_path: Path) -> None:
             assert tokens.committed >= 9 * 10
 
     play(scenario())
+
+
+@pytest.mark.parametrize("asked", [chat(), UNSTATED])
+def test_rejected_predictions_are_held(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Tokens of a prediction that the answer does not follow are billed as output: at most as many as it has bytes."""
+
+    async def scenario() -> None:
+        text = "x" * 2000
+        predicted = asked | {"prediction": {"type": "content", "content": text}}
+        usage = {"prompt_tokens": 7, "completion_tokens": 2010, "total_tokens": 2017}
+        async with (
+            Scripted(always=said(usage=usage)) as up,
+            Doorway(tmp_path, {"a": up}, budgets=[{"usd": 0.008}]) as door,
+        ):
+            assert (await door.ask(predicted)).status == 200
+            over = [name for name, _ in door.measures.counts if name == "tonnage_gateway_over_hold_total"]
+            assert not over
+            told = up.seen[0].get("max_completion_tokens") or 10
+            assert len(text) + told <= 0.008 / 2e-6
+
+    play(scenario())

@@ -338,3 +338,20 @@ def test_an_attempt_that_may_have_been_billed_keeps_its_hold(tmp_path: Path) -> 
             assert sorted((row["outcome"], row["estimated"]) for row in rows) == [("first-byte", 1), ("ok", 0)]
 
     play(scenario())
+
+
+def test_a_response_that_tells_its_failure_is_not_cut(tmp_path: Path) -> None:
+    """`response.failed` ends a stream whole: no second error is put behind it, and the ledger says `failed`."""
+
+    async def scenario() -> None:
+        began = event({"type": "response.created", "response": {}})
+        ended = event({"type": "response.failed", "response": {"error": {"code": "server_error"}, "usage": None}})
+        async with Scripted(streamed(began, ended)) as up, Doorway(tmp_path, {"a": up}) as door:
+            asked = {"model": "chat", "max_output_tokens": 10, "input": "hi", "stream": True}
+            answer = await door.ask(asked, "/v1/responses")
+            assert answer.body == began + ended
+            (row,) = await door.rows()
+            assert (row["outcome"], row["estimated"]) == ("failed", 1)
+            assert door.running.healths["a"].failures == 1
+
+    play(scenario())

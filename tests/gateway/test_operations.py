@@ -251,3 +251,26 @@ def test_answers_of_a_fallback_are_not_kept_for_the_route(tmp_path: Path) -> Non
             assert found == ["b", "a"]
 
     play(scenario())
+
+
+def test_the_end_does_not_wait_for_clients_that_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection without a byte is closed; one in the middle of its request is waited for and answered."""
+    monkeypatch.setattr("tonnage.gateway.proxy.server.FIRST_BYTE_S", 0.0)
+
+    async def scenario() -> None:
+        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
+            silent, kept = await asyncio.open_connection("127.0.0.1", door.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            body = json.dumps(chat()).encode()
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+            assert (await door.ask()).status == 200  # by now the others are known to the door
+            draining = asyncio.ensure_future(door.server.drain(25.0))
+            assert await silent.read() == b""
+            assert not draining.done()
+            writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            await draining
+            kept.close()
+            writer.close()
+
+    play(scenario())

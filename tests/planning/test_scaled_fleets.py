@@ -25,6 +25,8 @@ constraints: {gpus: [A100-80GB-PCIe, L40S], providers: [aws, runpod]}
 BUY
 """
 
+NOTES = ScaledFleetNote | FixedFleetNote
+
 
 def planned(catalog: Catalog, traffic: str = "", buy: str = "") -> Plan:
     return make_plan(load_workload(WORK.replace("TRAFFIC", traffic).replace("BUY", buy), catalog=catalog), catalog)
@@ -45,16 +47,28 @@ def test_machines_that_follow_the_traffic_are_priced_by_their_hours(catalog: Cat
     for key, note in scaled.items():
         option, hours = followed[key], followed[key].ledger.lines[0].quantity
         assert option.count == note.fixed_machines == fixed[key].count
-        assert 1 + 1 <= note.least_machines < note.most_machines <= option.count
+        assert 1 <= note.least_machines < note.most_machines <= option.count
         assert note.machine_hours_per_day < note.fixed_machine_hours_per_day
         assert float(hours) == pytest.approx(note.machine_hours_per_day * 730.0 / 24.0)
         assert option.cost_usd.value < fixed[key].cost_usd.value
         assert note.kept_fraction >= 0.99
 
 
+def test_every_fleet_that_may_follow_the_traffic_is_simulated(catalog: Catalog) -> None:
+    text = WORK.replace("TRAFFIC", "traffic: {peak_to_trough: 10}").replace("BUY", "")
+    text = text.replace(
+        "{gpus: [A100-80GB-PCIe, L40S], providers: [aws, runpod]}", "{gpus: 24GB.., providers: [runpod]}"
+    )
+    options = machines(make_plan(load_workload(text, catalog=catalog), catalog))
+    fleets = [one for one in options.values() if one.count > 2 and one.purchase == "on_demand"]
+    unknown = [one.instance_type for one in fleets if not any(isinstance(note, NOTES) for note in one.run.notes)]
+    assert len({one.count for one in fleets}) > 3
+    assert not unknown
+
+
 def test_no_option_is_dearer_than_with_a_fixed_fleet(catalog: Catalog) -> None:
     fixed = machines(planned(catalog))
-    for traffic in ("{peak_to_trough: 1}", "{peak_to_trough: 3}", f"{{hourly: {[1] * 23 + [100]}}}"):
+    for traffic in ("{peak_to_trough: 3}", f"{{hourly: {[1] * 23 + [100]}}}"):
         for key, one in machines(planned(catalog, f"traffic: {traffic}")).items():
             assert one.cost_usd.value <= fixed[key].cost_usd.value * (1 + 1e-9)
 

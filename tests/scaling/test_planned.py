@@ -26,6 +26,18 @@ def test_a_daily_wave_takes_fewer_machine_hours_and_keeps_the_promise() -> None:
     assert (found.least, found.most) == (1, 5)
 
 
+@pytest.mark.parametrize("need", [NEED, replace(NEED, carries_per_s=11.0, machines=13)])
+def test_a_law_that_is_asked_less_often_takes_no_more_machine_hours(
+    need: FleetNeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = scaled_fleet(daily_wave(10.0), need)
+    monkeypatch.setattr("tonnage.scaling.planned.DAY_DECISIONS", 1200)
+    scaled_fleet.cache_clear()
+    often = scaled_fleet(daily_wave(10.0), need)
+    scaled_fleet.cache_clear()
+    assert quick.machine_hours_per_day == pytest.approx(often.machine_hours_per_day, rel=0.02)
+
+
 def test_the_same_input_gives_the_same_figures() -> None:
     first = scaled_fleet(daily_wave(3.0), NEED)
     scaled_fleet.cache_clear()

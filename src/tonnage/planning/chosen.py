@@ -80,12 +80,9 @@ class Choice:
         best = rows[[int(np.argmin(value[rows]))]]
         return self._builder(sized, priced).built(best, np.zeros(len(priced.run), dtype=bool))[0]
 
-    def candidates(self, priced: PricedRuns) -> IntArray:
-        """Rows of the park's own table that may win, whatever they cost: least in doubt, and inside the quotas."""
-        allowed = np.isfinite(priced.cost_usd) & self._available(priced)
-        doubt = self._doubt(self.park.sized, priced)
-        least = doubt[allowed].min(initial=MOST_DOUBT)
-        return np.flatnonzero(allowed & (doubt == least)).astype(np.intp)
+    def available(self, priced: PricedRuns) -> IntArray:
+        """Rows of the park's own table that can be had, inside the quotas, whatever they cost."""
+        return np.flatnonzero(np.isfinite(priced.cost_usd) & self._available(priced)).astype(np.intp)
 
     def priced(self, sized: Sized) -> PricedRuns:
         """What a table of the park's machines costs on each deal."""

@@ -1,8 +1,8 @@
 """Services whose traffic is stated: machines that come and go by the control law, where that is cheaper and holds.
 
-A fixed fleet is sized first, for the busy rate. Of the leading machine types the fleet is then simulated under the law
+A fixed fleet is sized first, for the busy rate. Each fleet that may be had is then simulated under the law
 (`scaling.planned`); where at least as many requests as promised find a machine below its most, and fewer machine-hours
-are paid, the fleet is priced by those. What is not simulated stays as it is, so no plan is dearer than without a law.
+are paid, the fleet is priced by those. Else it stays as it is, so no plan is dearer than without a law.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tonnage.planning.terms import terms_of
 from tonnage.scaling.planned import FleetNeed, ScaledFleet, long_enough, scaled_fleet
 from tonnage.workload.jobs import ServeJob, Traffic
 
-MOST_SIMULATED: Final = 3  # machine types, those that may become the cheapest first
+MOST_SIMULATED: Final = 24  # fleets that carry differently, those that may become the cheapest first
 
 
 def with_scaling(choice: Choice, priced: PricedRuns, *, used: float) -> Sized:
@@ -73,12 +73,10 @@ def _simulated(
     choice: Choice, priced: PricedRuns, job: ServeJob, traffic: Traffic, used: float
 ) -> Iterator[tuple[int, ScaledFleet]]:
     """(row of the table, its fleet under the law), from the least that a fleet might cost: its machines follow the mean
-    rate at once. No further fleet is simulated where that is no less than what the best one does cost; one that carries
-    as much as a simulated one is known."""
-    rows = choice.candidates(priced)
+    rate at once. Fleets that carry as much are simulated once."""
+    rows = choice.available(priced)
     bound = priced.cost_usd[rows] * np.maximum(traffic.mean, 1.0 / priced.nodes[rows])
     may_follow = (priced.nodes[rows] > 1) & (priced.rates.term_h[rows] == 0)
-    best = float(priced.cost_usd[rows].min(initial=np.inf))
     known, done = set[FleetNeed](), set[int]()
     for place in np.argsort(bound, kind="stable").tolist():
         row = int(priced.run[rows[place]])
@@ -86,13 +84,10 @@ def _simulated(
             continue
         done.add(row)
         need = _need(choice, job, row, used)
-        if need is None or (need not in known and (bound[place] >= best or len(known) == MOST_SIMULATED)):
+        if need is None or (need not in known and len(known) == MOST_SIMULATED):
             continue
         known.add(need)
-        fleet = scaled_fleet(traffic, need)
-        yield row, fleet
-        if _pays(fleet, need.machines):
-            best = min(best, float(priced.cost_usd[rows[place]]) * fleet.share_of(need.machines))
+        yield row, scaled_fleet(traffic, need)
 
 
 def _need(choice: Choice, job: ServeJob, row: int, used: float) -> FleetNeed | None:

@@ -58,9 +58,11 @@ class ControlLaw:
         """Seconds between decisions: a thirtieth of a start-up, at least half a second, at most 10 s."""
         return min(max(self.service.start_up_s / 30.0, 0.5), 10.0)
 
-    def begin(self) -> LawState:
-        prudent = self.candidates.prudent
-        return LawState(chosen=prudent, shadows=shadows.begin(self.candidates, self.service, self.interval_s))
+    def begin(self, interval_s: float | None = None) -> LawState:
+        """Nothing known yet. `interval_s`: seconds between decisions, where they are not the law's own: its shadows
+        count a start-up in decisions."""
+        every_s = self.interval_s if interval_s is None else interval_s
+        return LawState(chosen=self.candidates.prudent, shadows=shadows.begin(self.candidates, self.service, every_s))
 
     def decide(self, state: LawState, seen: Observation, at_s: float) -> tuple[LawState, int, ScalingReason]:
         """The number of replicas wanted at `at_s` (seconds on any clock that goes forward) and why."""

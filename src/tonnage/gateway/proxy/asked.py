@@ -68,6 +68,12 @@ class GatewayRequest(NamedTuple):
         return len(self.body) + TEMPLATE_TOKENS + self.images * image_tokens + stored
 
     @property
+    def predicted_tokens(self) -> int:
+        """At most so many tokens of a prediction of the answer are rejected: they are billed as output beside it."""
+        predicted = self.said.get("prediction") if self.surface == "chat" else None
+        return 0 if predicted is None else len(_written({"prediction": predicted}))
+
+    @property
     def input_tokens_estimate(self) -> int:
         return len(self.body) // BYTES_PER_TOKEN + 1
 

@@ -298,11 +298,12 @@ class Attempt:
         if not (whole or exchange.begun or exchange.gone):
             self._failed("cut", billed=True)
             return self._no_answer(fault or UpstreamFault("its answer has no end")), True
-        outcome = "client-gone" if gone_s is not None else "ok" if whole else "cut"
+        ended = "failed" if tap.ended_failed else "ok"
+        outcome = "client-gone" if gone_s is not None else ended if whole else "cut"
         usd_pico = self._done(tap.usage, written_tokens=tap.events, outcome=outcome)
         self.meter.answered(200)
         rest = tap.rest
-        if whole and kept is not None and gone_s is None and tap.usage is not None:
+        if outcome == "ok" and kept is not None and tap.usage is not None:
             self._keep(kind, b"".join([*kept, rest]), usd_pico)
         if whole:
             exchange.end(rest)
@@ -336,7 +337,7 @@ class Attempt:
 
     def _done(self, usage: Usage | None, *, written_tokens: int, outcome: str) -> int:
         """Settle an answer: by its usage, else by what was seen of it. Pico-dollars."""
-        if outcome == "cut":
+        if outcome in ("cut", "failed"):
             self.failed = True
             self.health.fail(monotonic())
             self.meter.fault(outcome)

@@ -71,7 +71,7 @@ async def most_amounts(
     if outputs is None:
         outputs, told = await _unstated(asked, deployment, route, allowances, book, inputs, expected_output)
     unstated = outputs if asked.max_tokens is None and OUTPUT_KEYS[asked.surface] else None
-    outputs *= asked.answers
+    outputs = (outputs + asked.predicted_tokens) * asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
     _allow(usd_pico, route)
     amounts = Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs)
@@ -110,11 +110,17 @@ async def _unstated(
     if left is None:
         return most or expected, None
     wanted = UNSTATED_OUTPUT_TOKENS if most is None else most
-    affordable = deployment.rates.affordable_output_tokens(inputs, left) // asked.answers
+    affordable = _affordable(asked, deployment, inputs, left)
     if affordable < wanted:
         await book.lease_all(allowances)
-        affordable = deployment.rates.affordable_output_tokens(inputs, book.left(allowances) or 0) // asked.answers
+        affordable = _affordable(asked, deployment, inputs, book.left(allowances) or 0)
     if affordable >= wanted:
         return wanted, wanted if most is None else None
     share = max(affordable // SHARES, min(affordable, FEWEST_SHARED_TOKENS), 1)
     return share, share
+
+
+def _affordable(asked: GatewayRequest, deployment: Deployment, inputs: int, left: int) -> int:
+    """Output tokens of one answer that pico-dollars pay for, beside what a prediction may add."""
+    most = deployment.rates.affordable_output_tokens(inputs, left) // asked.answers
+    return max(most - asked.predicted_tokens, 0)

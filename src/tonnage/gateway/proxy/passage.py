@@ -37,7 +37,7 @@ class Passed(NamedTuple):
 class Tap(Protocol):
     """A stream on its way back: `feed` returns what goes to the client, `rest` what is left at the end.
 
-    `failed`: why nothing more can be read from it.
+    `failed`: why nothing more can be read from it; `ended_failed`: it is whole, and its end says that it failed.
     """
 
     def feed(self, data: bytes) -> bytes: ...
@@ -47,6 +47,8 @@ class Tap(Protocol):
     def finished(self) -> bool: ...
     @property
     def failed(self) -> str | None: ...
+    @property
+    def ended_failed(self) -> bool: ...
     @property
     def events(self) -> int: ...
     @property
@@ -148,6 +150,8 @@ class TranslatedPassage:
 
 class _TranslatedTap:
     """A translated stream as a tap; what it says when its upstream has ended is asked for once."""
+
+    ended_failed = False  # a failure that the upstream tells is `failed`
 
     def __init__(self, stream: StreamTranslator) -> None:
         self._stream = stream

@@ -22,6 +22,7 @@ from tonnage.http.upstream import Headers
 HEADERS_S: Final = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 BODY_SILENCE_S: Final = 30.0
 IDLE_S: Final = 120.0
+FIRST_BYTE_S: Final = 0.5  # at the end a client that has just connected is waited for so long
 MOST_HEADER_BYTES: Final = 64 << 10
 MOST_AHEAD: Final = 16  # requests that one connection may send before the first is answered
 _LINES: Final = {one.value: b"HTTP/1.1 %d %s\r\n" % (one.value, one.phrase.encode()) for one in HTTPStatus}
@@ -120,6 +121,9 @@ class DoorServer:
             one.abort()
 
 
+_LIMITS_S: Final = {"fresh": HEADERS_S, "headers": HEADERS_S, "idle": IDLE_S, "body": BODY_SILENCE_S, "end": LINGER_S}
+
+
 class _ClientConnection(asyncio.Protocol):
     """One client: requests in turn."""
 
@@ -135,7 +139,9 @@ class _ClientConnection(asyncio.Protocol):
         self._parser: Any = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._waits = "idle"  # for: "idle" the next request, "headers", "body", "end" of what is thrown away
+        self._waits = (
+            "idle"  # for: "fresh" the first byte, "idle" the next request, "headers", "body", "end" of what goes
+        )
         self._told_s = monotonic()
         self._expects = False
         self._refusal: tuple[int, bytes] | None = None  # of a request whose turn has not come
@@ -146,7 +152,7 @@ class _ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # of a stream
         self._parser = httptools.HttpRequestParser(self)
-        self._waits = "headers"
+        self._waits = "fresh"
         self.door.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -267,12 +273,14 @@ class _ClientConnection(asyncio.Protocol):
         """Too slow with its headers or its body, or idle for long."""
         if self._task is not None:
             return
-        limit = {"idle": IDLE_S, "headers": HEADERS_S, "body": BODY_SILENCE_S, "end": LINGER_S}[self._waits]
-        if now_s - self._told_s > limit:
+        if now_s - self._told_s > _LIMITS_S[self._waits]:
             self.abort()
 
     def close_if_idle(self) -> None:
-        if self._task is None and self._waits in ("idle", "end") and self.transport is not None:
+        if self._task is not None or self.transport is None:
+            return
+        late = self._waits == "fresh" and monotonic() - self._told_s > FIRST_BYTE_S
+        if late or self._waits in ("idle", "end"):
             self.transport.close()
 
     def abort(self) -> None:

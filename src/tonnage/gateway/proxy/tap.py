@@ -14,8 +14,9 @@ from tonnage.gateway.dialects.usage import Surface, Usage, read_usage
 
 LONGEST_EVENT_BYTES: Final = 8 << 20
 _USAGE: Final = b'"usage"'
-_ENDS: Final = (b"[DONE]", b'"message_stop"', b'"response.completed"', b'"response.incomplete"')  # in an event
-_LAST_TYPES: Final = ("message_stop", "response.completed", "response.incomplete")
+_FAILED: Final = "response.failed"  # the end of a stream of responses that tells its own failure
+_LAST_TYPES: Final = ("message_stop", "response.completed", "response.incomplete", _FAILED)
+_ENDS: Final = (b"[DONE]", *(b'"%b"' % one.encode() for one in _LAST_TYPES))  # in an event
 
 
 class UsageTap:
@@ -25,6 +26,7 @@ class UsageTap:
         self.surface, self.strip = surface, strip
         self.usage: Usage | None = None
         self.finished = False
+        self.ended_failed = False  # its end is whole, and says that the answer is not
         self.failed: str | None = None  # an upstream's own words go to the client as they are
         self.events = 0
         self._rest = b""
@@ -48,7 +50,8 @@ class UsageTap:
         """Look at whole events; only those that may speak of usage or of the end are parsed."""
         self.events += whole.count(b"data:")
         if not self.finished and any(mark in whole for mark in _ENDS):
-            self.finished = any(_is_last(event) for event in _events(whole))
+            ends = [end for event in _events(whole) if (end := _end_of(event)) is not None]
+            self.finished, self.ended_failed = bool(ends), _FAILED in ends
         if _USAGE not in whole:
             return whole
         kept = []
@@ -102,12 +105,14 @@ def _events(whole: bytes) -> list[bytes]:
     return [*events, last] if last else events
 
 
-def _is_last(event: bytes) -> bool:
-    """Whether an event ends its stream. Texts may say the same: only all of the data, or its type, counts."""
+def _end_of(event: bytes) -> str | None:
+    """How an event ends its stream; None: it does not. Texts may say the same: only all of the data, or its type,
+    counts."""
     if any(line.startswith(b"data:") and line[5:].strip() == b"[DONE]" for line in event.splitlines()):
-        return True
+        return "[DONE]"
     said = _said(event)
-    return said is not None and said.get("type") in _LAST_TYPES
+    kind = None if said is None else said.get("type")
+    return kind if kind in _LAST_TYPES else None
 
 
 def _said(event: bytes) -> dict[str, Any] | None:

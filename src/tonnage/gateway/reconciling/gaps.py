@@ -16,7 +16,7 @@ Reason = Literal[
     "rounding", "estimated rows", "cut streams", "cached price", "not in the ledger", "not in the bill", "unexplained",
 ]  # fmt: skip
 State = Literal["equal", "within tolerance", "explained", "unexplained"]
-CUT: Final = ("cut", "client-gone", "gateway-stopped", "gateway killed", "gateway-fault")
+CUT: Final = ("cut", "failed", "client-gone", "gateway-stopped", "gateway killed", "gateway-fault")
 Matches = Sequence[tuple[str, str]]  # (text that a line of the bill holds, deployment)
 
 
