@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,35 @@ def test_rows_are_in_the_file_and_in_the_store(upstream: PretendedUpstream, tmp_
     assert {one.metric: one.error_percent for one in found.predicted} == pytest.approx(metrics, rel=0.01, abs=0.01)
     assert all(one.low <= one.predicted <= one.high for one in found.predicted)
     assert {"latency_ms_p95", "ttft_ms_p50"} <= set(metrics)
+
+
+def test_a_page_instead_of_an_answer_is_told_in_one_line() -> None:
+    """Some other server stands there: its words without their lines."""
+    page = b"<html>\n  <title>Error response</title>\n</html>\n"
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(501)
+            self.send_header("content-length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            with pytest.raises(TonnageError) as failed:
+                tonnage.bench_serve(url, BenchServeOptions(protocol="tei-embed", **SOON))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert str(failed.value).endswith("over tei-embed: http 501 <html> <title>Error response</title> </html>")
 
 
 def test_errors_are_counted_by_kind(upstream: PretendedUpstream, tmp_path: Path) -> None:

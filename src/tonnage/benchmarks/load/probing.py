@@ -49,7 +49,7 @@ async def probe(target: LoadTarget, pool: HttpPool, prompt: Prompt) -> int | Non
     """Tokens that the service counted in a prompt. TonnageError where it does not answer."""
     exchange, answer = await ask_once(target, pool, prompt)
     if exchange.fault:
-        said = answer.body[:200].decode("utf-8", "replace") if answer else ""
+        said = " ".join(answer.body[:200].decode("utf-8", "replace").split()) if answer else ""  # a page is lines
         raise _no_service(target, f"{exchange.fault} {said}".strip())
     return exchange.input_tokens
 
