@@ -124,7 +124,7 @@ class Crowd:
         random, turn = Random(number), 0
         while not self.stop.is_set():
             turn += 1
-            mark = "once-503" if random.random() < 0.1 else "fine"
+            mark = "once-500" if random.random() < 0.05 else "fine"
             leaves = random.random() < 0.2
             said = {"role": "user", "content": f"{number}-{turn} {mark} three"}
             asked = {"model": "chat", "max_tokens": 16, "stream": leaves, "messages": [said]}
@@ -151,11 +151,16 @@ class Crowd:
 
 @pytest.mark.slow
 def test_a_thousand_at_once_never_pass_a_cap(tmp_path: Path) -> None:
-    """A thousand clients at a cap, a tenth of their requests retried, a fifth left in the middle, twenty kills: at no
+    """A thousand clients at a cap, one request in twenty retried, a fifth left in the middle, twenty kills: at no
     look is the cap passed, nothing is held at the end, and the ledger has the upstream's own counts, once."""
-    cap_usd, port = 0.3, free_port()
+    cap_usd, port = 0.08, free_port()
     with PretendedUpstream(delay_s=0.05) as upstream:
-        keys = {"budgets": [{"usd": cap_usd, "per": "ever"}]}
+        price = {"input_usd_per_million": 1.0, "output_usd_per_million": 2.0}
+        each = {"url": f"{upstream.url}/v1", "model": "tiny", "price": price}
+        keys = {
+            "budgets": [{"usd": cap_usd, "per": "ever"}], "deployments": {"a": each, "b": each},
+            "routes": {"chat": {"deployments": ["a", "b"]}},
+        }  # fmt: skip
         process = started(tmp_path, upstream.url, port, **keys)
         accounts = SharedAccounts(str(tmp_path / "gateway" / "accounts.db"))
         accounts.open()
@@ -177,7 +182,7 @@ def test_a_thousand_at_once_never_pass_a_cap(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     (state,), rows = accounts.states(), accounts.attempts()
-    assert max(looks) <= cap_usd * 1e12
+    assert cap_usd * 0.95e12 < max(looks) <= cap_usd * 1e12  # it was reached, and not passed
     assert state.leased == 0
     assert state.committed == sum(row["usd_pico"] for row in rows) <= cap_usd * 1e12
     assert len({row["id"] for row in rows}) == len(rows)
@@ -187,7 +192,9 @@ def test_a_thousand_at_once_never_pass_a_cap(tmp_path: Path) -> None:
     # what was under way in a killed worker may have reached the upstream, or not yet
     assert len(rows) - outcomes["gateway killed"] <= sum(upstream.seen.values()) <= len(rows)
     assert crowd.statuses[200] <= len(whole)
-    assert min(crowd.statuses[200], crowd.statuses[429], crowd.statuses[-1], outcomes["busy"]) > 20, crowd.statuses
+    assert min(crowd.statuses[200], crowd.statuses[429], crowd.statuses[-1], outcomes["status-500"]) > 20, (
+        crowd.statuses
+    )
 
 
 @pytest.mark.slow
