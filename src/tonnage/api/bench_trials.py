@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.bench import BenchServeOptions, key_headers, read_lengths
-from tonnage.errors import InputError
+from tonnage.errors import InputError, TonnageError
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 USUAL_RATE_PER_S: Final = 1.0
 PROBE_WORDS: Final = (32, 160)
+SHORT_PROBE_WORDS: Final = 8
 LONGEST_WARM_UP_S: Final = 10.0
 
 
@@ -173,9 +174,15 @@ class ServiceTrials:
         if rows:
             await probe(target, pool, rows[0])
         else:
-            few, many = [await probe(target, pool, made_prompt(words)) for words in PROBE_WORDS]
+            fewer, more = PROBE_WORDS
+            few = await probe(target, pool, made_prompt(fewer))
+            try:
+                many = await probe(target, pool, made_prompt(more))
+            except TonnageError:  # it answers, but takes no text so long: a shorter pair
+                (fewer, more), many = (SHORT_PROBE_WORDS, fewer), few
+                few = await probe(target, pool, made_prompt(fewer))
             if few is not None and many is not None:
-                count = learn_count((PROBE_WORDS[0], few), (PROBE_WORDS[1], many))
+                count = learn_count((fewer, few), (more, many))
             else:
                 self._remarks.append("the service does not say how many tokens it read: input lengths are in words")
         asked = None if self.job is None else self.job.requests

@@ -41,6 +41,7 @@ class PretendedUpstream:
         self.port, self.key = port, key
         self.seen: Counter[bytes] = Counter()
         self.answered: Counter[bytes] = Counter()
+        self.most_tokens: int | None = None  # of a text; longer ones get 413
         self.told = [0, 0]  # tokens in and out, in the usage of whole answers
         self.info: dict[str, Any] | None = None  # what `/info` states; None: it has no such page
         self.most_at_once = 0
@@ -165,6 +166,9 @@ class _Client(asyncio.Protocol):
 
     async def _answer(self, path: bytes, body: bytes, name: bytes) -> None:
         upstream, asked = self._upstream, json.loads(body)
+        if upstream.most_tokens is not None and _tokens(asked) > upstream.most_tokens:
+            self._send(413, b'{"error":{"message":"too long"}}')
+            return
         async with upstream.places:
             upstream.at_once += 1
             upstream.most_at_once = max(upstream.most_at_once, upstream.at_once)

@@ -66,6 +66,17 @@ def test_only_the_texts_of_a_file_are_sent(upstream: PretendedUpstream, tmp_path
     assert set(sent) == {"one two", "three four five"}
 
 
+def test_a_model_of_short_texts_is_measured(upstream: PretendedUpstream) -> None:
+    """It refuses the probe of 160 words: a shorter pair shows how it counts, and lengths are as asked."""
+    upstream.most_tokens = 128
+    try:
+        found = tonnage.bench_serve(upstream.url, BenchServeOptions(input_tokens="103", **SOON)).found
+    finally:
+        upstream.most_tokens = None
+    assert found.result.input_tokens == 103.0
+    assert found.result.answered == found.result.sent > 0
+
+
 def test_a_server_of_embeddings_states_its_model(upstream: PretendedUpstream) -> None:
     """At `/info`, where it has that page; else it is «default»."""
     found = tonnage.bench_serve(upstream.url, BenchServeOptions(protocol="tei-embed", **SOON)).found
