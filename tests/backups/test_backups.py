@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import random
+import re
 import sqlite3
 import tarfile
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -160,6 +163,25 @@ def test_a_file_that_grows_meanwhile_is_whole_to_where_it_was(home: Path) -> Non
         stop.set()
         thread.join()
     assert all(one["files"]["runs/one/journal.jsonl"]["bytes"] >= 9 for one in found)
+
+
+def test_a_file_that_is_cut_meanwhile_is_said(home: Path) -> None:
+    """A log of two pieces is emptied between them: the backup verifies, and says how much of the log it has not."""
+    log = home / "runs/one/worker.log"
+
+    class Cutting(io.BytesIO):
+        def write(self, content: Any) -> int:
+            if self.tell() > 500:  # random bytes do not compress: the first piece of the log is out
+                log.write_bytes(b"")
+            return super().write(content)
+
+    log.write_bytes(random.Random(0).randbytes(3_000_000))
+    out = Cutting()
+    manifest = write_backup(out, home, version="1", secret=None, checkpoints=True, now=NOW)
+    (left_out,) = manifest["left_out"]
+    assert re.fullmatch(r"the last [\d,]+ bytes of runs/one/worker.log: cut off while the backup was written", left_out)
+    assert 0 < int(left_out.split()[2].replace(",", "")) < 3_000_000
+    assert verify_backup(io.BytesIO(out.getvalue()), what="b", secret=None)["left_out"] == [left_out]
 
 
 def test_old_ones_go_only_after_a_new_one_is_whole(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tonnage
+from tonnage.api.started_services import _running_service
 from tonnage.cli.app import build_app
 from tonnage.testing.tiny_encoders import write_tiny_encoder
 from tonnage.testing.tiny_gguf import write_tiny_gguf
@@ -59,6 +61,16 @@ def asked(*arguments: str | Path) -> tuple[int, str]:
     done = CliRunner().invoke(build_app("serve"), [str(one) for one in arguments])
     words = f"{done.output}{done.exception or ''}{getattr(done.exception, 'hint', '')}"
     return getattr(done.exception, "exit_code", done.exit_code), words
+
+
+def test_an_own_price_is_of_this_machine(file: Path) -> None:
+    """All replicas share it; the plan's price is that of a machine for the replicas which the plan puts there."""
+    options = tonnage.ServeOptions(model="org/tiny", name="tiny", replicas=(1, 3))
+    planned = tonnage.planned_replica(file, options).checked()
+    assert planned.option is not None
+    by_plan, own = _running_service(planned, options), _running_service(planned, replace(options, usd_per_hour=1.5))
+    assert (by_plan.usd_per_machine_hour, by_plan.replicas_per_machine) == (planned.option.usd_per_instance_hour, 1)
+    assert (own.usd_per_machine_hour, own.replicas_per_machine, own.price_from) == (1.5, None, "--usd-per-hour")
 
 
 def test_the_planned_command_is_printed(file: Path) -> None:

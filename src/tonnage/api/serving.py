@@ -109,8 +109,8 @@ class ServeOptions(Options):
     on: str = option("--on", "Where replicas run: here, or on the machines of a Ray cluster (ray; encoders).",
                      default="here", metavar="PLACE")  # fmt: skip
     usd_per_hour: float | None = option(
-        "--usd-per-hour", "What an hour of one machine costs. [default: the planned machine's price]", default=None,
-        metavar="USD", least=0.0,
+        "--usd-per-hour", "What an hour of this machine costs, which replicas share. [default: the planned machines']",
+        default=None, metavar="USD", least=0.0,
     )  # fmt: skip
     files: str | None = option(
         "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "

@@ -88,7 +88,9 @@ def _stay(running: EngineProcess, service: RunningService, folder: Path) -> None
     from tonnage.serving.running.meter import CostMeter, ServiceCounts
     from tonnage.serving.running.record import write_costs
 
-    meter = CostMeter(usd_per_machine_hour=service.usd_per_machine_hour)
+    meter = CostMeter(
+        usd_per_machine_hour=service.usd_per_machine_hour, replicas_per_machine=service.replicas_per_machine
+    )
     counts, due = ServiceCounts(), 0.0
     while running.process.poll() is None:
         if time.monotonic() >= due:
@@ -113,16 +115,16 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
             usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
             high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
         )  # fmt: skip
-    price, price_from = asked.usd_per_hour, "--usd-per-hour"
-    if price is None:
-        price = None if option is None else option.usd_per_instance_hour
-        price_from = "" if option is None else f"the plan's {option.instance_type} at {option.provider}"
+    price, price_from, each = asked.usd_per_hour, "--usd-per-hour", None
+    if price is None and option is not None:  # the planned machine's, as if each that the plan has held its replicas
+        price, price_from = option.usd_per_instance_hour, f"the plan's {option.instance_type} at {option.provider}"
+        each = int(dict(option.run.layout_fields).get("replicas_per_node", 1))
     pid, began = this_process()
     return RunningService(
         name=planned.folder.name, engine=planned.command.engine, url=f"http://{asked.host}:{asked.port}", pid=pid,
         process_started_at=began, started_at=datetime.now(UTC), replicas=asked.replicas, usd_per_machine_hour=price,
-        price_from=price_from, planned=cost,
-        replicas_per_machine=1 if option is None else int(dict(option.run.layout_fields).get("replicas_per_node", 1)),
+        price_from="" if price is None else price_from, planned=cost,
+        replicas_per_machine=each,
         workload_file=None if planned.workload_file is None else str(planned.workload_file),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReport:
-    """What a backup holds. `left_out`: files that were there and are not in it, with the reason."""
+    """What a backup holds. `left_out`: files that were there and are not in it, whole or in part, with the reason."""
 
     file: str
     made_at: str
@@ -57,7 +57,9 @@ def write_backup(
             try:
                 with opened(home / place) as (file, size):
                     file.seek(0)
-                    listed[str(place)] = _added(tar, str(place), file, size)
+                    listed[str(place)], missing = _added(tar, str(place), file, size)
+                if missing:
+                    left_out.append(f"the last {missing:,} bytes of {place}: cut off while the backup was written")
             except FileNotFoundError:
                 left_out.append(f"{place}: gone while the backup was written")
         manifest = {
@@ -71,25 +73,27 @@ def write_backup(
     return manifest
 
 
-def _added(tar: tarfile.TarFile, name: str, file: IO[bytes], size: int) -> dict[str, Any]:
-    """One member of exactly `size` bytes, and its hash. What a writer adds meanwhile is of the next backup."""
+def _added(tar: tarfile.TarFile, name: str, file: IO[bytes], size: int) -> tuple[dict[str, Any], int]:
+    """One member of exactly `size` bytes: its line in the manifest, and how many of them were gone when they were read.
+    What a writer adds meanwhile is of the next backup."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o600
     hashed = _Hashed(file, size)
     tar.addfile(info, cast(IO[bytes], hashed))
-    return {"bytes": size, "sha256": hashed.digest.hexdigest()}
+    return {"bytes": size, "sha256": hashed.digest.hexdigest()}, hashed.missing
 
 
 class _Hashed:
-    """The first `left` bytes of a file, hashed as they are read. A file that was cut meanwhile ends in zeros, which the
-    hash then has: a reader of the file would have seen it change, too."""
+    """The first `left` bytes of a file, hashed as they are read. A file that was cut meanwhile ends in `missing` zeros,
+    as the member's size stands before it."""
 
     def __init__(self, file: IO[bytes], left: int) -> None:
-        self._file, self._left, self.digest = file, left, hashlib.sha256()
+        self._file, self._left, self.missing, self.digest = file, left, 0, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         wanted = self._left if size < 0 else min(size, self._left)
         found = self._file.read(wanted)
+        self.missing += wanted - len(found)
         found += b"\0" * (wanted - len(found))
         self._left -= wanted
         self.digest.update(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import cleandoc
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -184,6 +184,15 @@ def _render_section(model: type[BaseModel]) -> str:
 
 def _summary(model: type[BaseModel]) -> str:
     return cleandoc(model.__doc__ or "")
+
+
+def render_sections(
+    introduction: str, whole: type[BaseModel], sections: Iterable[tuple[str, type[BaseModel]]], *after: str
+) -> str:
+    """Markdown for another file: the keys of `whole`, a section for each (title, model), then what comes `after`."""
+    parts = [introduction, render_table(whole)]
+    parts += [f"## {title}\n\n{_summary(model)}\n\n{render_table(model)}" for title, model in sections]
+    return "\n".join(part.rstrip("\n") + "\n" for part in (*parts, *after))
 
 
 def render_table(model: type[BaseModel], *, but: type[BaseModel] | None = None) -> str:

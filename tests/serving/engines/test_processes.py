@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,7 @@ from tonnage.serving.engines.processes import (
     drain_engine,
     is_ready,
     parse_load,
+    read_counts,
     read_load,
     start_engine,
     stop_engine,
@@ -98,6 +100,29 @@ def test_work_inside_is_seen_and_drained(served: EngineProcess) -> None:
     assert drain_engine(served, timeout_s=30)
     assert max(seen) >= 1
     assert [answer.json()["usage"]["completion_tokens"] for answer in answers] == [400] * 3
+
+
+class _Rubbish(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"load so-so\n")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_what_is_no_number_is_not_counted(served: EngineProcess) -> None:
+    """Another program behind the engine's port: no counts now, and who asks for the load gets an error of ours."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Rubbish) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        port = server.server_address[1]
+        command = replace(served.command, port=port, metrics="/metrics", running="load", output_tokens="load")
+        other = replace(served, command=command)
+        assert read_counts(other) is None
+        with pytest.raises(TonnageError, match="with no metrics"):
+            read_load(other)
+        server.shutdown()
 
 
 def test_a_taken_port_is_refused(served: EngineProcess, tmp_path: Path) -> None:

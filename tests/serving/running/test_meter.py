@@ -25,6 +25,17 @@ def test_an_hour_of_two_machines_at_a_known_price() -> None:
     assert (whole.usd, whole.usd_per_1000_requests, whole.usd_per_million_tokens) == (6.0, 0.5, 5.0)
 
 
+def test_replicas_of_one_machine_share_its_price() -> None:
+    """An hour with 3 replicas and one with none, of a machine at $2: it is held, and paid for, in both."""
+    meter = CostMeter(usd_per_machine_hour=2.0, replicas_per_machine=None)
+    meter.tick(0.0, replicas=3, counts=counted(0))
+    assert (meter.machines, meter.usd_per_hour) == (1, 2.0)
+    meter.tick(3600.0, replicas=0, counts=counted(8))
+    meter.tick(7200.0, replicas=0, counts=counted(8))
+    assert meter.whole is not None
+    assert (meter.whole.usd, meter.whole.usd_per_1000_requests) == (4.0, 500.0)
+
+
 def test_now_is_the_last_minute() -> None:
     """An idle hour makes the whole dear; the last minute is what it is."""
     meter = CostMeter(usd_per_machine_hour=6.0)

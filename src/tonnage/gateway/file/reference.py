@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from inspect import cleandoc
 from typing import Final
 
 from pydantic import BaseModel
 
 from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, media_entries, observing
-from tonnage.workload.reference import render_table
+from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`listen`", entries.ListenEntry),
@@ -51,10 +50,7 @@ with a name; `key:*` gives each key its own.
 
 def render_gateway_reference() -> str:
     """Markdown: every section with key, type, unit, default, meaning, example."""
-    parts = [_INTRODUCTION, render_table(entries.GatewayEntries)]
-    for title, model in _SECTIONS:
-        parts.append(f"## {title}\n\n{cleandoc(model.__doc__ or '')}\n\n{render_table(model)}")
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    return render_sections(_INTRODUCTION, entries.GatewayEntries, _SECTIONS)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from inspect import cleandoc
 from typing import Final
 
 from pydantic import BaseModel
 
 from tonnage.monitoring.alerts import entries
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
-from tonnage.workload.reference import render_table
+from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A rule", entries.RuleEntry),
@@ -32,12 +31,9 @@ are mappings by name. An unknown key is an error that names the file and the lin
 
 def render_watch_reference() -> str:
     """Markdown: every section with key, type, unit, default, meaning, example; then the default rules."""
-    parts = [_INTRODUCTION, render_table(entries.WatchEntries)]
-    for title, model in _SECTIONS:
-        parts.append(f"## {title}\n\n{cleandoc(model.__doc__ or '')}\n\n{render_table(model)}")
     intro = "A rule of the same name in the file takes the place of one. Each notifies every channel, too."
-    parts.append(f"## The default rules\n\n{intro}\n\n```yaml\n{DEFAULT_RULES}```")
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    defaults = f"## The default rules\n\n{intro}\n\n```yaml\n{DEFAULT_RULES}```"
+    return render_sections(_INTRODUCTION, entries.WatchEntries, _SECTIONS, defaults)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,12 @@ def read_load(running: EngineProcess) -> EngineLoad:
         raise TonnageError(f"{command.engine} does not answer {command.url}{command.metrics}: {error}") from error
     if status != 200:
         raise TonnageError(f"{command.engine} answers {command.url}{command.metrics} with {status}")
-    return parse_load(text, command)
+    try:
+        return parse_load(text, command)
+    except ValueError as error:
+        raise TonnageError(
+            f"{command.engine} answers {command.url}{command.metrics} with no metrics: {error}"
+        ) from error
 
 
 def read_counts(running: EngineProcess) -> ServiceCounts | None:
@@ -137,9 +142,9 @@ def read_counts(running: EngineProcess) -> ServiceCounts | None:
         return ServiceCounts()
     try:
         status, text = _get(command, command.metrics)
-    except (OSError, HTTPException):  # it starts, or ends, or is busy: the next look asks again
+        return parse_counts(text, command) if status == 200 else None
+    except (OSError, HTTPException, ValueError):  # it starts, ends, is busy, or says what is no number: asked again
         return None
-    return parse_counts(text, command) if status == 200 else None
 
 
 def _get(command: EngineCommand, path: str) -> tuple[int, str]:
@@ -154,12 +159,12 @@ def _get(command: EngineCommand, path: str) -> tuple[int, str]:
 
 
 def parse_load(text: str, command: EngineCommand) -> EngineLoad:
-    """The two gauges out of Prometheus' text, summed over their labels."""
+    """The two gauges out of Prometheus' text, summed over their labels; ValueError where one is no number."""
     return EngineLoad(running=_gauge(text, command.running), waiting=_gauge(text, command.waiting))
 
 
 def parse_counts(text: str, command: EngineCommand) -> ServiceCounts:
-    """Its counters of what was answered out of Prometheus' text, summed over their labels."""
+    """Its counters of what was answered out of Prometheus' text, summed over their labels; ValueError as above."""
     return ServiceCounts(
         requests=_gauge(text, command.requests), input_tokens=_gauge(text, command.input_tokens),
         output_tokens=_gauge(text, command.output_tokens),

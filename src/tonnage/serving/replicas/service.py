@@ -48,7 +48,7 @@ class ReplicatedService:
     schedule: WeekSchedule | None = None
     devices: tuple[tuple[Device, ...], ...] = ()
     usd_per_machine_hour: float | None = None  # None: not known
-    replicas_per_machine: int = 1
+    replicas_per_machine: int | None = 1  # None: all share one
 
 
 class Service:

@@ -68,9 +68,12 @@ class _Point:
 
 
 class CostMeter:
-    """Adds up dollars and answers. `usd_per_machine_hour` None: no price is known, and unknown is not free."""
+    """Adds up dollars and answers. `usd_per_machine_hour` None: no price is known, and unknown is not free.
 
-    def __init__(self, *, usd_per_machine_hour: float | None, replicas_per_machine: int = 1) -> None:
+    `replicas_per_machine` None: all share one machine, which is held whether replicas run or none does.
+    """
+
+    def __init__(self, *, usd_per_machine_hour: float | None, replicas_per_machine: int | None = 1) -> None:
         self.usd_per_machine_hour, self.replicas_per_machine = usd_per_machine_hour, replicas_per_machine
         self.machines = 0
         self._usd = 0.0
@@ -85,7 +88,8 @@ class CostMeter:
         if self._points:
             held_s = max(at - self._points[-1].at, 0.0)
             self._usd += self.machines * (self.usd_per_machine_hour or 0.0) * held_s / SECONDS_PER_HOUR
-        self.machines = math.ceil(replicas / self.replicas_per_machine)
+        each = self.replicas_per_machine
+        self.machines = 1 if each is None else math.ceil(replicas / each)
         point = _Point(at=at, usd=self._usd, counts=counts)
         if self._first is None:
             self._first = point

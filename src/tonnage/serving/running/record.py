@@ -57,7 +57,7 @@ class RunningService:
     replicas: tuple[int, int] | None = None  # fewest and most; None: one, without a balancer
     usd_per_machine_hour: float | None = None
     price_from: str = ""  # where that price is from, in words
-    replicas_per_machine: int = 1
+    replicas_per_machine: int | None = 1  # None: all share one machine, that of the price
     workload_file: str | None = None
     planned: PlannedCost | None = None
 
