@@ -25,7 +25,7 @@ class InputError(TonnageError):
 
 
 class WorkloadError(InputError):
-    """A workload file (or a `config.json`) cannot be used; says where, what stands there and what was expected."""
+    """A workload file (or a `config.json`) cannot be used; says where, what was found and what was expected."""
 
     def __init__(
         self,

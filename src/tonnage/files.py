@@ -14,7 +14,7 @@ from typing import Final
 from tonnage.errors import InputError, TonnageError
 
 PRIVATE: Final = 0o600
-SHARED: Final = 0o666  # less the umask, as every file that nobody gave a mode
+SHARED: Final = 0o666  # less the umask, as every file without a stated mode
 DRAFT_PREFIX: Final = ".draft-"
 
 

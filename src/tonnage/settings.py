@@ -178,7 +178,7 @@ def _read_text(path: Path) -> str:
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line a top-level key or table starts on (tomllib keeps no marks); 1 where it cannot be told."""
+    """The line a top-level key or table starts on (tomllib keeps no marks); 1 where it is not known."""
     start = re.compile(rf"\s*\[*\s*[\"']?{re.escape(name)}[\"']?\s*[=.\]]")
     return next((number for number, line in enumerate(text.splitlines(), 1) if start.match(line)), 1)
 

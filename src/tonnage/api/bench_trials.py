@@ -1,4 +1,4 @@
-"""The runs of a bench: what is offered, to whom, with which texts, and what came back."""
+"""The runs of a bench: the requests, their target, their texts, and the responses."""
 
 from __future__ import annotations
 

@@ -61,8 +61,9 @@ def fetch(
     every target: in parallel, verified, through the cache at home.
 
     The same call after a cut goes on where it was. `HF_HUB_OFFLINE` in the environment is as `offline`. `watcher` is
-    told the bytes that come. The answer's fault is FetchError where a file did not come. Raises InputError for sources
-    and options that cannot be used, FetchError where a source cannot be listed or a disk is too small.
+    called with the number of bytes that arrived. The answer's fault is FetchError where a file did not come. Raises
+    InputError for sources and options that cannot be used, FetchError where a source cannot be listed or a disk is too
+    small.
     """
     from tonnage.fetching import FetchRequest
     from tonnage.fetching import fetch as fetch_files

@@ -134,7 +134,7 @@ def open_gateway(
 ) -> int:  # fmt: skip
     """Serve until SIGTERM or SIGINT; SIGHUP reads the file again. Exit code 0. Raises TonnageError.
 
-    `on_begin` is told the port once it listens.
+    `on_begin` is called with the port once it listens.
     """
     for name in ("httptools", "orjson", "uvloop"):
         if find_spec(name) is None:

@@ -28,7 +28,7 @@ TOLD_S: Final = 1.0  # between two states of a batch that runs
 ROW_TIMEOUT_S: Final = 900.0
 TRIES: Final = 3
 PATIENCE_S: Final = 900.0  # that the door may be away, as while its workers are replaced
-MOST_FAULTS: Final = 50  # of an input that are told
+MOST_FAULTS: Final = 50  # of an input that are reported
 GROUP: Final = 1024
 Why = Literal["cancelled", "expired", "stopped"]
 

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: long work ends in one way, whoever asks."""
+"""SIGTERM is handled as Ctrl-C, so that long work ends in one way."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ def validate(
     """The error of predictions of every row of a table of measurements (CSV; docs/measured-rows.md has the columns).
 
     `kind` is training or inference. `calibration` is a file; by default the settings' one, else the packaged. With
-    `memory_margin`, the share of device memory kept free (0 to 1), false fits are counted too. `on_rows` is told how
-    many rows are done, `on_step` which round of a cross-validation begins. Raises InputError for a file that cannot be
-    read and a kind or key that is none.
+    `memory_margin`, the share of device memory kept free (0 to 1), false fits are counted too. `on_rows` is called with
+    how many rows are done, `on_step` which round of a cross-validation begins. Raises InputError for a file that cannot
+    be read and a kind or key that is none.
     """
     from tonnage.api.inputs import market_of
     from tonnage.calibration.leave_out import usual_jobs
@@ -108,8 +108,8 @@ def calibrate(
     """The physical parameters fitted to two tables of measured rows, written to `out` (JSON).
 
     Each family (or GPU) is left out in turn; the residuals of what was left out give the 80 % intervals. The same files
-    and clock give the same bytes. `on_step` is told which round begins. Raises InputError for a file that cannot be
-    read or written, or that has nothing to fit.
+    and clock give the same bytes. `on_step` is called with the round that begins. Raises InputError for a file that
+    cannot be read or written, or that has nothing to fit.
     """
     from tonnage.api.inputs import market_of
     from tonnage.calibration.calibrating import cross_validate, make_calibration

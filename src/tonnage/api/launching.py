@@ -39,7 +39,7 @@ class Launch:
 
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
-    """Read, check and render. InputError and PlanRefused say what stands against the run.
+    """Read, check and render. InputError and PlanRefused say what prevents the run.
 
     At `any` place means at the first that can carry it: then, and only then, places are asked.
     """

@@ -72,7 +72,7 @@ def calibrate_local(
 
     With `services` the profile that is there gains what encoder servers cost on this processor (a minute or two).
     With `rows` nothing is timed: rows measured here narrow the intervals of the profile that is there. Rows and price
-    of a profile that stood in its place are kept. Raises InputError for options and files that cannot be used,
+    of the profile that it replaces are kept. Raises InputError for options and files that cannot be used,
     MissingExtra where torch is not installed.
     """
     from tonnage.calibration.local_file import save_profile
@@ -153,7 +153,7 @@ def _with_rows(profile: DeviceProfile, file: Path, usd_per_hour: float | None) -
 def _measured(
     options: LocalOptions, kind: DeviceKind, out: Path | str | None, settings: Settings, on_step: OnMeasure | None
 ) -> tuple[DeviceProfile, tuple[str, ...]]:
-    """A new profile; rows and price of one that stood in its place are kept."""
+    """A new profile; rows and price of the one that it replaces are kept."""
     from tonnage.benchmarks.local import Prior, measure_device
     from tonnage.benchmarks.machine import check_memory
     from tonnage.calibration.local_file import read_profile

@@ -128,7 +128,9 @@ def _request_curve(timed: DeviceProfile, folder: Path, settings: Settings, on_st
             shape = reference_shape(hidden, heads, layers)
             rest = each - pass_seconds(timed, shape, texts=1, tokens=tokens, busy=1)
             if rest <= 0:
-                raise InputError("the server's own work could not be told from its passes: the machine is too busy")
+                raise InputError(
+                    "the server's own work could not be separated from its passes: the machine is too busy"
+                )
             took = Timing(median_s=rest, low_quartile_s=rest, high_quartile_s=rest, repeats=REQUESTS)
             points.append(MeasuredPoint(size=float(tokens), amount=1.0, timing=took))
     return DeviceCurve(operation=REQUEST, precision=PRECISION, threads=1, unit="calls", points=tuple(points))

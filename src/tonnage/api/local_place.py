@@ -50,7 +50,7 @@ class LocalExecutor:
 
     kind: ClassVar[str] = LOCAL
     gaps: ClassVar[tuple[Gap, ...]] = (
-        Gap(verb="preemption", reason="nobody takes this machine away and starts the run again on it", whole=True),
+        Gap(verb="preemption", reason="this machine is not taken away, so no run is started again on it", whole=True),
         Gap(verb="collect", reason="the folder is this machine's: all of it is here already"),
         Gap(verb="orphans", reason="a supervisor holds its run's lock: none is ever superseded, only its run removed"),
     )

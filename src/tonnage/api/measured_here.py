@@ -27,7 +27,7 @@ class Corrected:
 
 def with_own_rows(profile: DeviceProfile, settings: Settings) -> Corrected:
     """The profile updated by the rows of the store that were measured on its device; those that a local fit cannot use
-    (another precision, no micro-batch) are told."""
+    (another precision, no micro-batch) are reported."""
     from tonnage.calibration.local_rows import device_names, update
 
     rows = _typed(_stored(settings, device_names(profile)))

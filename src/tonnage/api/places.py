@@ -159,7 +159,7 @@ def _checked(found: CheckedPlace) -> Report:
         Field(key="message", title="what", read=lambda one: one.message),
         Field(key="hint", title="what mends it", read=lambda one: one.hint),
     ]
-    remarks = [] if found.findings else ["nothing stands against a run there"]
+    remarks = [] if found.findings else ["a run can start there"]
     return listing_report(
         Listing(schema="tonnage/place-check@1", title=f"Check of {found.name}", name="findings", head={}, fields=fields,
                 items=found.findings, remarks=remarks)

@@ -95,7 +95,7 @@ def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_at(place: str, findings: tuple[PlaceFinding, ...]) -> None:
-    """PlanRefused for what stands against the run at its place."""
+    """PlanRefused for what prevents the run at its place."""
     refused = [one for one in findings if one.kind == "refused"]
     if refused:
         raise PlanRefused(f"{place}: " + "; ".join(one.message for one in refused), hint=refused[0].hint or None)
@@ -115,7 +115,7 @@ def next_number(folder: RunFolder) -> int:
 
 
 def settle(settings: Settings, folder: RunFolder) -> str:
-    """Ask the place of a run that nobody looks after, and write down an end that only the place knows.
+    """Ask the place of a run without a supervisor here, and record an end that only the place knows.
 
     Empty, or why the place could not be asked: the run is then left as it is.
     """

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult(Result):
-    """A plan, with the catalog and the assumptions it stands on. `top` options are shown, all are held."""
+    """A plan, with the catalog and the assumptions it is based on. `top` options are shown, all are held."""
 
     plan: Plan
     catalog: Catalog
@@ -84,7 +84,7 @@ class Explanation(Result):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name is not None:  # an unknown name is told now, not when it is shown
+        if self.name is not None:  # an unknown name is reported now, not when it is shown
             from tonnage.reports.selection import select_candidates
 
             select_candidates(self.result.plan, self.result.catalog, self.name)

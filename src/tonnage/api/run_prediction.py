@@ -24,7 +24,7 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
     try:
         known = _profile(spec, machine, settings)
         made = _on_this_machine(spec, machine, known.profile, settings)
-    except TonnageError as error:  # a run needs no prediction; why there is none stands in its file
+    except TonnageError as error:  # a run needs no prediction; the reason for its absence is in its file
         why = f"{error}; {error.hint}" if error.hint else str(error)
         return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
     return {
@@ -52,7 +52,7 @@ def _on_this_machine(
         raise InputError("a specification without its workload file", hint="run the workload file itself")
     own = None if settings.calibration is None else read_calibration(settings.calibration)
     job = training_job(load_workload(spec.workload_file, settings=settings))
-    one_copy = spec.launch.processes == 1 or spec.training.sharding == "ddp"  # a sharded state is copied by nobody
+    one_copy = spec.launch.processes == 1 or spec.training.sharding == "ddp"  # a sharded state is not copied
 
     def predicted(saves_beside: bool) -> LocalPrediction:
         return predict_local(

@@ -93,7 +93,7 @@ def run(file: Path | str, options: RunOptions | None = None, *, settings: Settin
     """Start the workload file (or spec.json) on this machine and come back at once; the run goes on alone.
 
     The answer's remarks are what is doubtful: a program that asks first takes `tonnage.api.launching.prepare`. Raises
-    InputError and PlanRefused for what stands against the run: nothing is started then.
+    InputError and PlanRefused for what prevents the run: nothing is started then.
     """
     from tonnage.api.launching import prepare, refuse_cut_short, start
 
@@ -145,7 +145,7 @@ def stop(
 ) -> Answer[RunFolder]:
     """Ask a run to write a checkpoint and end; `at_once`: end it without one.
 
-    With `wait` it comes back when the run has ended; `on_silence` is told once where that takes longer than a minute.
+    With `wait` it comes back when the run has ended; `on_silence` is called once where that takes longer than a minute.
     Raises UnknownName where there is no such run, InputError where it has ended.
     """
     from tonnage.api.home_runs import find_run

@@ -32,7 +32,7 @@ def share(
 ) -> BatchOutcome:
     """Carry leased parts of `source` until all are done, by whomever; one worker then merges the shards into `output`.
 
-    Everything stands in the folder `OUT.parts` meanwhile. The outcome counts this worker's rows; those of others are
+    Everything is in the folder `OUT.parts` meanwhile. The outcome counts this worker's rows; those of others are
     done before.
     """
     from tonnage.batches.leases import LeaseBook, worker_name

@@ -92,8 +92,8 @@ def replay(
     """A job with a deadline under every policy and the offline optimum, over the recorded spot of trace files
     (docs/spot.md), from random starts. Costs are in multiples of the whole job on demand.
 
-    `on_step` is told what is computed. Raises InputError for a file that is no trace and for a deadline that even
-    on-demand would miss.
+    `on_step` is called with what is computed. Raises InputError for a file that is no trace and for a deadline that
+    even on-demand would miss.
     """
     from tonnage.reports.spot import replay_report
     from tonnage.spot_instances import SpotJob, replay_traces

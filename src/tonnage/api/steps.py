@@ -42,8 +42,9 @@ def run_pipeline(
 ) -> Answer[Lines]:
     """Do every step of the pipeline file that is not up to date, each after the steps it needs; a line for each.
 
-    `say` is told how it goes. After a failure the same call goes on where it stopped. The answer's fault is StepFailed
-    where a step failed. Raises InputError for a file that cannot be used, UnknownName for a step that it has not.
+    `say` receives progress messages. After a failure the same call goes on where it stopped. The answer's fault is
+    StepFailed where a step failed. Raises InputError for a file that cannot be used, UnknownName for a step that it has
+    not.
     """
     from tonnage.pipelines import load_pipeline
     from tonnage.pipelines.engine import PipelineEngine

@@ -94,9 +94,9 @@ def predict(
     """What the finished model of a run says of each row of `data` (a file, a URL, `hf://NAME`, or `-` for JSON lines on
     stdin), written to `out`: one line of JSON a row, in order.
 
-    Memory does not grow with the rows. After a kill the same call goes on with what was written. `on_rows` is told the
-    rows done and their rate per second. Raises UnknownName where there is no such run, InputError for a run that has
-    not finished, a file without rows, a missing column, an output that cannot be written.
+    Memory does not grow with the rows. After a kill the same call goes on with what was written. `on_rows` is called
+    with the rows done and their rate per second. Raises UnknownName where there is no such run, InputError for a run
+    that has not finished, a file without rows, a missing column, an output that cannot be written.
     """
     from tonnage.api.home_runs import find_run
     from tonnage.recipes.predicting import PredictionRequest

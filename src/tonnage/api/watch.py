@@ -78,7 +78,7 @@ def open_watch(
 ) -> None:
     """Look after what runs until `stop` is set, or for so many rounds. InputError where another watch does.
 
-    What an action does, and whether it did, stands in the audit: `audit_lines`.
+    What an action does, and whether it did, is in the audit: `audit_lines`.
     """
     from dataclasses import replace
 

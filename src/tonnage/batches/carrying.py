@@ -71,8 +71,8 @@ class Carrier:
         gate: Gate | None = None,
         signals: bool = True,
     ) -> None:
-        """`on_recorded` is told the lines whose rows are on the disk. `gate`: of an earlier run, which goes on with
-        the concurrency that was found. `signals`: Ctrl-C and SIGTERM stop this run."""
+        """`on_recorded` is called with the lines whose rows are on the disk. `gate`: of an earlier run, which goes on
+        with the concurrency that was found. `signals`: Ctrl-C and SIGTERM stop this run."""
         self._to, self._finished, self._total, self._on_progress = carriage, finished, total, on_progress
         self._sink, self._on_recorded, self._signals = sink, on_recorded, signals
         self._gate = gate or Gate(carriage.concurrency)

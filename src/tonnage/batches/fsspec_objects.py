@@ -64,7 +64,7 @@ class FsspecObjects:
             raise TemporaryError(f"{type(error).__name__}: {error}") from error
 
     def _same(self, key: str, version: str) -> ObjectState:
-        """With the library's own errors: whoever reads tries again after those of the network."""
+        """With the library's own errors: the reader retries after those of the network."""
         state = self._found(key)
         if state is None or state.version != version:
             raise ObjectChanged

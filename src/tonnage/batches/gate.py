@@ -81,7 +81,7 @@ class Gate:
                 self.pause(reset_s(headers.get(b"x-ratelimit-reset-" + what, b"").decode("latin-1")) or 1.0)
 
     def stop(self) -> None:
-        """Whoever waits, and whoever comes, gets Stopped."""
+        """All waiting and all later callers get Stopped."""
         self.stopped = True
         if self._alarm is not None:
             self._alarm.cancel()

@@ -44,7 +44,7 @@ class LeaseBook:
         self.renew()
 
     def claim(self) -> tuple[int, bool] | None:
-        """A part that nobody holds, and whether someone held it before; None where there is none now."""
+        """A part without a holder, and whether someone held it before; None where there is none now."""
         names = set(os.listdir(self._folder))
         before = {name.partition(".")[0] for name in names if ".lost-" in name}
         for part in range(self._parts):
@@ -153,7 +153,8 @@ def _stem(part: int) -> str:
 
 
 class LeasedRows:
-    """The rows of leased parts; `recorded` is told which lines are on the disk, so that parts are finished."""
+    """The rows of leased parts; `recorded` is called with the lines that are on the disk, so that parts are
+    finished."""
 
     def __init__(
         self, source: BatchInput, checked: Checked, book: LeaseBook, shards: Callable[[], Sequence[Path]]

@@ -5,7 +5,7 @@ of two writers that know the same n-1 parts one goes on and the other is stopped
 Answers and faults stand together there. At the end an empty part, the seal, stops writers that are late; OUT and
 OUT.errors.jsonl are written whole from all parts, each row once; then all parts before the seal are deleted. A kill on
 that way leaves parts and their seal: they are joined again before anything is written behind it. So where parts stand
-behind a seal, what stands before it is in the joined objects, or is of a writer that slept since: it is left out.
+behind a seal, what precedes it is in the joined objects, or is of a writer that slept since: it is left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ObjectOutput:
         if not self._store.create(part, data) and self._content(part) != data:  # equal: our own, its answer was lost
             raise TonnageError(
                 f"another process writes {self.shown}: this one stops",
-                hint="rows that it was answered in the last seconds are asked again by whoever goes on",
+                hint="rows that it was answered in the last seconds are asked again when the batch goes on",
             )
         self._next += 1
 

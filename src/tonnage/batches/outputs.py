@@ -1,4 +1,4 @@
-"""Where the output of a batch stands: a file and its errors beside it, or objects of a store."""
+"""The output of a batch: a file and its errors beside it, or objects of a store."""
 
 from __future__ import annotations
 

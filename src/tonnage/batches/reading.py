@@ -43,7 +43,7 @@ class BatchInput:
         return self.path.state.size_bytes if isinstance(self.path, ObjectPlace) else self.path.stat().st_size
 
     def rows(self, marks: Callable[[int, int], None] | None = None) -> Iterator[BatchRow | BadRow]:
-        """One after another, in the file's order; `marks` is told where each line begins: its number, its byte.
+        """One after another, in the file's order; `marks` is called where each line begins: its number, its byte.
 
         InputError where the file cannot be read.
         """
@@ -61,7 +61,7 @@ class BatchInput:
     def _lines(
         self, begin: int = 0, first_line: int = 1, marks: Callable[[int, int], None] | None = None
     ) -> Iterator[BatchRow | BadRow]:
-        """`marks` is told where each line begins: its number, its byte."""
+        """`marks` is called where each line begins: its number, its byte."""
         try:
             with self.path.open("rb") as stream:
                 stream.seek(begin)
@@ -124,7 +124,7 @@ def check_input(
     """Read all rows once. DataError where two have one custom_id; InputError where there is no row, and where
     `finished` holds rows that this input has not: it is another input, or was changed.
 
-    Eight bytes a row are kept meanwhile, a hash of the custom_id; hashes that meet are told apart by a second reading.
+    Eight bytes a row are kept meanwhile, a hash of the custom_id; equal hashes are resolved by a second reading.
     """
     hashes, bad, count, done = array("Q"), 0, 0, 0
     begins: list[int] = []

@@ -142,7 +142,7 @@ class FoundLines:
 
 
 def _cut_tail(path: Path) -> int:
-    """Cut what stands behind the last line end; how many bytes that was."""
+    """Cut the bytes behind the last line end; how many bytes that was."""
     size = path.stat().st_size
     with path.open("rb+") as stream:
         end = size

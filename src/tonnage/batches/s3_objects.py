@@ -122,7 +122,7 @@ class S3Objects:
                 raise
 
     def _abort_old(self, key: str) -> None:
-        """End what a kill has left: parts that are paid for and that nobody sees."""
+        """End what a kill has left: parts that are paid for and invisible."""
         found = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=key)
         for one in found.get("Uploads", ()):
             if one["Key"] == key:

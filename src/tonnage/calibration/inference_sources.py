@@ -1,6 +1,6 @@
 """Sources of measured inference rows: how each documents that its figures were taken.
 
-One entry a source; each says what stands in its scripts, never what would fit its figures. `with_inference_facts` fills
+One entry a source; each says what it holdss scripts, never what would fit its figures. `with_inference_facts` fills
 blank columns of a row with it, once, when the row is read.
 """
 

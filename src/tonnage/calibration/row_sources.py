@@ -1,6 +1,6 @@
 """Sources of measured training rows: which program ran and how it was set, as each source documents it.
 
-One entry a source; each says what stands in its scripts or papers, never what would fit its figures.
+One entry a source; each says what it holdss scripts or papers, never what would fit its figures.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Where a region stands: `country` is ISO 3166 alpha-2, `area` is us, ca, sa, eu, uk, ch, me, af or ap.
+    """The location of a region: `country` is ISO 3166 alpha-2, `area` is us, ca, sa, eu, uk, ch, me, af or ap.
 
     `eu` is the European Economic Area: the Union with Norway and Iceland.
     """
@@ -167,7 +167,7 @@ class Catalog:
             raise CatalogError(f"no link named '{name}' in links.csv") from None
 
     def region(self, provider: str, name: str) -> Region | None:
-        """Where that region stands; None when the table does not have it."""
+        """The location of that region; None when the table does not have it."""
         return self._regions.get((provider, name))
 
     def billing_rule(self, provider: str, instance_type: str) -> BillingRule | None:

@@ -21,7 +21,7 @@ NAMED_ROWS = 5  # a group of old rows up to this size is listed row by row, a la
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFinding:
-    """One doubt: about what, why, the figure that stands there, what was expected, where the row is from."""
+    """One doubt: its subject and reason, the figure found, the figure expected, the source of the row."""
 
     severity: Severity
     subject: str
@@ -83,7 +83,7 @@ def _duplicates(offers: Iterable[Offer]) -> Iterator[CatalogFinding]:
             yield CatalogFinding(
                 severity="error",
                 subject=offer_subject(group[0]),
-                message="the same offer stands in the snapshot several times",
+                message="the same offer occurs in the snapshot several times",
                 figure=", ".join(str(offer.usd_per_instance_hour) for offer in group) + " USD/h",
                 expected="one row",
                 source="; ".join(dict.fromkeys(offer.source.text for offer in group)),

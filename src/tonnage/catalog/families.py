@@ -14,7 +14,7 @@ _AZURE_SIZE = re.compile(r"Standard_(?P<letters>[A-Z]+)\d+(?P<features>[a-z]*)(?
 def families_of(instance: InstanceType) -> tuple[str, ...]:
     """The names a family goes by, the narrowest first; () where a provider's names state none.
 
-    AWS: what stands before the dot (`p5en`); Google: the series and its variant (`a3-highgpu`, `a3`); Azure: the size
+    AWS: the part before the dot (`p5en`); Google: the series and its variant (`a3-highgpu`, `a3`); Azure: the size
     without its number (`NDisr_H100_v5`), that without its features (`ND_H100_v5`), and its letters (`ND`).
     """
     name = instance.name

@@ -166,7 +166,7 @@ class _SnapshotReader:
         for row in read_rows(path, INSTANCE_COLUMNS):
             instance = self._instance(row)
             if instance.key in found:
-                row.fail("name", f"'{instance.name}' of {instance.provider} stands here twice")
+                row.fail("name", f"'{instance.name}' of {instance.provider} occurs twice")
             found[instance.key] = instance
         return tuple(found.values())
 
@@ -240,7 +240,7 @@ def _require_unique(file: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise CatalogError(f"{file}: '{name}' stands there twice")
+            raise CatalogError(f"{file}: '{name}' occurs twice")
         seen.add(name)
 
 

@@ -39,7 +39,7 @@ class InstanceType:
 
 
 def is_community(instance_type: str) -> bool:
-    """Whether a machine stands with a private person, not in a data centre: RunPod's two tiers, in the name.
+    """Whether a machine belongs to a private person, not to a data centre: RunPod's two tiers, in the name.
 
     >>> is_community("1x_A30_COMMUNITY"), is_community("1x_A40_SECURE")
     (True, False)
@@ -59,4 +59,4 @@ class Offer:
     read_on: date | None
     notes: str
     source: Source
-    supposed: bool = False  # the price of a «what if»: nobody judges it
+    supposed: bool = False  # the price of a «what if»: it is not judged

@@ -30,7 +30,7 @@ class OfferRows:
 def read_offers(
     path: Traversable | Path, known: Iterable[tuple[str, str]], read_offer: Callable[[Row], Offer], *, unique: bool
 ) -> OfferRows:
-    """The offers of machines in `known`. With `unique` one row an offer: of several the newest date stands.
+    """The offers of machines in `known`. With `unique` one row an offer: of several the newest is kept.
 
     Raises CatalogError where the file is not such a table, or no row of it can be used.
     """

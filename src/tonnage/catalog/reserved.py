@@ -16,7 +16,7 @@ def reserved_offers(
 ) -> tuple[tuple[Offer, ...], tuple[Quarantined, ...]]:
     """Offers that the catalog's own rows lack, and those whose basis has moved.
 
-    A committed price stands on the on-demand price of its day. Where that has moved since, or the committed price is
+    A committed price is based on the on-demand price of its day. Where that has moved since, or the committed price is
     not below today's on-demand price, the row is set aside: the discount is known, the price it applies to is gone.
     """
     machines = {instance.key for instance in instances}

@@ -109,6 +109,6 @@ def _read(row: Row, providers: Sequence[str]) -> ServicePrice:
 
 def _check_tier(row: Row, price: ServicePrice, before: float | None) -> None:
     if before is None and price.from_quantity != 0:
-        row.fail("from_quantity", "is not 0, yet no lower tier stands above it")
+        row.fail("from_quantity", "is not 0, yet no lower tier precedes it")
     if before is not None and price.from_quantity <= before:
         row.fail("from_quantity", f"is {price.from_quantity:g}, not above the tier before it ({before:g})")

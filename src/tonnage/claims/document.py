@@ -39,7 +39,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentTable:
-    """A table: its header cells and rows, and the headings it stands under, the nearest last."""
+    """A table: its header cells and rows, and the headings above it, the nearest last."""
 
     header: tuple[str, ...]
     rows: tuple[TableRow, ...]
@@ -119,7 +119,7 @@ class _Reader:
             and token.content.count("\n")
             and _LOOKS_LIKE_A_TABLE.match(token.content.split("\n")[0])
         ):
-            self.remarks.append(f"line {first + 1}: looks like a table, but no line of dashes stands under its header")
+            self.remarks.append(f"line {first + 1}: looks like a table, but its header has no line of dashes below")
 
     def _code(self, token: Token) -> None:
         self._block += 1

@@ -1,4 +1,4 @@
-"""What checking a document says: one finding a claim, with the right figure and where it stands."""
+"""What checking a document says: one finding a claim, with the right figure and its place."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class GpuCount:
 
 
 def count_beside(gpu: FoundGpu, text: str) -> GpuCount | None:
-    """The number beside a GPU's name: `8x A100`, «eight A100s», «8 GPUs (A100)»; None where none stands there."""
+    """The number beside a GPU's name: `8x A100`, «eight A100s», «8 GPUs (A100)»; None where there is none."""
     if gpu.count is not None:
         return GpuCount(gpu.count, gpu.start)
     match = _COUNTED.search(text[: gpu.start])

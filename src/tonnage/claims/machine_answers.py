@@ -215,7 +215,7 @@ def _answer_network(amount: Amount, machine: InstanceType) -> ClaimAnswer:
 
 
 def transport_of(machine: InstanceType) -> Transport | None:
-    """The network between such machines by its link; None where it is plain Ethernet, or nobody says."""
+    """The network between such machines by its link; None where it is plain Ethernet or not stated."""
     return next((name for start, name in _TRANSPORT_LINKS.items() if machine.scale_out.startswith(start)), None)
 
 

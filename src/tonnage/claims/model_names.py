@@ -17,12 +17,12 @@ _WORD: Final = re.compile(r"[A-Za-z0-9][\w./-]*")
 _NAMELESS: Final = re.compile(r"^(?:\d|(?:the|a|an|and|or|model|models|large|small|base|medium)$)", re.IGNORECASE)
 _UNPUBLISHED: Final = re.compile(
     r"GPT-4\w*|Claude(?: \d[\d.]*)?|Gemini(?: \d[\d.]*)?", re.IGNORECASE
-)  # sizes never told
+)  # of unpublished sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """A model's name as written, and where it stands in the text."""
+    """A model's name as written, and its place in the text."""
 
     name: str
     start: int
@@ -43,7 +43,7 @@ def find_models(text: str) -> tuple[FoundModel, ...]:
 
 
 def published_size(name: str) -> PublishedSize | None:
-    """How many parameters the model called `name` has; None where nobody published it."""
+    """How many parameters the model called `name` has; None where it is unpublished."""
     size = _sizes().get(_folded(name))
     if size is not None:
         return size

@@ -235,7 +235,7 @@ def _overlap(one: FoundMachine, other: FoundMachine) -> bool:
 
 
 def _letters(name: str) -> str:
-    """A name without what stands between its parts: `RTX 4090`, `RTX-4090` and `RTX4090` are one."""
+    """A name without separators: `RTX 4090`, `RTX-4090` and `RTX4090` are one."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 

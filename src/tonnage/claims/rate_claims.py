@@ -49,7 +49,7 @@ def rate_claims(line: TextLine, names: Names) -> Iterator[RateClaim]:
         rate, trains = found[0], _TRAINS.search(text) is not None
         amount, count = parse_amount(_number(rate["amount"])), _count(gpus[0], text, models)
         if amount is None or not count or trains == (_SERVES.search(text) is not None):
-            continue  # nobody can tell what is done there
+            continue  # what is done there is unknown
         length, format_ = _LENGTH.search(text), _FORMAT.search(text)
         yield RateClaim(
             place=Place(line=line.number, text=line.text.strip(), headings=line.headings), model=models[0].name,

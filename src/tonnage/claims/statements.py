@@ -16,7 +16,7 @@ Purpose = Literal["inference", "training", "unstated"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a claim stands, and the line as it is written."""
+    """The place of a claim, and the line as it is written."""
 
     line: int
     text: str

@@ -13,7 +13,7 @@ import typer
 
 
 class Verb(NamedTuple):
-    """One verb: where its function (or its group, `commands`) stands in this package, and its line in the help."""
+    """One verb: the place of its function (or its group, `commands`) in this package, and its line in the help."""
 
     name: str
     module: str

@@ -104,7 +104,7 @@ def _import(session: Session, source: PriceSource, known: Catalog, *, folder: Pa
     from tonnage.reports.environment import ImportAccount, import_report
     from tonnage.sources import dated_meta, write_snapshot
 
-    if folder.exists():  # told before anything is fetched
+    if folder.exists():  # reported before anything is fetched
         raise SourceError(f"{folder} exists already", hint="a snapshot is never overwritten: name another with --out")
     with session.progress(f"reading {source.name}"):
         result = source.fetch()

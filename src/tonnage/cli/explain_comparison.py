@@ -11,7 +11,7 @@ from tonnage.errors import InputError
 
 
 def is_compare_file(file: str) -> bool:
-    """Whether a file says `kind: compare`; whatever else is wrong with it is told by its own reader."""
+    """Whether a file says `kind: compare`; its own reader reports whatever else is wrong with it."""
     from tonnage.comparison.door import load_text
     from tonnage.errors import WorkloadError
     from tonnage.workload.file.yaml_lines import read_yaml

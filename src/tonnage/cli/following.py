@@ -32,7 +32,7 @@ def follow(
 ) -> RunState:
     """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is.
 
-    `settle` asks the place of a run that nobody looks after whether it still waits; what it gives back is a line.
+    `settle` asks the place of a run without a supervisor here whether it still waits; what it gives back is a line.
     """
     from tonnage.runs.liveness import has_supervisor, observed_state
     from tonnage.runs.progress import read_progress

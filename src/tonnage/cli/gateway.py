@@ -1,4 +1,4 @@
-"""`tonnage gateway FILE`, and what stands beside it: explain, simulate, spend, top, key."""
+"""`tonnage gateway FILE` and its subcommands: explain, simulate, spend, top, key."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def explain(
 ) -> None:
     """Show which deployments a request would be tried at, in which order, what it would hold and what would refuse it.
 
-    Nothing is sent. Budgets and times to the first byte are read from the gateway's ledger as it stands.
+    Nothing is sent. Budgets and times to the first byte are read from the gateway's ledger as it is now.
     """
     session = open_session(output=output)
     from tonnage import api
@@ -152,7 +152,7 @@ def import_file(
         Path, typer.Argument(metavar="CONFIG", help="The file that `litellm --config` takes.", show_default=False)
     ],
 ) -> None:
-    """Print the gateway file that says the same; what has no counterpart is told on stderr.
+    """Print the gateway file that says the same; what has no counterpart is reported on stderr.
 
     Keys that stand in the file itself are not taken over: name them as env:NAME.
     """

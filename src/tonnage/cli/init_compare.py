@@ -49,7 +49,7 @@ def write_compare_file(
 
 
 def _ask(question: str, known: list[str]) -> list[str]:
-    """Names separated by commas or spaces; nothing where nobody can be asked."""
+    """Names separated by commas or spaces; nothing where there is no terminal to ask at."""
     if not sys.stdin.isatty():
         return []
     shown = f" ({', '.join(known)})" if known else ""

@@ -15,7 +15,7 @@ class Meter:
         self._shown = sys.stderr.isatty() and not quiet
 
     def show(self, text: str) -> None:
-        """Put `text`, cut to the terminal's width, where the last one stood."""
+        """Put `text`, cut to the terminal's width, in place of the last one."""
         if self._shown:
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"\r\033[K{text[:width]}")

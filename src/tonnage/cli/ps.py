@@ -1,4 +1,4 @@
-"""`tonnage ps`: every run and where it stands."""
+"""`tonnage ps`: every run and its state."""
 
 from __future__ import annotations
 

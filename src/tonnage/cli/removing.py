@@ -75,10 +75,10 @@ def _may_go(folder: RunFolder) -> RunState | None:
 
     try:
         state = observed_state(folder)
-    except (InputError, ValueError, OSError):  # cannot be read: whoever wants it gone deletes it by hand
+    except (InputError, ValueError, OSError):  # cannot be read: the user has to delete it
         return None
     held = has_supervisor(folder) or is_held(workers_lock(folder))
-    lost = state.state is RunStatus.LOST and state.alone is None  # a dead script has nobody who could end it better
+    lost = state.state is RunStatus.LOST and state.alone is None  # nothing else could end a dead script better
     return state if state.state.ended and not lost and not held else None
 
 

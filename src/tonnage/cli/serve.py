@@ -1,4 +1,4 @@
-"""`tonnage serve FILE`, and what stands beside it: `tonnage serve simulate`."""
+"""`tonnage serve FILE` and `tonnage serve simulate`."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Session:
 
     @contextmanager
     def progress(self, message: str) -> Iterator[None]:
-        """A line that stands while something takes time; on a terminal only."""
+        """A line that is shown while something takes time; on a terminal only."""
         shown = sys.stderr.isatty() and not self.quiet
         if shown:
             sys.stderr.write(f"{message} ...\r")

@@ -1,4 +1,4 @@
-"""Stdout, whatever stands behind it: a terminal, a pipe that closes, a full disk, nothing."""
+"""Stdout, whatever it is connected to: a terminal, a pipe that closes, a full disk, nothing."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _carry_out(session: Session, file: Path, name: str | None, *, on: str | None
 
 
 def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) -> None:
-    """What stands against the run is told before the first trial, once for all of them."""
+    """Objections to the run are reported before the first trial, once for all trials."""
     from dataclasses import replace
 
     from tonnage.api.home_runs import run_names

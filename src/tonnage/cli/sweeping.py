@@ -42,7 +42,7 @@ class TrialRuns:
         alive = has_supervisor(folder)
         size = folder.journal_file.stat().st_size if folder.journal_file.exists() else 0
         known = self._read.get(number)
-        if known is not None and alive and known[0] == size:  # nothing was told since
+        if known is not None and alive and known[0] == size:  # no progress was reported since
             return known[1]
         seen = _look(folder, alive=alive)
         self._read[number] = (size, seen)

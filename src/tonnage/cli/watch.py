@@ -1,4 +1,4 @@
-"""`tonnage watch [FILE]`, and what stands beside it: check, replay, status, metrics, export, audit."""
+"""`tonnage watch [FILE]` and its subcommands: check, replay, status, metrics, export, audit."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ComparisonAnswer:
     inputs: DecisionInputs
     reasons: tuple[ChoiceReason, ...]
     changes: tuple[AnswerChange, ...]
-    without_people: str | None  # the answer if nobody's hours were counted
+    without_people: str | None  # the answer without people's hours
     people_share: float | None  # of people-hours in what the choice costs over the horizon
     implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each criterion is worth
     implied_lead: ImpliedLead | None  # where the weighted score would take another: what it would pay for that

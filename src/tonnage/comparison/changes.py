@@ -213,7 +213,7 @@ def _other_models(inputs: DecisionInputs, verdict: Verdict) -> Iterator[AnswerCh
 
 
 def without_people(inputs: DecisionInputs) -> str | None:
-    """The answer if nobody's hours were counted, neither of running nor of moving."""
+    """The answer without people's hours, neither of running nor of moving."""
     return _answer(without_hours(inputs))
 
 

@@ -88,7 +88,7 @@ class Comparison:
     assumptions: tuple[Assumption, ...]
 
     def record_of(self, alternative: str, standard: str) -> Match:
-        """How a alternative stands with a rule, whether it is asked for or not."""
+        """How an alternative fares with a rule, whether it is asked for or not."""
         one = next(one for one in self.request.alternatives if one.name == alternative)
         found = providers_of(self.totals[alternative])
         return match_rules(one.profile, (standard,), self.request.attestations, found, one.attests)[0]

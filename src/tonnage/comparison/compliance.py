@@ -120,7 +120,7 @@ def match_rules(
     providers: Sequence[str],
     stated: Mapping[str, str] | None = None,
 ) -> tuple[Match, ...]:
-    """Each rule on one alternative. Where the profile stands on its providers' attestations, all of them must hold.
+    """Each rule on one alternative. Where the profile relies on its providers' attestations, all of them must hold.
 
     `stated`: evidence that the user has, and says which; it comes first.
     """
@@ -144,7 +144,7 @@ def match_rules(
 
 
 def _match(need: str, found: Attestation | None) -> Match:
-    """What nobody read at the vendor is not known, whatever a third party says of it."""
+    """What was not read at the vendor is unknown, whatever a third party says of it."""
     if found is None:
         return Match(standard=need, answer="not known", scope="", evidence=())
     if found.status != "not attested" and not any(one.verified for one in found.evidence):
@@ -163,7 +163,7 @@ def all_met(matches: Sequence[Match]) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComplianceStanding:
-    """The rules of a request, and how each alternative stands with each of them."""
+    """The rules of a request, and how each alternative fares with each of them."""
 
     needs: tuple[str, ...]
     matches: Mapping[str, tuple[Match, ...]]  # by alternative, in the order of `needs`

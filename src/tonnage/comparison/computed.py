@@ -80,7 +80,9 @@ class WorkRow:
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
     by_devices: Mapping[float, Option] = field(default_factory=dict)  # the fastest on so many accelerators
-    instead: Equivalent | None = None  # done with another model than the one asked for, which nobody said would do
+    instead: Equivalent | None = (
+        None  # done with another model than the one asked for, which the user has not said would do
+    )
 
     @property
     def is_service(self) -> bool:

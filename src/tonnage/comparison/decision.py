@@ -17,7 +17,7 @@ _OPPOSITE: Final[dict[str, str]] = {"above": "at_most", "at_most": "above", "bel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What a rule may ask for. `value` None: not known; `origin` says where it stands, or would."""
+    """What a rule may ask for. `value` None: not known; `origin` says where it is or would be."""
 
     value: Value | None
     origin: str

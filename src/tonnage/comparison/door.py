@@ -112,7 +112,7 @@ def _with_page(problem: Problem, page: str) -> Problem:
 
 
 def unknown(path: KeyPath, what: str, name: str, known: Iterable[str]) -> Problem:
-    """A name that stands in no table."""
+    """A name that is in no table."""
     names = list(known)
     listed = f"known: {', '.join(names)}" if len(names) <= 40 else f"{len(names)} are known"
     return Problem(path, f"no {what} is named '{name}'", did_you_mean(nearest(name, names, count=1), listed))

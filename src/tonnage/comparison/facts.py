@@ -21,7 +21,7 @@ def gather_facts(
     totals: Mapping[str, Total],
     standing: ComplianceStanding,
 ) -> dict[str, Fact]:
-    """Every fact, with where it stands. WorkloadError where a need is given that the rules do not ask for."""
+    """Every fact, with its place. WorkloadError where a need is given that the rules do not ask for."""
     file = request.file or "the compare file"
     for name in request.needs:
         if name not in rules.needs:

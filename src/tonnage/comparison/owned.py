@@ -33,8 +33,8 @@ class Owned(StrictModel):
     other_usd_per_year: PositiveOrZero = 0.0
 
     def usd_per_hour(self, *, dedicated: bool) -> tuple[tuple[str, float], ...]:
-        """What one machine costs an hour at work, by part. `dedicated`: it stands for one service all the time, so that
-        nobody else fills its idle hours and every hour counts.
+        """What one machine costs an hour at work, by part. `dedicated`: it serves one service all the time, so that
+        no other work fills its idle hours and every hour counts.
 
         >>> own = Owned(like="x", machines=1, capex_usd=87660, years=2, utilisation=0.5, kw=5, usd_per_kwh=0.2,
         ...             pue=1.5, resale_usd=0, other_usd_per_year=0)

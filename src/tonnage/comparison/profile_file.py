@@ -14,7 +14,7 @@ WorkloadKind = Literal["train", "serve", "batch", "tabular"]
 
 
 class Evidence(StrictModel):
-    """Where a value comes from. `read_on` None: nobody read it there. `judgement`: ours, without a public source.
+    """Where a value comes from. `read_on` None: it was not read there. `judgement`: ours, without a public source.
 
     `third_party`: somebody else's word about a vendor.
     """

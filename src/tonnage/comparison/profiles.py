@@ -80,7 +80,7 @@ def load_profiles(folders: Sequence[Path] = (), criteria: Sequence[Criterion] | 
     read = list(_packaged())
     for folder in folders:
         if not folder.is_dir():
-            raise WorkloadError("no such folder of profiles", hint=f"{PAGE} says what stands in it", file=str(folder))
+            raise WorkloadError("no such folder of profiles", hint=f"{PAGE} says what it holds", file=str(folder))
         read += [_read(load_text(path), str(path)) for path in sorted(folder.glob("*.yaml"))]
     return _join(read, criteria)
 

@@ -10,7 +10,7 @@ from tonnage.comparison.verdict import Contender, DecisionInputs, Verdict, judge
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
-MOSTLY_PEOPLE: Final = 0.8  # share of the cost from which a reader is told
+MOSTLY_PEOPLE: Final = 0.8  # share of the cost from which the report says so
 MOST_LEADS: Final = 3
 ReasonKind = Literal[
     "costs less", "judged better", "preferred", "worth more", "only one left", "stays", "moves", "meets the rules",

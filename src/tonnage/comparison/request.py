@@ -1,4 +1,5 @@
-"""The compare file: what is compared, for which work, by whom, by which weights and rules; and the move it is about."""
+"""The compare file: what is compared, for which work and team, by which weights and rules, and the migration in
+question."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _targets(entry: QuestionEntry) -> Iterator[tuple[str, str]]:
 
 
 def _graph_problems(entries: RulesFile) -> list[Problem]:
-    """A cycle, told with its way; else what no way from the start reaches."""
+    """A cycle with its path; otherwise the questions that the start does not reach."""
     reached: set[str] = set()
     cycle = _find_cycle(entries, entries.start, (), reached)
     if cycle:

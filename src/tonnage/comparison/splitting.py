@@ -41,7 +41,7 @@ class Split:
     rules: str = ""  # that must be met
     without_hours_of: tuple[str, ...] = ()  # alternatives of the cheapest way, and the cheapest, whose are not known
     people_counted: bool = True  # of any at all
-    without_people: Places = ()  # the places if nobody's hours were counted
+    without_people: Places = ()  # the places without people's hours
 
     @property
     def worth_it(self) -> bool:
@@ -124,7 +124,7 @@ def _without_hours_of(inputs: DecisionInputs, cheapest: Placement | None, least:
 def _without_people(
     totals: Mapping[str, Total], inputs: DecisionInputs, entry_of: EntryOf, works: Sequence[str]
 ) -> Places:
-    """The places if nobody's hours were counted, neither of running nor of moving."""
+    """The places without people's hours, neither of running nor of moving."""
     bare = without_hours(inputs)
     verdict = decide_verdict(bare)
     spread = _cheapest_placement(totals, bare, lambda name, done: EntryCost(usd=None, weeks=entry_of(name, done).weeks))

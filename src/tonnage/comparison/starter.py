@@ -1,4 +1,4 @@
-"""A compare file to start from: what is compared, for which work, by whom; the rest explained in comments."""
+"""A compare file to start from: what is compared, for which work and team; the rest is explained in comments."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def _work(work: StarterWork) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As YAML, whatever stands in it."""
+    """As YAML, whatever it holds."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'

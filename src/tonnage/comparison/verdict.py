@@ -91,7 +91,7 @@ class RuledOut:
 class Contender:
     """An alternative in the running. `net_usd`: its cost less what the reader says that its criteria are worth.
     `level`: not
-    told apart from the cheapest by cost. `score`: judged, 1 to 5, on criteria known of all that are level."""
+    distinguishable from the cheapest by cost. `score`: judged, 1 to 5, on criteria known of all that are level."""
 
     alternative: str
     usd: Figure
@@ -220,7 +220,7 @@ def payback_of(inputs: DecisionInputs, name: str) -> Payback | None:
 
 
 def without_hours(inputs: DecisionInputs) -> DecisionInputs:
-    """The inputs as if nobody's hours were counted, neither of running nor of moving."""
+    """The inputs as without people's hours, neither of running nor of moving."""
     bills = {
         name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in inputs.bills.items()
     }

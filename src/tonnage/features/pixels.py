@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-SETTINGS: Final = "preprocessor_config.json"  # beside weights: how transformers' image processors are told
+SETTINGS: Final = "preprocessor_config.json"  # beside weights: the settings of transformers' image processors
 BILINEAR: Final = 2  # PIL's numbers
 BICUBIC: Final = 3
 _PROCESSORS: Final = {  # of transformers: what resamples and cuts where its settings do not say

@@ -64,7 +64,7 @@ GRACE_S = 2.0  # for threads to see the sign; what a silent server holds up is l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Who is told how it goes: the bytes to come, bytes that came (or were lost again), and remarks."""
+    """Receives progress: the bytes to come, bytes that came (or were lost again), and remarks."""
 
     expect: Callable[[int], None] = field(default=lambda _bytes: None)
     advance: Callable[[int], None] = field(default=lambda _bytes: None)

@@ -98,7 +98,7 @@ class Transfer:
                 self._means.advance(have.path.stat().st_size)
                 return have
             if self._request.offline and not wanted.file.identity.startswith("file:"):
-                raise FetchError(f"{wanted.file.identity} is not in the cache, and --offline asks nobody")
+                raise FetchError(f"{wanted.file.identity} is not in the cache, and --offline forbids the network")
             return self._download(wanted)
 
     def _download(self, wanted: Wanted) -> _Have:
@@ -134,7 +134,7 @@ class Transfer:
             except _Damaged:
                 self._means.say(f"{file.name}: the copy in the Hub's cache is damaged, fetching it again")
         if self._request.offline:
-            raise FetchError(f"{file.identity} is not in the cache, and --offline asks nobody")
+            raise FetchError(f"{file.identity} is not in the cache, and --offline forbids the network")
         path = self._patient_download(library, file)
         try:
             return self._checked(library, wanted, path, "fetched")
@@ -212,7 +212,7 @@ class Transfer:
 
 
 class _Damaged(Exception):
-    """A copy that is not what the Hub states; `told` is how it is said."""
+    """A copy that is not what the Hub states; `report` is the error that the user sees."""
 
     def __init__(self, told: FetchError) -> None:
         super().__init__(str(told))

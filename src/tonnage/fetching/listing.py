@@ -52,7 +52,7 @@ def open_source(address: Address, *, jobs: int) -> Backend | HubLibrary:
 def list_wanted(
     request: FetchRequest, cache: Cache, means: Means, opened: Callable[[Backend | HubLibrary], None]
 ) -> list[Wanted]:
-    """Every file of every source that the patterns take. `opened` is told of each source that may be aborted."""
+    """Every file of every source that the patterns take. `opened` is called with each source that may be aborted."""
     found: list[Wanted] = []
     for text in request.sources:
         address = parse_address(text)
@@ -92,7 +92,7 @@ def _offline(address: Address, source: Backend | HubLibrary, cache: Cache) -> li
     listed = source.list_cached() if isinstance(source, HubLibrary) else None
     if not listed:
         raise FetchError(
-            f"{address.identity} is not in the cache, and --offline asks nobody", hint="fetch it online once"
+            f"{address.identity} is not in the cache, and --offline forbids the network", hint="fetch it online once"
         )
     return listed
 
@@ -137,7 +137,7 @@ def _with_stated(
     for text in request.sums:
         address = parse_address(text)
         if request.offline and address.scheme != "file":
-            raise InputError(f"--sums {address.identity} asks the network, and --offline asks nobody")
+            raise InputError(f"--sums {address.identity} asks the network, and --offline forbids the network")
         source = open_source(address, jobs=1)
         opened(source)
         if isinstance(source, HubLibrary):

@@ -86,7 +86,7 @@ class Partial:
             view, at = view[written:], at + written
 
     def cut(self, size: int) -> None:
-        """Drop what stands from `size` on."""
+        """Drop the bytes from `size` on."""
         os.ftruncate(self._handle, size)
 
     def done(self, part: int, crc: int) -> None:

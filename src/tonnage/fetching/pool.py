@@ -41,5 +41,5 @@ class Pool:
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # it belongs to whoever asks the future
+            except BaseException as error:  # it is raised where the future's result is read
                 future.set_exception(error)

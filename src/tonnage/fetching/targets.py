@@ -49,7 +49,7 @@ class FolderTarget:
             raise InputError(f"{self.shown} is no folder", hint="--to names a folder; files keep their own names")
 
     def path(self, name: str) -> Path:
-        """Where a file stands; refused where a symbolic link leads out of the folder."""
+        """The path of a file; refused where a symbolic link leads out of the folder."""
         folder = (self.root / name).parent
         if not folder.resolve().is_relative_to(self.root.resolve()):
             raise FetchError(
@@ -71,7 +71,7 @@ class FolderTarget:
         return not self._copy and nearest_folder(path).stat().st_dev == nearest_folder(self.root).stat().st_dev
 
     def put(self, path: Path, name: str) -> None:
-        """Link or copy a file here under a draft's name, then give it its own, over what stood there."""
+        """Link or copy a file here under a draft's name, then give it its own, over an older file."""
         goal = self.path(name)
         goal.parent.mkdir(parents=True, exist_ok=True)
         goal = self.path(name)  # once more, now that the folders are there
@@ -111,7 +111,7 @@ def _linked(path: Path, draft: Path) -> bool:
     """Make `draft` a hard link to `path`; False where the file system has none between the two."""
     draft.unlink()
     try:
-        path.resolve().chmod(0o444)  # whoever writes into the link would write into the cache
+        path.resolve().chmod(0o444)  # a write through the link would change the cache
         draft.hardlink_to(path.resolve())
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES):

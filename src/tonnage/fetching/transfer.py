@@ -23,7 +23,7 @@ LONGEST_WAIT_S: Final = 600.0  # even where a server asks for more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What transfers share: threads, the sign to stop, and who is told of bytes and of troubles."""
+    """What transfers share: threads, the stop signal, and the receiver of progress and warnings."""
 
     pool: Pool
     stop: Event
@@ -54,7 +54,7 @@ class Means:
         return self.retries().insist(checked, what)
 
     def _wait(self, seconds: float) -> None:
-        """Wait, though no longer than LONGEST_WAIT_S; a long wait is told. Raises Stopped on an interruption."""
+        """Wait, though no longer than LONGEST_WAIT_S; a long wait is reported. Raises Stopped on an interruption."""
         seconds = min(seconds, LONGEST_WAIT_S)
         if seconds > 5:
             self.say(f"waiting {seconds:.0f} s")

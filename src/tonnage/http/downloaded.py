@@ -11,7 +11,7 @@ Outcome = Literal["fetched", "from cache", "already there", "to fetch", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedFile:
-    """One file: what happened, how it was verified, where it stands."""
+    """One file: what happened, how it was verified, its path."""
 
     name: str
     source: str

@@ -117,7 +117,7 @@ class HttpPool:
         self._tls = tls_context() if endpoint.secure else None
 
     async def send(self, request: bytes, *, timeout_s: float, on_body: OnBody | None = None) -> HttpAnswer:
-        """Send a request, wait for its whole answer. `on_body` is told each piece of the body as it comes.
+        """Send a request, wait for its whole answer. `on_body` is called with each piece of the body as it arrives.
 
         Raises ExchangeFault. A kept connection that the server had closed meanwhile is replaced by a new one, once.
         """

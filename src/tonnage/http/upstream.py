@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._fault: UpstreamFault | None = None
         self._done = True
-        self._keep: bool | None = None  # None: not told yet, or done
+        self._keep: bool | None = None  # None: not known yet, or done
         self._idle_since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._until_s = 0.0

@@ -169,7 +169,7 @@ class _Book:
 def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path, lock: int | None) -> str:
     """Run a command to its end, its words to the log; its stdout. StepFailed with the log's tail.
 
-    The command inherits `lock`: where we are killed, nobody does the same step beside it.
+    The command inherits `lock`: where this process is killed, no other process runs the same step beside it.
     """
     with log.open("w", encoding="utf-8") as file:
         file.write("$ " + " ".join(command) + "\n")

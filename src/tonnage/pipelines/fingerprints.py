@@ -70,7 +70,7 @@ def _rows(pipeline: Pipeline, step: PipelineStep) -> Iterator[Path]:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    """A path as it reads from the pipeline's folder: the same wherever that folder stands."""
+    """A path as it reads from the pipeline's folder: the same wherever that folder is."""
     return os.path.relpath(path, folder)
 
 

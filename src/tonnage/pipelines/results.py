@@ -1,4 +1,4 @@
-"""What a finished step leaves for the next ones, and whether it still stands."""
+"""What a finished step leaves for the next ones, and whether it is still valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which judgements a plan of one kind of work stands on: those of sizing, and those of starting and interrupting."""
+"""Which judgements a plan of one kind of work uses: those of sizing, and those of starting and interrupting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits that no way to buy anything could hold: told before a plan is made, as bad input."""
+"""Limits that no offer could satisfy: reported as bad input before a plan is made."""
 
 from __future__ import annotations
 

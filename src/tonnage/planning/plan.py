@@ -94,7 +94,7 @@ class BaseOption:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Why one would not rely on it: on its price, or on a host of so many vCPUs as nobody states."""
+        """Why one would not rely on it: on its price, or on a host whose vCPUs are not stated."""
         return tuple(risk for risk in self.risks if isinstance(risk, Doubt))
 
     @property
@@ -196,7 +196,7 @@ class Refusal:
 
     @property
     def unknown(self) -> Unknown | None:
-        """What nobody knows, where it is out for that and not for what it is."""
+        """The unknown figure, where the candidate is out for that and not for what it is."""
         return self.miss.unknown
 
     @property
@@ -218,7 +218,7 @@ class RiskAccepted:
 class PriceTrusted:
     """The option that would be best if any were relied on: at a price that is undated, old, odd, or of a community
     host,
-    or with a host whose vCPUs nobody states."""
+    or with a host whose vCPUs are not stated."""
 
     option: Option
     saves_usd: float
@@ -226,7 +226,7 @@ class PriceTrusted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownAnswered:
-    """A candidate that is out for something nobody knows, and would win if the answer were good."""
+    """A candidate that is out because of an unknown figure, and would win if the figure were good."""
 
     candidate: Option | Refusal
     unknown: Unknown
@@ -262,7 +262,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogStamp:
-    """Which prices the plan stands on."""
+    """Which prices the plan is based on."""
 
     snapshot: str
     built_on: date

@@ -35,7 +35,7 @@ class PricedRuns:
     cost_high_usd: Array
     spot: np.ndarray
     interrupted: SpotEnds | None  # of the spot rows alone; None of a service, which goes on by its spare replicas
-    interrupted_row: IntArray  # where a spot row stands there
+    interrupted_row: IntArray  # the place of a spot row there
     sessions: Sessions
     rates: Rates
 

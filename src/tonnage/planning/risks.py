@@ -40,7 +40,7 @@ from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Workload
 
 SECONDS_PER_DAY = 86_400.0
-PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
+PRICE_AGE_DAYS = 180  # older prices are not relied on by default: judgement
 
 
 def risks_of(
@@ -91,7 +91,7 @@ def _memory_risks(run: RunDetail) -> Iterator[Risk]:
 
 
 def _unmeasured_risks(run: RunDetail) -> Iterator[Risk]:
-    """What of device, precision and program no measured row stands behind."""
+    """Which of device, precision and program no measured row supports."""
     unknown = tuple(dict.fromkeys(name for one in run.intervals if one.of != "memory" for name in one.unknown))
     if unknown:
         yield UnmeasuredRisk(names=unknown)

@@ -37,11 +37,11 @@ class Sized:
     detail: Callable[[int], RunDetail]
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     state_parts: Array | None = None  # machines that each save a part of a training's state; None: one saves all
-    host_in_doubt: NDArray[np.bool_] | None = None  # nobody states the vCPUs, and many are needed; None: of no row
+    host_in_doubt: NDArray[np.bool_] | None = None  # the vCPUs are not stated, and many are needed; None: of no row
     scaled: Mapping[int, ScaledFleet] = field(default_factory=dict)  # rows of services whose machines come and go
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
-    unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none
+    unverified: Sized | None = None  # the best with hosts whose memory is not stated; None: there are none
     risky: Sized | None = None  # the best with those among them; None: nothing is held back
 
 

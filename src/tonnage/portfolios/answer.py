@@ -47,7 +47,7 @@ class ProviderSpend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One constraint of the portfolio: where it stands, and what one step more of it saves.
+    """One constraint of the portfolio: its value, and what one step more of it saves.
 
     `saves_usd_per_month` is the cost now less the cost of the program solved again with the limit looser by `step`;
     the true saving lies in `saves_low` to `saves_high`, which the proven bounds of both programs give. `binds` where a

@@ -1,7 +1,7 @@
 """What each constraint costs: the program solved again with that constraint looser by one step.
 
-Not the duals of a relaxation: with whole runs and whole machines those price a split that nobody can buy. Solving again
-says what one step really saves. Both programs are solved to a proven bound, so the saving has proven ends.
+Not the duals of a relaxation: with whole runs and whole machines those price a split that cannot be bought. Solving
+again says what one step really saves. Both programs are solved to a proven bound, so the saving has proven ends.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Terms = dict[int, float]
 
 @dataclass(slots=True)
 class LinearRow:
-    """lower <= Σ terms <= upper. `label` is empty for rows that nobody can relax."""
+    """lower <= Σ terms <= upper. `label` is empty for rows that cannot be relaxed."""
 
     terms: Terms
     lower: float = -np.inf

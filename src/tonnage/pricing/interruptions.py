@@ -20,7 +20,7 @@ class Terms:
 
 
 STARTUP_SOURCE: Final = (120.0, 900.0, "boot, image pull and data mount of a cloud GPU machine: judgement")
-# How often a run ends unasked on a machine that nobody takes back. Judgement: once a day, between 1.6e-4 per hour, the
+# How often a run ends unasked on a machine that is not taken back. Judgement: once a day, between 1.6e-4 per hour, the
 # hardware of a data centre alone (419 unexpected interruptions in 54 days on 2,048 machines: Llama 3, arXiv:2407.21783,
 # section 3.3.4), and 0.1, a shared machine (processes killed for memory, by people, by restarts).
 ENDS_PER_HOUR: Final = 1 / 24

@@ -28,7 +28,7 @@ class LedgerLine:
     source: str | EstimateSource
     read_on: date | None
     discount_percent: Decimal = Decimal(0)
-    billed_by: str = ""  # a provider, or databricks; "": nobody's bill (people)
+    billed_by: str = ""  # a provider, or databricks; "": no provider's bill (people)
 
     @property
     def usd(self) -> Decimal:

@@ -66,7 +66,7 @@ class Interrupts:
         return self._stop.exists()
 
     def remaining_s(self) -> float | None:
-        """Seconds until the machine is taken; None while nobody said so."""
+        """Seconds until the machine is taken; None while there is no notice."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     @contextmanager

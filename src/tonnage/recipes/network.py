@@ -1,4 +1,5 @@
-"""What is read over a network may fail now and work in a minute: it is tried again, and then told with its cause."""
+"""Reads over a network may fail now and work in a minute: they are retried, and the last error is raised with its
+cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run stands between two steps."""
+"""The position of a run between two steps."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ class Answered:
 
 
 def predict(folder: RunFolder, asked: PredictionRequest, *, progress: Callable[[int, float | None], None]) -> Answered:
-    """Answer every row of `asked.data` into `asked.out`. `progress` is told the rows done and their rate per second.
+    """Answer every row of `asked.data` into `asked.out`. `progress` is called with the rows done and their rate per
+    second.
 
     InputError for an unfinished run, a file without rows, a missing column, an output that cannot be written.
     """

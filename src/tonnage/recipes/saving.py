@@ -73,7 +73,7 @@ class Saving:
         if self._together is not None:
             self._together.save(self._position.step, snapshot, began)
         elif self._writer is not None and snapshot is not None:
-            self._held_s = time.monotonic() - began  # the training stood still so long for the copy
+            self._held_s = time.monotonic() - began  # training was paused so long for the copy
             self._writer.save(snapshot)
         self._saved_step = self._position.step
         self._interval.saved()

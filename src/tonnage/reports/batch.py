@@ -28,7 +28,7 @@ def batch_report(outcome: BatchOutcome) -> Report:
 
 
 def progress_line(progress: BatchProgress, planned: PlannedBatch | None = None) -> str:
-    """Where the batch stands, in one line, beside its plan."""
+    """The state of the batch, in one line, beside its plan."""
     parts = [f"{progress.finished:,} of {progress.total:,} rows"]
     if progress.per_s is not None:
         parts.append(f"{short(progress.per_s)}/s, {render_duration(progress.left_s)} left")

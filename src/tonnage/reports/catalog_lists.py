@@ -76,7 +76,7 @@ _FINDING_FIELDS: tuple[Field[CatalogFinding], ...] = (
     Field(key="severity", title="severity", read=lambda one: one.severity),
     Field(key="subject", title="about", read=lambda one: one.subject, wraps=True),
     Field(key="message", title="doubt", read=lambda one: one.message, wraps=True),
-    Field(key="figure", title="stands there", read=lambda one: one.figure, wraps=True, folds=1),
+    Field(key="figure", title="found", read=lambda one: one.figure, wraps=True, folds=1),
     Field(key="expected", title="expected", read=lambda one: one.expected, wraps=True, folds=2,
           fold_text="expected {}"),
     Field(key="source", title="source", read=lambda one: one.source, wraps=True, folds=3),

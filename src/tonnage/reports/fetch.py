@@ -61,7 +61,7 @@ _FIELDS: tuple[Field[FetchedFile], ...] = (
 
 
 def verify_report(lines: Sequence[VerifiedFile]) -> Report:
-    """Every file of the manifests, as it stands now."""
+    """Every file of the manifests, as it is now."""
     bad = sum(one.state != "ok" for one in lines)
     fields: tuple[Field[VerifiedFile], ...] = (
         Field(key="name", title="file", read=lambda one: one.name),

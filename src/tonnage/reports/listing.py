@@ -150,7 +150,7 @@ def fields_report(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """Things of one kind: `name` is the JSON key of the list, `head` stands before it."""
+    """Things of one kind: `name` is the JSON key of the list, `head` is shown before it."""
 
     schema: str
     title: str

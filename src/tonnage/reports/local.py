@@ -182,7 +182,7 @@ def _prediction_blocks(one: LocalPrediction, broken: tuple[Miss, ...]) -> Iterat
             ("tokens/s", render_interval(one.tokens_per_s)),
             ("memory", f"{render_interval(one.peak_memory_gib)} of {one.memory_available_gib:.1f} GiB"),
             ("cost", cost),
-            ("stands on", f"the profile's curves, {one.time_rows} measured rows of time, {one.memory_rows} of memory"),
+            ("based on", f"the profile's curves, {one.time_rows} measured rows of time, {one.memory_rows} of memory"),
         )
     )
     for item in broken:

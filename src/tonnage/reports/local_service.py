@@ -72,7 +72,7 @@ def service_blocks(made: LocalService) -> Iterator[Block]:
         rows=(
             ("server", f"{made.workers} workers, {batches}, {made.job.weights}"),
             *_rates(made),
-            ("stands on", f"the profile's curves, benches: {bench_words(made)}"),
+            ("based on", f"the profile's curves, benches: {bench_words(made)}"),
             *_corrected(made),
         )
     )

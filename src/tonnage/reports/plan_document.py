@@ -169,7 +169,7 @@ def host_document(host: HostShare) -> dict[str, Any]:
 
 
 def interval_document(one: Interval) -> dict[str, Any]:
-    """Which 80 % interval a figure of the run has, and what stands behind it (0 rows: a judgement)."""
+    """Which 80 % interval a figure of the run has, and its basis (0 rows: a judgement)."""
     return {
         "of": one.of,
         "group": one.group,

@@ -1,4 +1,4 @@
-"""Right-sizing: the machine now, the cheaper one, the saving, what stands in the way (`tonnage/rightsize@1`)."""
+"""Right-sizing: the machine now, the cheaper one, the saving, what prevents it (`tonnage/rightsize@1`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _page(findings: Sequence[MachineFinding], catalog: Catalog) -> Page:
 
 def _remarks(one: MachineFinding) -> list[str]:
     if one.action == "no price":
-        return ["no price is in the catalog for this machine, bought so, there: a saving cannot be told"]
+        return ["no price is in the catalog for this machine, bought so, there: the saving is not known"]
     said = [f"changes: {'; '.join(map(remark_words, one.changes))}"] if one.changes else []
     said += [_cheaper_but(rejected) for rejected in one.cheaper_but]
     if one.action == "keep" and not one.cheaper_but:

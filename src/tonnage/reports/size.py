@@ -32,7 +32,7 @@ IN_USE: Final = (
 )
 IN_A_PASS: Final = (
     "Memory is what a pass holds: weights, its activations and the runtime's context. nvidia-smi shows more: blocks "
-    "that a framework's allocator keeps (TensorFlow takes the whole device unless told otherwise)."
+    "that a framework's allocator keeps (TensorFlow takes the whole device by default)."
 )
 IN_A_STEP: Final = (
     "Memory is what a step needs at its peak: what the allocator counts as allocated, and the runtime's context "

@@ -190,7 +190,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _longest_prefix(word: str, width: int) -> int:
-    """Characters of `word` that fit, cut after a dash or the like where one stands in the second half."""
+    """Characters of `word` that fit, cut after a dash or the like where there is one in the second half."""
     cut = 1
     while cut < len(word) and cell_len(word[: cut + 1]) <= width:
         cut += 1

@@ -21,7 +21,7 @@ Unit = Literal["", "GiB", "GB/s", "TFLOPS"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacks(Reason):
-    """The machine has less than what was measured. None: nobody publishes the figure. `of`: of one GPU, of all."""
+    """The machine has less than what was measured. None: the figure is not published. `of`: of one GPU, of all."""
 
     kind: ClassVar[str] = "lacks"
     limit: Limit
@@ -58,7 +58,7 @@ def broken_limits(
 ) -> tuple[Broken, ...]:
     """What of the measured need, with `headroom` on top, the candidate does not hold; empty where it holds all.
 
-    What was not measured must be at least what the machine has today. A figure that nobody publishes counts as missing.
+    What was not measured must be at least what the machine has today. An unpublished figure counts as missing.
     """
     now = usage.instance
     out: list[Broken] = [*_host(usage, now, candidate, headroom)]
@@ -123,7 +123,8 @@ def usable_gib(device: Accelerator) -> float | None:
 def _gpu_rates(
     usage: MachineUsage, candidate: InstanceType, old: Accelerator, new: Accelerator, headroom: float
 ) -> list[Broken]:
-    """The time in use must fit: in bandwidth, in 16-bit and in 32-bit rate, since nobody says which of them binds."""
+    """The time in use must fit: in bandwidth, in 16-bit and in 32-bit rate, since it is not known which of them
+    binds."""
     used = 1.0 if usage.gpu_utilisation is None else min(usage.gpu_utilisation * (1.0 + headroom), 1.0)
     if used == 0:
         return []

@@ -2,7 +2,7 @@
 
 Runs the worker's module and writes its exit code down where the supervisor looks (TONNAGE_EXITS). To the elastic agent
 an end that must not be repeated is exit code 0; a crash stays one, and the agent starts all workers anew. So does a
-worker that was interrupted by the agent itself, since another has crashed: only where the file `asked` stands beside
+worker that was interrupted by the agent itself, since another has crashed: only where the file `asked` is beside
 the codes, or the run's folder has a notice, did the signal come from the supervisor. Where a rank has already ended
 for good, those that were started anew end at once instead of waiting for it, and one that still waits for it in a
 collective ends a minute later.
@@ -78,7 +78,7 @@ def _ended_early(exits: Path, rank: int) -> Mapping[int, int]:
 
 
 def run_module(module: str, folder: str) -> int:
-    """Run a module as `python -m` does; its exit code. An exception that nobody caught goes on its way."""
+    """Run a module as `python -m` does; its exit code. An uncaught exception propagates."""
     sys.argv = [module, folder]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,6 +1,6 @@
 """Ray Train's TorchTrainer: on a local cluster that it starts, or on the one RAY_ADDRESS names.
 
-A driver process stands between supervisor and workers: `ray_driver.py`. The workers run in threads of Ray's actors,
+A driver process runs between supervisor and workers: `ray_driver.py`. The workers run in threads of Ray's actors,
 which take no signals; they are asked to save by the run folder's stop file, so the folder must be on a disk that all
 nodes share.
 """

@@ -45,7 +45,7 @@ class Runner(Protocol):
         """Start the job under a supervisor; the supervisor's process id."""
 
     def status(self, folder: RunFolder) -> RunState:
-        """Where the run stands; `lost` where nobody looks after it any more."""
+        """The state of the run; `lost` where it has no supervisor any more."""
 
     def stop(self, folder: RunFolder, *, by: str, reason: str) -> None:
         """Ask the run to save and end."""
@@ -75,7 +75,7 @@ class Supervised:
             argv=self.command(spec, folder),
             env=(
                 ("OMP_NUM_THREADS", str(threads)),
-                ("MKL_NUM_THREADS", str(threads)),  # one that stands in the environment would win over OpenMP's
+                ("MKL_NUM_THREADS", str(threads)),  # one that is set in the environment would win over OpenMP's
                 WAITING_THREADS,
                 ("PYTHONUNBUFFERED", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),

@@ -1,4 +1,4 @@
-"""Fingerprints of the files a run learns from: a file that changes under a run is told before it goes on."""
+"""Fingerprints of the files a run learns from: a file that changes under a run is reported before it goes on."""
 
 from __future__ import annotations
 

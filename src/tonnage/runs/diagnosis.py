@@ -19,7 +19,7 @@ FEWEST_STEPS: Final = 10
 SHORTEST_S: Final = 0.5  # of timed steps
 LENGTHS: Final = 0.10  # mean length against the stated one
 _IN_STEPS: Final = "in steps; start-up, evaluation and saving are not predicted"
-_STEPS_COST: Final = "of the time in steps; all that the machines were held for stands under Spend"
+_STEPS_COST: Final = "of the time in steps; all that the machines were held for is under Spend"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class Energy:
 
 
 def energy_of(samples: Sequence[Mapping[str, Any]]) -> Energy | None:
-    """What the sampled GPUs took, whoever used them; None where one of them told neither energy nor power.
+    """Energy of the sampled GPUs, of all their users; None where one of them reports neither energy nor power.
 
     Between two samples: the growth of the counter, or half the sum of both powers times the time. A pause, during
     which nothing was sampled, is not counted.

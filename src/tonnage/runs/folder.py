@@ -119,7 +119,7 @@ class RunFolder:
         return read_journal(self.journal_file, faults=[] if faults is None else faults, brief=brief)
 
     def state(self) -> RunState:
-        """Where the run stands: by its journal, and the mark its workers leave after each step."""
+        """The state of the run: by its journal, and the mark its workers leave after each step."""
         faults: list[str] = []
         state = with_mark(state_of(self.events(faults=faults, brief=True)), read_progress(self.path))
         return replace(state, faults=tuple(faults))

@@ -46,7 +46,7 @@ class Breach:
 
 
 def check_guard(guard: GuardSpec) -> None:
-    """PlanRefused for a cost limit that cannot be held, since nobody knows what an hour costs."""
+    """PlanRefused for a cost limit that cannot be held, since the price of an hour is unknown."""
     if guard.max_cost_usd is not None and guard.usd_per_hour is None:
         raise PlanRefused(
             f"a limit of ${guard.max_cost_usd:,.2f} cannot be held: what an hour of this machine costs is not known",

@@ -38,7 +38,7 @@ class Job:
     secrets: tuple[str, ...] = ()  # names of variables it inherits and that are never written down
     files: tuple[JobFile, ...] = ()
     processes: int = 1
-    signal_to: SignalTo = "command"  # who takes SIGTERM; nobody: they read the stop file
+    signal_to: SignalTo = "command"  # which processes get SIGTERM; nobody: the workers read the stop file
     schema: Literal["tonnage/job@1"] = SCHEMA
 
     @property

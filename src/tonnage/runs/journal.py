@@ -80,8 +80,8 @@ def read_journal(path: Path, *, faults: list[str] | None = None, brief: bool = F
     """Every whole line, oldest first; nothing where there is no journal yet.
 
     A kill can cut a line short: the last one without its line break, and one that a later writer marked as cut, are
-    left out, since no writer finished them. A line in the middle that cannot be read is left out too and told in
-    `faults`; ValueError names it where nobody gives a list. `brief`: of forecasts in a row the last alone, which is
+    left out, since no writer finished them. A line in the middle that cannot be read is left out too and reported in
+    `faults`; ValueError names it where no list is given. `brief`: of forecasts in a row the last alone, which is
     most of the lines of a long run.
     """
     if not path.exists():

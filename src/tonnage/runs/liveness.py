@@ -143,7 +143,7 @@ def _works_alone(state: RunState) -> bool:
 
 
 def observed_state(folder: RunFolder, *, now: datetime | None = None) -> RunState:
-    """The state by the journal, or `lost` where nobody is left who would write its next line."""
+    """The state by the journal, or `lost` where no process is left that would write its next line."""
     now = now or datetime.now(UTC)
     alive = has_supervisor(folder, now=now)  # asked first: a run that ends in between has its last line by then
     return without_witness(folder.state(), alive=alive, now=now)

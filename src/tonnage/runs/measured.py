@@ -38,7 +38,7 @@ class MeasuredRun:
     """The figures of one run. None: not measured."""
 
     timing: str  # what the step times are over
-    steps: int  # the optimizer step the run stands at
+    steps: int  # the optimizer step of the run
     timed_steps: int
     median_step_s: float | None = None
     p90_step_s: float | None = None
@@ -278,7 +278,7 @@ def _other_load(records: Records) -> float | None:
 
 
 def _mean_power(samples: Iterable[Mapping[str, Any]]) -> float | None:
-    """All GPUs together, mean over the samples in which each told its power."""
+    """All GPUs together, mean over the samples in which each reported its power."""
     powers = [[gpu.get("power_w") for gpu in sample["gpus"]] for sample in samples if sample.get("gpus")]
     whole = [sum(row) for row in powers if None not in row]
     return fmean(whole) if whole else None

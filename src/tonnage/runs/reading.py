@@ -1,6 +1,6 @@
 """From a workload file with a `run` section to the specification of a run.
 
-`load_run_spec(path)` is what `tonnage run` starts from. One fact has one home: how much is trained and how stands in
+`load_run_spec(path)` is what `tonnage run` starts from. One fact has one home: how much is trained and how is in
 `data`, `train`, `tabular` or `batch`, where the plan reads it too; `run` adds only what a plan does not need.
 """
 
@@ -57,7 +57,7 @@ def load_run_spec(
 ) -> RunSpec:
     """The run a workload file describes. WorkloadError (file, line, key, hint) for whatever is wrong with it.
 
-    Local rows must be there: a missing file or shard is told now, not by a worker. `as_of` (None: now) is the clock
+    Local rows must be there: a missing file or shard is reported now, not by a worker. `as_of` (None: now) is the clock
     a deadline is held against; `fetch_config` reads the config.json of an `hf://` model; `there` tells paths of the
     place where the run will be, which nothing here can look into.
     """
@@ -157,7 +157,7 @@ class _Reader:
         return DataSource(location=first, format=form, query=source.query, split=split, more=tuple(more))
 
     def _told(self, path: KeyPath, work: Callable[..., Found], *arguments: Any) -> Found:
-        """The work's result; what it refuses is told with file, line and key."""
+        """The work's result; what it refuses is reported with file, line and key."""
         try:
             return work(*arguments)
         except InputError as error:

@@ -93,7 +93,7 @@ def recall_secrets(spec: RunSpec) -> None:
 
     try:
         _, values = hide_secrets(load_run_spec(Path(spec.workload_file)))
-    except TonnageError:  # the file has changed: whoever needs the variable says that it is missing
+    except TonnageError:  # the file has changed: the code that needs the variable reports it as missing
         return
     os.environ.update({name: values[name] for name in missing if name in values})
 

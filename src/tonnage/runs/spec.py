@@ -47,7 +47,7 @@ SCHEMA: Final = "tonnage/run@1"
 class DataSource:
     """Where rows come from: a path or pattern, `hf://name`, a remote URL, or a SQLAlchemy URL with a query.
 
-    A secret in a URL stands as `${NAME}`: the worker takes it from its environment, and it is never written down.
+    A secret in a URL is written as `${NAME}`: the worker takes it from its environment, and it is never written down.
     """
 
     location: str

@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     PENDING = "pending"  # written down, no process yet
     STARTING = "starting"  # processes start, data and model load
@@ -80,17 +80,17 @@ class RunState:
     ended_at: datetime | None = None
     attempt: int = 0  # starts so far
     step: int = 0  # newest optimizer step done since the newest start, which begins at its checkpoint
-    placed_at: datetime | None = None  # when a start, or the end, last said at which step the run stands
+    placed_at: datetime | None = None  # when a start, or the end, last gave the step of the run
     total_steps: int | None = None  # None: it has not come to its first step
     checkpoint_step: int | None = None  # newest checkpoint known to be whole
     lost_steps: int = 0  # steps done again after restarts
     events: int = 0
     alone: tuple[str, int] | None = None  # host and process of a script that does the work without a supervisor
     place: str | None = None  # whose scheduler starts it, perhaps more than once; None: this machine
-    faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
+    faults: tuple[str, ...] = ()  # unreadable lines of the journal
 
 
-_PLACING = frozenset(  # events that say where the run stands, whatever was reached before
+_PLACING = frozenset(  # events that set the position of the run, whatever was reached before
     {
         EventKind.RESUMED, EventKind.TRAINING, EventKind.SUCCEEDED, EventKind.FAILED, EventKind.STOPPED,
         EventKind.CANCELLED,
@@ -150,7 +150,7 @@ def _changes(said: Mapping[str, Any], event: Event) -> dict[str, Any]:
 
 
 def _place(step: int, event: Event) -> dict[str, Any]:
-    """The step an event says the run stands at, where it says one."""
+    """The step of the run that an event gives, where it gives one."""
     if event.fields.get("step") is None:
         return {}
     told = int(event.fields["step"])

@@ -33,7 +33,7 @@ class Tail:
         return whole.decode("utf-8", errors="replace").split("\n")[:-1]
 
     def events(self) -> Iterator[Event]:
-        """The same, as events of a journal; lines cut off by a kill, or that nobody can read, are left out."""
+        """The same, as events of a journal; lines cut off by a kill, or unreadable lines, are left out."""
         for line in self.lines():
             if line and not line.endswith(CUT):
                 with contextlib.suppress(ValueError, KeyError, AttributeError, TypeError):

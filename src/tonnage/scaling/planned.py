@@ -4,7 +4,7 @@ The law is that of `tonnage serve --replicas`, asked in the same words; requests
 has no time for the hundred million requests of a day, and what they wait depends on their rate alone where each is
 short beside a start-up. A plan knows of a machine how much it carries within the promise, chance of the arrivals
 included. So a machine is given slots, full at that rate, and a request holds one for as long as makes that the
-machine's rate: a tenth of a start-up at most, so that rates count and not single requests. The law is told only of the
+machine's rate: a tenth of a start-up at most, so that rates count and not single requests. The law sees only the
 slots that a plan would fill (`used`), so machines run no fuller than in a fixed fleet. A request is late where every
 machine is at its most: that is when the promise is no longer sure. Its chance is that of the shadows.
 """

@@ -30,7 +30,7 @@ MOST_MACHINES = 100  # beyond, machines per request no longer change: cost grows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaling:
-    """The policy. `enabled` False: the fleet of the day's peak stands all day. Defaults: the HPA's, or judged."""
+    """The policy. `enabled` False: the fleet of the day's peak is held all day. Defaults: the HPA's, or judged."""
 
     enabled: bool = True
     minimum: int = 1

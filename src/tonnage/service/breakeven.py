@@ -19,7 +19,7 @@ from tonnage.service.units import ENDS
 from tonnage.sizing.estimates import Array
 from tonnage.workload.jobs import Workload
 
-STAIRS = 40  # machines up to which every stair of a fleet stands in the grid
+STAIRS = 40  # machines up to which the grid holds every stair of a fleet
 
 
 def break_even(

@@ -28,7 +28,7 @@ class Crossing:
 def find_crossings(own: Cost, api: Cost, grid: Array) -> list[tuple[float, str]]:
     """(rate, who is cheaper above it) for each change of sign of own - api along `grid`.
 
-    A jump of a staircase between two neighbours of the grid is bisected to where it stands; several changes between two
+    A jump of a staircase between two neighbours of the grid is bisected to its place; several changes between two
     neighbours show as one or none, so `grid` holds the stairs.
 
     >>> steps = lambda rate: 10.0 * np.ceil(rate)

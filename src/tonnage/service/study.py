@@ -92,7 +92,7 @@ class FleetStudy:
     def verify(self) -> Verified | None:
         """Simulates a replica of the fleet at my rate under its planned load.
 
-        The plan's own question is not answered twice: its fleet stands, and the simulation says whether it holds.
+        The plan's own question is not answered twice: its fleet is kept, and the simulation says whether it holds.
         Bursts and p99 are not in the closed form: there units that carry less are slowed until one that wins holds.
         """
         job = self.job

@@ -134,7 +134,7 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts) -> tuple[
 def _ending_at_peak(
     state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
 ) -> tuple[Array, Array]:
-    """Gradients, and what stands beside them at the end of a step, as far as they add to the peak. Backward frees
+    """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
     the two counts; with accumulation the sums stand from the second one on, and a program with gradient buffers of its
     own keeps them always."""

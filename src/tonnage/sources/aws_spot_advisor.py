@@ -3,7 +3,7 @@
 `spot_advisor[region]["Linux"][type]` holds `s`, the saving in whole per cent over the past month, and `r`, the index of
 an interruption class in `ranges`. The price is on-demand x (1 - s/100) with the on-demand price of the catalog: within
 half a per cent of on-demand, an average, and marked as computed. `aws-spot` reads the price itself.
-The file stands behind https://aws.amazon.com/ec2/spot/instance-advisor/
+The file is linked from https://aws.amazon.com/ec2/spot/instance-advisor/
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Watch:
         self._stop = stop or Event()
 
     def check(self) -> None:
-        """Raise SourceError when time is up or the fetch was told to stop."""
+        """Raise SourceError when time is up or the fetch was asked to stop."""
         if self._stop.is_set():
             raise SourceError("stopped before it answered")
         if self._end is not None and monotonic() > self._end:

@@ -1,4 +1,4 @@
-"""Files as they stood at a git revision, read by the `git` command."""
+"""Files of a git revision, read by the `git` command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_at(path: Path, revision: str) -> str | None:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above that still stands: a deleted file may have taken its folder along."""
+    """The folder, or the nearest one above that still exists: a deleted file may have taken its folder along."""
     return next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), Path.cwd())
 
 

@@ -123,7 +123,7 @@ class PriceBook:
         latest = [entry for entry in entries if entry.since == last]
         for entry in entries:
             if entry.since != last:
-                self._refuse(key, entry, "two dates for one row: the later one stands")
+                self._refuse(key, entry, "two dates for one row: the later one is kept")
         prices = {entry.price for entry in latest}
         for entry in latest[1:] if len(prices) == 1 else latest:
             why = "the same row twice" if len(prices) == 1 else "two prices for one machine, region and mode"

@@ -51,7 +51,7 @@ def ask_sources(
     """Every source's answer, in their order; one that fails or is not done in time says so in its report.
 
     Each runs in a thread of its own that does not keep the process alive. `stop` is set at the end and on Ctrl-C, and
-    `progress` is told the names still awaited.
+    `progress` is called with the names still awaited.
     """
     done: Queue[tuple[int, SourceResult]] = Queue()
     for number, source in enumerate(sources):
@@ -97,8 +97,8 @@ def _nothing_usable(report: SourceReport) -> str:
 def merge_answers(known: Catalog, managed: Sequence[ManagedPriceRow], answers: Sequence[SourceResult]) -> Refreshed:
     """The answers, the first source's price where several have one, judged and put over the catalog.
 
-    A price that nobody names any more stays with its old date, and grows stale there. Committed prices that a managed
-    row states are held anew against the on-demand prices they were read with.
+    A price that no source names any more stays with its old date, and grows stale there. Committed prices that a
+    managed row states are held anew against the on-demand prices they were read with.
     """
     machines: dict[tuple[str, str], InstanceType] = {}
     reports: list[SourceReport] = []

@@ -50,7 +50,7 @@ class ManagedPriceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRow:
-    """A row that was read and is not used, as it stood, and why."""
+    """A row that was read and is not used, as it was, and why."""
 
     source: str
     provider: str

@@ -34,7 +34,7 @@ OLD_DRAFT_S = 24 * 3600  # a draft this old was left by a killed process
 
 
 def gather(sources: Sequence[PriceSource]) -> tuple[SourceResult, tuple[SourceReport, ...]]:
-    """Ask each source once and put the answers together; where two price the same offer, the first stands.
+    """Ask each source once and put the answers together; where two price the same offer, the first is kept.
 
     A source that fails is named in the reports beside those that answered; raises SourceError when all fail.
     """
@@ -131,7 +131,7 @@ def dated_meta(
     notes: str = "",
     built_at: datetime | None = None,
 ) -> SnapshotMeta:
-    """The account a snapshot gives of itself, named after its day unless told otherwise."""
+    """The account a snapshot gives of itself, named after its day by default."""
     meta = SnapshotMeta(
         name=built_on.isoformat(), built_on=built_on, sources=tuple(sources), notes=notes, built_at=built_at
     )

@@ -41,7 +41,7 @@ class LineReader(Protocol[T_co]):
         """One line without its end; raises SourceError on a file of another kind."""
 
     def finish(self, tail: bytes) -> T_co:
-        """After the last line; `tail` is what stood behind the last line end. Raises TemporaryError on a cut."""
+        """After the last line; `tail` is the text behind the last line end. Raises TemporaryError on a cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def follow_pages(
 
 
 def same_place(base_url: str, link: str) -> str:
-    """`link`'s query at `base_url`'s address: a next page is asked of the server we were told to ask.
+    """`link`'s query at `base_url`'s address: a next page is requested from the configured server.
 
     >>> same_place("http://mirror:8080/api/retail/prices", "https://prices.azure.com:443/api/retail/prices?$skip=100")
     'http://mirror:8080/api/retail/prices?$skip=100'

@@ -1,7 +1,7 @@
 """The least a window could have cost, had the future been known: an exact search over stretches between changes.
 
 Any plan is: some stretches of living spot are used, on-demand fills some gaps, the rest is waiting. On-demand work
-costs the same wherever it stands, so what decides is the slack a plan uses (waiting, and d a launch) and its bill
+costs the same wherever it is, so what decides is the slack a plan uses (waiting, and d a launch) and its bill
 
     cost = k·C + k·d·(launches) - (k - 1)·(spot hours used)          where spot does less than all the work
 

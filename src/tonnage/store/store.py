@@ -127,7 +127,7 @@ class Store:
     ) -> int:
         """Keep rows in the columns of a facts file; a row whose cells are all known already is not kept again.
 
-        Says how many were new. Which table they belong to is told by their columns, unless named.
+        Says how many were new. Their columns decide which table they belong to, unless it is named.
         """
         stamp = _text(recorded_at or datetime.now(UTC))
         added = 0

@@ -96,7 +96,7 @@ CLOUDS: Final = {
 
 
 def check_clouds(names: Sequence[str]) -> None:
-    """InputError for a cloud whose notices nobody here can read."""
+    """InputError for a cloud whose notices cannot be read here."""
     for name in names:
         if name not in CLOUDS:
             raise InputError(f"no notices are known of '{name}'", hint=f"clouds with notices: {', '.join(CLOUDS)}")

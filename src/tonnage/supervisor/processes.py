@@ -1,4 +1,4 @@
-"""Trees of processes: whom to signal, and how to leave nothing behind."""
+"""Process trees: which processes to signal, and how to end all of them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ProgressReader:
     def __init__(self, folder: RunFolder, *, now: datetime) -> None:
         self._journal, self._metrics = Tail(folder.journal_file), Tail(folder.metrics_file)
         self._path, self._mark = folder.path, read_progress(folder.path)  # a mark of before is no sign of work
-        self.step_in_start = 0  # newest step of the newest start: where the run stands
+        self.step_in_start = 0  # newest step of the newest start: the position of the run
         self.total_steps: int | None = None
         self.checkpoint: Event | None = None
         self.saves_s: deque[float] = deque(maxlen=5)

@@ -18,13 +18,13 @@ RESERVE_BYTES: Final = 64 << 10  # a last word is some 300 bytes; file systems g
 
 
 def complain(text: str) -> None:
-    """A line in the supervisor's own log. It stands on the same disk: where it cannot be written, it is left out."""
+    """A line in the supervisor's own log. It is on the same disk: a line that cannot be written is dropped."""
     with contextlib.suppress(OSError):
         os.write(2, f"{datetime.now(UTC).isoformat(timespec='seconds')} {masked(text)}\n".encode())
 
 
 class Trouble:
-    """Something that fails again and again: told when it begins, not every time."""
+    """A repeated failure: logged when it begins, not every time."""
 
     def __init__(self, what: str) -> None:
         self._what, self._told = what, ""

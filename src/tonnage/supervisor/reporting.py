@@ -60,8 +60,8 @@ _told: dict[str, str] = {}  # part -> the trouble that its newest try met
 
 
 def attempted(name: str, do: Callable[[], None]) -> bool:
-    """Whether it was done. Whatever it raises is told in the supervisor's log, the same trouble once: the other parts
-    go on. An error of ours is a line; where another one came from is told too."""
+    """Whether it was done. An exception is written to the supervisor's log, a repeated one once: the other parts
+    go on. A TonnageError is logged as one line, any other exception with its traceback."""
     try:
         do()
     except Exception as error:

@@ -1,9 +1,9 @@
 """Holds the processes of one start: their log, their signals, and that none of them outlives it.
 
-`python -m tonnage.supervisor.shim --folder RUN_DIR --signal-to WHOM --grace-s S -- COMMAND ...` stands between the
+`python -m tonnage.supervisor.shim --folder RUN_DIR --signal-to WHOM --grace-s S -- COMMAND ...` runs between the
 supervisor and the command. It keeps the log, so that neither a full disk nor a dead supervisor breaks the workers'
 output. It takes `term` and `kill` on its standard input; when that ends, the supervisor is dead: the workers are asked
-to save and end, and what is left after the grace is killed, since nobody holds them to their limits any more. On Linux
+to save and end, and what is left after the grace is killed, since nothing enforces their limits any more. On Linux
 orphans of the command become its own children, so that workers in sessions of their own (torchrun's) are found too.
 """
 

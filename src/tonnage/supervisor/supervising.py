@@ -216,7 +216,7 @@ class Supervisor:
     # looking around
 
     def _look(self) -> None:
-        """Everything that may end a start: asked for by people, told by a cloud, set as a limit.
+        """Everything that may end a start: a user's request, a notice of a cloud, a limit.
 
         Superseded, before anything is written, where the run was submitted anew.
         """
@@ -373,7 +373,7 @@ class Supervisor:
         reason = finish.reason.value if finish.reason else None
         if self._asked is not None:
             clear_requests(self._folder)
-        self._reserve.release()  # the workers have ended: nobody else takes this room
+        self._reserve.release()  # the workers have ended: no other process uses this space
         again = self._requeued and finish.reason is RunReason.PREEMPTED
         self._record(
             EventKind.RESTARTING if again else ENDED_KINDS[finish.state],

@@ -1,4 +1,4 @@
-"""A message when a run ends: to a webhook, by e-mail, or both. What fails is told in the supervisor's log.
+"""A message when a run ends: to a webhook, by e-mail, or both. A failure is written to the supervisor's log.
 
 TONNAGE_NOTIFY_URL: a POST of JSON goes there; its key `text` is what chat services show.
 TONNAGE_NOTIFY_MAIL: smtp://[user:password@]host[:port]?to=ADDRESS[&from=ADDRESS]; smtps:// encrypts from the start,
@@ -44,7 +44,7 @@ def end_of(folder: RunFolder, state: RunState) -> dict[str, Any]:
 
 
 def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> None:
-    """Send the message to whoever is named, each by itself. Raises the last error, once all were tried."""
+    """Send the message to each address, independently. Raises the last error, once all were tried."""
     known = os.environ if environ is None else environ
     told, failed = end_of(folder, folder.state()), None
     for name, send in ((URL, post_json), (MAIL, partial(send_mail, what=MAIL))):

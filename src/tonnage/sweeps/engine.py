@@ -1,8 +1,8 @@
 """Carry a sweep out: choose values, start trials, watch them, tell the study how each ended.
 
 Every fact is on the disk before anything is done that rests on it: values before a run, the mark «pruned» before a
-cancellation, the end of a run before the study is told. Whoever goes on after a kill finds a trial in the study, its
-run by name, and from the two what is left to do.
+cancellation, the end of a run before the study learns of it. After a kill, the next process finds a trial in the study,
+its run by name, and from the two what is left to do.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _GOES_ON: Final = (RunStatus.LOST, RunStatus.STOPPED)  # ended states that a res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTrial:
-    """A trial's run as it stands."""
+    """The current state of a trial's run."""
 
     state: RunStatus
-    over: bool  # ended, and nobody is at work on it any more
+    over: bool  # ended, and no process works on it any more
     reason: RunReason | None = None
     message: str = ""
     step: int = 0

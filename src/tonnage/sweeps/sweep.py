@@ -170,7 +170,7 @@ def _parameter(path: str, fields: ParameterFields, *, whole: bool) -> SweepParam
 
 
 def with_values(document: YamlDocument, values: Mapping[str, Any]) -> YamlDocument:
-    """The document with other values at some keys; each is told on the line of its parameter."""
+    """The document with other values at some keys; each is reported on the line of its parameter."""
     changed: Any = copy.deepcopy(document.value)
     lines: dict[KeyPath, int | None] = dict(document.lines)
     for path, value in values.items():

@@ -1,4 +1,4 @@
-"""A runner that starts nothing: jobs are rendered as the local runner does, and end as they are told to."""
+"""A runner that starts nothing: jobs are rendered as the local runner does, and end as prepared."""
 
 from __future__ import annotations
 

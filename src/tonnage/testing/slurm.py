@@ -28,7 +28,7 @@ PATHS: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 NODES: Final = ("gpu1", "gpu2")
 GPUS: Final = 8
 START_TIMEOUT_S: Final = 30.0
-REQUEUE_DELAY_S: Final = 5  # Slurm's own: how long a credential lives; 120 s unless told, or told less than 5
+REQUEUE_DELAY_S: Final = 5  # Slurm's own: how long a credential lives; 120 s by default, or where less than 5 s is set
 
 
 def missing_binaries() -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def free_ports(count: int) -> list[int]:
 
 
 if __name__ == "__main__":  # a cluster to try by hand: python -m tonnage.testing.slurm FOLDER
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemons end with it, whoever ends it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemons end with it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with slurm_cluster(Path(sys.argv[1]).resolve()) as trial:
         sys.stdout.write(f"export SLURM_CONF={trial.environ['SLURM_CONF']}\n")

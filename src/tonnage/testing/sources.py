@@ -1,4 +1,4 @@
-"""A price source that answers what it is told to."""
+"""A price source that gives prepared answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small inference service for tests: speaks the protocols that services speak, and misbehaves as it is told.
+"""A small inference service for tests: speaks the protocols that services speak, and misbehaves as configured.
 
     with PretendedUpstream(delay_s=0.01) as upstream:
         tonnage.bench_serve(upstream.url, ...)

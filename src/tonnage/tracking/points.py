@@ -1,4 +1,4 @@
-"""What goes to MLflow, from what stands in a run's folder. Pure: the same folder gives the same points."""
+"""What goes to MLflow, from the content of a run's folder. Pure: the same folder gives the same points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MetricPoint:
 
 
 def parameters(spec: RunSpec) -> dict[str, str]:
-    """What was asked, under dotted names. What nobody asked for is left out."""
+    """What was asked, under dotted names. What was not asked for is left out."""
     said = replace(spec, data=replace(spec.data, prints=None))  # of each file: too long for a parameter
     return {name: text[:LONGEST_PARAM] for name, text in _flat(asdict(said)) if text}
 
@@ -91,7 +91,7 @@ def result_points(figures: Mapping[str, Any], *, ended_at: datetime, step: int) 
 
 
 def state_tags(state: RunState) -> dict[str, str]:
-    """Where the run stands, as tags."""
+    """The state of the run, as tags."""
     tags = {
         "tonnage.state": state.state.value,
         "tonnage.reason": state.reason.value if state.reason else "",

@@ -135,7 +135,7 @@ class Tracker:
         try:
             return client.get_run(sent.run_id)
         except MlflowException as error:
-            if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # another database stands there now
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # there is another database now
                 return None
             raise
 

@@ -108,7 +108,7 @@ def _plain_row(found: Mapping[str, Any], line: int, task: Task) -> tuple[str, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """Where a batch stands. Counts are of rows that are safe on the disk; `total` are the rows of the input."""
+    """The state of a batch. Counts are of rows that are safe on the disk; `total` are the rows of the input."""
 
     total: int
     done_before: int  # answered or failed by earlier runs of the command

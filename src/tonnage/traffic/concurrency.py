@@ -24,7 +24,7 @@ Trying = Literal["doubling", "up", "down", "rest"]
 
 
 class ConcurrencySearch:
-    """`limit` is how many requests may be in flight now; `answered` and `refused` are told what came, and when."""
+    """`limit` is how many requests may be in flight now; `answered` and `refused` record what arrived, and when."""
 
     def __init__(self, *, first: int = FIRST, most: int = MOST, now_s: float = 0.0) -> None:
         self.limit = min(first, most)

@@ -39,7 +39,7 @@ class Exchange:
 
     def shown(self, name: str) -> float:
         """A figure as its user sees it, for a promise: without a stream nothing is seen before the end. Infinite where
-        nobody knows it."""
+        it is not known."""
         value: float | None = getattr(self, name)
         if value is not None:
             return value

@@ -19,7 +19,7 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
     """Trainable parameters of LoRA adapters of `rank` on `shape`.
 
     Each adapted matrix of a x b adds rank·(a + b) (Hu et al. 2021, arXiv:2106.09685, section 4.1).
-    `attention` is what PEFT adapts unless told otherwise: the query and the value projection of every
+    `attention` is what PEFT adapts by default: the query and the value projection of every
     attention block, or the one fused query-key-value matrix where the model has it (Phi-1.5 and Phi-2, where
     PEFT adds the MLP, excepted). `all-linear` is PEFT's shorthand of that name: every linear layer, experts
     and router included, but neither the vocabulary projection nor the classification layer.

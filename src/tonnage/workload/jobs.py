@@ -70,7 +70,7 @@ class Lora:
 
 class JobKind:
     """What a job of any kind answers, so that who asks need not know the kind. What is sized, what is tokens and what
-    has a layout differs in its type, and is told apart by the union `Job`."""
+    has a layout differs in its type, and is distinguished by the union `Job`."""
 
     __slots__ = ()
     kind: ClassVar[Kind]

@@ -91,7 +91,7 @@ def _rows() -> Mapping[str, tuple[int, Mapping[str, str]]]:
     rows: dict[str, tuple[int, Mapping[str, str]]] = {}
     for line, row in enumerate(csv.DictReader(table.splitlines()), start=2):
         if row["name"] in rows:
-            raise CatalogError(f"models.csv:{line}: '{row['name']}' stands there twice")
+            raise CatalogError(f"models.csv:{line}: '{row['name']}' occurs twice")
         rows[row["name"]] = (line, row)
     return MappingProxyType(rows)
 

@@ -339,7 +339,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
 def documented(
     name: ProgramName | None, *, method: str = "full", gpus: int | None = None, version: str = ""
 ) -> Program:
-    """What a program does unless told otherwise, for a method and (where known) a number of GPUs and a version.
+    """What a program does by default, for a method and (where known) a number of GPUs and a version.
 
     >>> documented("torchtune", gpus=1).offload, documented("torchtune", method="lora", gpus=1).offload
     (('optimizer',), None)
@@ -364,7 +364,7 @@ def documented(
 
 def documents_memory(name: ProgramName | None) -> bool:
     """Whether a program documents what its memory rests on: how it holds its loss, and its optimizer. A framework that
-    leaves both to whoever writes the loop does not.
+    leaves both to the author of the loop does not.
 
     >>> documents_memory("torchtune"), documents_memory("pytorch"), documents_memory(None)
     (True, False, False)

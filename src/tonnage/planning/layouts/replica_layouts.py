@@ -49,7 +49,7 @@ def _layouts_over(job: ServeJob | BatchJob, devices: int) -> list[ReplicaLayout]
     searched = [(1, 1), *([(devices, 1), (devices, devices)] if devices > 1 and shape.experts else [])]
     if job.batch is not None or rule is None:
         searched = [(1, 1)]
-    if job.tensor_parallel is not None:  # an engine told the degree alone cuts every expert
+    if job.tensor_parallel is not None:  # an engine that is given the degree alone shards every expert
         searched = [(1, 1)]
     asked = (job.expert_parallel, job.attention_data_parallel)
     pairs = list(dict.fromkeys(tuple(own or one for own, one in zip(asked, pair, strict=True)) for pair in searched))

@@ -36,7 +36,7 @@ def choose_deals(
 ) -> Choices:
     """All deals of `offers` on the platforms that the workload allows and whose data can be moved at a known price.
 
-    A platform's missing price is told of `fitting` machines only: the work runs on them.
+    A platform's missing price is reported for `fitting` machines only, on which the work runs.
     """
     wanted = workload.constraints.platforms
     deals, gaps = platform_deals(offers, catalog, workload, MACHINE_PLATFORMS)

@@ -1,4 +1,4 @@
-"""Misses of machines: memory, latency, layouts, figures that nobody publishes."""
+"""Misses of machines: memory, latency, layouts, unpublished figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NoGpuMiss(AnyMiss):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedGpuMiss(AnyMiss):
-    """The machine has a part of a device, whose rate nobody publishes."""
+    """The machine has a part of a device, whose rate is not published."""
 
     kind: ClassVar[str] = "shared gpu"
     binding: Literal["shared gpu"] = "shared gpu"
@@ -186,7 +186,7 @@ class ConcurrencyMiss(AnyMiss):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLinkMiss(AnyMiss):
-    """Keys and values of two pools cross a network between machines whose rate nobody publishes."""
+    """Keys and values of two pools cross a network between machines, whose rate is not published."""
 
     kind: ClassVar[str] = "pool link"
     binding: Literal["layout"] = "layout"

@@ -60,7 +60,7 @@ class AnyMiss(Reason):
 
     @property
     def unknown(self) -> Unknown | None:
-        """What nobody knows, where that alone keeps the candidate out."""
+        """The unknown figure, where that alone keeps the candidate out."""
         return None
 
     @property

@@ -20,7 +20,7 @@ EngineClass = Literal[  # every class of `sizing.engines`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutPriceNote(Reason):
-    """A row of the snapshot is not used as a price. `row`: where it stands and its fault, as the reader found it."""
+    """A row of the snapshot is not used as a price. `row`: its place and its fault, as the reader found it."""
 
     kind: ClassVar[str] = "left-out price"
     row: str

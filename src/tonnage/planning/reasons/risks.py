@@ -108,14 +108,14 @@ class OldPriceRisk(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunityHostRisk(Reason):
-    """The host stands with a private person rather than in a data centre."""
+    """The host belongs to a private person rather than to a data centre."""
 
     kind: ClassVar[str] = "community host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentRisk(Reason):
-    """The price holds for whoever commits to the whole term. `usd`: all machines over the term, before discounts."""
+    """The price requires a commitment to the whole term. `usd`: all machines over the term, before discounts."""
 
     kind: ClassVar[str] = "commitment"
     years: float

@@ -105,7 +105,7 @@ def _of_job(change: AnyChange) -> WorkloadEdit | None:
 
 
 def constrained(**limits: Any) -> WorkloadEdit:
-    """Constraints with `limits` in place of what stands there."""
+    """Constraints with `limits` in place of those given."""
     return lambda workload: replace(workload, constraints=replace(workload.constraints, **limits))
 
 

@@ -18,7 +18,7 @@ MOST_STEPS = 12  # keys tried one by one; each takes a plan
 class ChangeSide:
     """One side of a change: the winner and its cost a month, or what is lacking.
 
-    A service's cost is of a month as it stands; a job's is of one run, `runs` times a month.
+    A service's cost is that of a month; a job's is of one run, `runs` times a month.
     """
 
     month_usd: Figure | None

@@ -1,4 +1,4 @@
-"""What the finished model of a task says of a row that nobody has labelled, each task in a module of its own."""
+"""What the finished model of a task says of an unlabelled row, each task in a module of its own."""
 
 from tonnage.recipes.answering.answerer import Answerer, PlacedRow, make_answerer
 

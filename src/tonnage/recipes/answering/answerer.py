@@ -56,7 +56,7 @@ def value_of(row: PlacedRow, column: str, role: str) -> Any:
 
 
 def text_of(row: PlacedRow, column: str, role: str) -> str:
-    """The text in a column. DataError where something else stands there."""
+    """The text in a column. DataError where it holds something else."""
     value = value_of(row, column, role)
     if not isinstance(value, str):
         found = "nothing" if value is None else f"{str(value)[:60]!r}, a {type(value).__name__}"

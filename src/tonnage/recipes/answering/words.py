@@ -12,7 +12,7 @@ from tonnage.recipes.answering.answerer import Answer, Answerer, PlacedRow, roun
 from tonnage.recipes.tasks.items import answers, pad
 from tonnage.recipes.trained import TrainedModel
 
-Letters = list[tuple[int, int]] | None  # where each word stands in its text; None: words came as a list
+Letters = list[tuple[int, int]] | None  # the span of each word in its text; None: words came as a list
 
 
 def make(trained: TrainedModel, *, max_new_tokens: int) -> Answerer:  # noqa: ARG001

@@ -12,7 +12,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import CheckpointSpec
 from tonnage.units import SECONDS_PER_HOUR
 
-FIRST_S: Final = 10.0  # of steps, where nobody said when: shows early that a save works, and what one takes
+FIRST_S: Final = 10.0  # of steps, where no interval is set: shows early that a save works, and what one takes
 SHORTEST_SAVE_S: Final = 0.01  # a save of less is measured too coarsely to be the base of an interval
 
 

@@ -13,7 +13,7 @@ WEIGHTS: Final = (
     "weights.safetensors"  # trained parameters and buffers, by name; of a shared-out model there is `shards/` instead
 )
 TRAINING: Final = "training.pt"  # optimizer, schedule, scaler, randomness of each process
-POSITION: Final = "position.json"  # where the run stands
+POSITION: Final = "position.json"  # the position of the run
 MANIFEST: Final = "manifest.json"  # size and hash of the others; written last
 _NAME: Final = re.compile(r"step-(\d{8,})")
 _CHUNK: Final = 1 << 22

@@ -20,8 +20,8 @@ from tonnage.recipes.team import TIMEOUT
 
 
 class SavingTogether:
-    """Saves of one attempt. `writer`: rank 0's. `held` is told how long training stood still before a write that goes
-    on beside it, on rank 0."""
+    """Saves of one attempt. `writer`: rank 0's. `held` is called with how long training was paused before a write that
+    goes on beside it, on rank 0."""
 
     def __init__(
         self, engine: StepEngine, writer: CheckpointWriter | None, *, asynchronous: bool, held: Callable[[float], None]

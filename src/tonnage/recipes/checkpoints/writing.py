@@ -41,7 +41,7 @@ class DiskFull(TonnageError):
 class CheckpointWriter:
     """Writes checkpoints of one run, one at a time; a new one waits until the one before has landed.
 
-    `landed` is told of each: step, path, seconds it took, bytes.
+    `landed` is called for each with its step, path, seconds it took, bytes.
     """
 
     def __init__(

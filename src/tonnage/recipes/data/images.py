@@ -42,7 +42,7 @@ class Pixels:
 def pixels_of(config: Any, folder: str | None) -> Pixels:
     """What a model of this config sees; mean and spread as the folder of its weights says (0.5 where it says nothing).
 
-    InputError where nobody says how large an image is.
+    InputError where no size of images is given.
     """
     said = _settings(folder)
     side = getattr(config, "image_size", None) or _side(said.get("crop_size")) or _side(said.get("size"))
@@ -82,7 +82,7 @@ def _side(size: Any) -> int | None:
 class Images:
     """Samples whose images are decoded when they are asked for: no more of them is held than a batch.
 
-    `sources`: a path or the bytes of each; `places`: where it stands, as an error names it.
+    `sources`: a path or the bytes of each; `places`: its place, as an error names it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ def see(source: str | bytes, place: str, side: int) -> NDArray[Any]:
 
 
 def find_images(rows: DatasetRows, column: str) -> tuple[list[str | bytes], list[str]]:
-    """The images in a column, and where each stands. DataError names a row whose image is not there."""
+    """The images in a column, and the place of each. DataError names a row whose image is not there."""
     sources, places = [], []
     for position, value in enumerate(rows.column(column, "image")):
         place = rows.where(position)

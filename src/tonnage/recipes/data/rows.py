@@ -28,7 +28,7 @@ class DatasetRows:
     places: tuple[RowOrigin, ...] = ()
     name: str = "the data"
     seen: frozenset[str] = frozenset()  # every column there was, also those not kept
-    positions: Sequence[int] | None = None  # of a part: where each row stood before
+    positions: Sequence[int] | None = None  # of a part: the original position of each row
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0

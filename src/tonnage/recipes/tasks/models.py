@@ -33,7 +33,7 @@ _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the origin
 def load_tokenizer(spec: RunSpec, *, words: bool = False) -> Any:
     """The tokenizer beside the weights or the config, or the one named. It must know where its tokens stand.
 
-    `words`: it will be given single words, which byte-level tokenizers must be told.
+    `words`: it will be given single words, which byte-level tokenizers must be configured for.
     """
     transformers = _transformers()
     place = spec.tokenizer or spec.weights or spec.config

@@ -124,7 +124,7 @@ class TokenWindows:
     stride: int
 
     def encode(self, questions: Sequence[ContextQuestion], first: int) -> Items:
-        """A sample per window: tokens, where the answer stands in it, which letters each token covers."""
+        """A sample per window: tokens, where the answer is in it, which letters each token covers."""
         self._check(questions)
 
         def rows(some: range) -> Mapping[str, Sequence[Any]]:

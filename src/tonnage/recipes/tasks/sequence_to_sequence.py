@@ -109,7 +109,7 @@ def _collate(items: Sequence[Item], *, tokenizer: Any, widths: Sequence[int] = (
 
 
 def _evaluate(model: Module, items: Items, batch_size: int, *, collate: Any, writer: Any, tokenizer: Any) -> Evaluation:
-    """What the model writes beside what it should have written, and its loss where it is told the words before."""
+    """What the model writes beside what it should have written, and its loss under teacher forcing."""
     import torch
     from torch.nn.functional import cross_entropy
 

@@ -1,6 +1,6 @@
 """The two pages for those who decide: question, answer, why, cost against time, what would change it, risks, moving.
 
-Everything here stands in the whole report too, with its inputs; nothing is computed that is not there.
+Everything here is in the whole report too, with its inputs; nothing is computed that is not there.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _changes(comparison: Comparison) -> Section:
 
 
 def _risks(comparison: Comparison) -> Section:
-    """Of the choice alone: those of the very offers its cost stands on, then those of its profile."""
+    """Of the choice alone: those of the offers that its cost is based on, then those of its profile."""
     choice = comparison.answer.choice
     if choice is None:
         lacking = [

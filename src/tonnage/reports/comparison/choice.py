@@ -289,7 +289,7 @@ def people_note(comparison: Comparison) -> list[Part]:
 
 
 def _size_rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
-    """One row where all sizes are told the same, else a row for each."""
+    """One row where all sizes get the same words, otherwise a row for each."""
     rows: dict[str, tuple[str, ...]] = {}
     for one in comparison.advice:
         choice = comparison.title_of[one.verdict.choice] if one.verdict.choice else "none"

@@ -173,7 +173,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Lanes below one another; what does the work stands on `platform`."""
+    """Lanes below one another; what does the work is on `platform`."""
 
     platform: str
     lanes: tuple[Lane, ...]

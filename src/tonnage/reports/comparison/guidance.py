@@ -34,7 +34,7 @@ def choosing_section(comparison: Comparison) -> Section:
             ),
         ]
         if comparison.standing.why_not(alternative.name):
-            rows.append(("stands against it", comparison.standing.why_not(alternative.name)))
+            rows.append(("against it", comparison.standing.why_not(alternative.name)))
         found.append((alternative.title, tuple(rows)))
     for titles, same in alike(found):
         parts += [Subheading(text=titles), Pairs(rows=same)]

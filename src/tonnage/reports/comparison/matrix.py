@@ -30,7 +30,7 @@ class Sources:
         return self.refer_to(cell.evidence)
 
     def refer_to(self, evidence: tuple[Evidence, ...]) -> str:
-        """The same for any evidence; «?» marks what nobody read there. Empty where there is none."""
+        """The same for any evidence; «?» marks what was not read there. Empty where there is none."""
         numbered = {self.numbers.setdefault(one, len(self.numbers) + 1): one for one in evidence}
         marks = [f"{number}{'' if one.read_on else '?'}" for number, one in sorted(numbered.items())]
         return f" [{', '.join(marks)}]" if marks else ""
@@ -72,7 +72,7 @@ def _read(one: Evidence) -> str:
 
 
 def scope_section(comparison: Comparison) -> Section:
-    """Which work, at which volume, by whom."""
+    """Which work, at which volume, for which team."""
     request, team = comparison.request, comparison.request.organisation
     rows = tuple(
         (

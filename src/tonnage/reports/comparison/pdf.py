@@ -59,7 +59,7 @@ def _report(comparison: Comparison, chosen: tuple[Section, ...] | None) -> dict[
     whole = chosen is None
     sections = build_sections(comparison) if chosen is None else chosen
     first, *others = [_section(section, turned=whole) for section in sections]
-    first["across"] = False  # it stands under the title
+    first["across"] = False  # it is placed under the title
     return {
         "title": comparison.request.title,
         "subtitle": subtitle(comparison),

@@ -174,7 +174,7 @@ def _of_predictions(
 
 
 def interval_words(interval: Interval) -> str:
-    """What stands behind an 80 % interval."""
+    """The basis of an 80 % interval."""
     measured = f"{interval.rows:,} left-out rows of {interval.families} families"
     behind = measured if interval.rows else "judgement"
     if interval.group == UNSTATED_MEMORY:

@@ -12,7 +12,7 @@ from tonnage.reports.reasons.misses import miss_document, miss_words
 
 
 def why_not_document(why: WhyNot) -> dict[str, Any]:
-    """The reason as JSON, with the miss or the relaxation that it stands on."""
+    """The reason as JSON, with the miss or the relaxation that it is based on."""
     text = why_not_words(why)
     match why:
         case kinds.NearestFails(provider=provider, instance_type=instance_type, miss=miss):

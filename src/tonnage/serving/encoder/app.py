@@ -83,7 +83,7 @@ _METADATA: Final[Mapping[Kind, Callable[[Encoder, str, Sequence[str]], Body]]] =
 
 
 class Gone(Exception):
-    """The client hung up: nobody reads an answer."""
+    """The client hung up: no answer is read."""
 
 
 class App:

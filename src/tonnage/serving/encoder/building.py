@@ -1,4 +1,4 @@
-"""The encoder server's application out of what it is told, for its own process and for Ray's."""
+"""The encoder server's application, built from its settings, for its own process and for Ray's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of model a folder or file is, told without loading it, and each kind's way to open it."""
+"""What kind of model a folder or file is, recognised without loading it, and how each kind is opened."""
 
 from __future__ import annotations
 

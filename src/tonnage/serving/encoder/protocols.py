@@ -23,7 +23,7 @@ TEXT_TASKS: Final = ("classification", "token-classification", "embedding", "rer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The texts (or rows) of a request, whether long ones may be cut (None: as the server was told), and how it is
+    """The texts (or rows) of a request, whether long ones may be cut (None: the server's setting), and how it is
     answered."""
 
     given: Sequence[Any] | NDArray[Any]

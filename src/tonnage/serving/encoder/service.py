@@ -1,4 +1,4 @@
-"""What an encoder server is told: the model, how it computes, what it promises, and its bounds."""
+"""The settings of an encoder server: the model, how it computes, what it promises, and its bounds."""
 
 from __future__ import annotations
 

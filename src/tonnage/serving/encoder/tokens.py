@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Where each token stands in the text that answers are read from; None: in the question, or special."""
+    """The span of each token in the text that answers are read from; None: in the question, or special."""
 
     text: str
     offsets: Sequence[tuple[int, int] | None]

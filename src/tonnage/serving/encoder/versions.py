@@ -24,7 +24,8 @@ Load = Callable[[EncoderService], Encoder]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """Shares of the requests by version (they sum to 1), and the version that gets copies and answers nobody."""
+    """Shares of the requests by version (they sum to 1), and the version that gets copies, whose answers are
+    dropped."""
 
     shares: tuple[tuple[Encoder, float], ...]
     shadow: Encoder | None = field(default=None)

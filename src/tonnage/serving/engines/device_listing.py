@@ -20,7 +20,7 @@ _INSTANCE: Final = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: 
 
 
 def devices_here(say: Callable[[str], None]) -> tuple[Device, ...]:
-    """Boards and MIG instances that this process may use; of a board that is cut up, its instances. `say` is told of
+    """Boards and MIG instances that this process may use; of a board that is cut up, its instances. `say` is called for
     what cannot be read."""
     nvml, _ = open_nvml()
     found = parse_listing(_listing()) if nvml is None else devices_by_nvml(nvml)
@@ -85,7 +85,7 @@ def amd_devices(nodes: Path, say: Callable[[str], None]) -> tuple[Device, ...]:
     ROCR_VISIBLE_DEVICES counts them. Source: docs.kernel.org, amdgpu, and ROCm, «GPU isolation techniques».
 
     A node that a control group keeps from this process answers EPERM (Linux, amdkfd, kfd_topology.c,
-    `kfd_devcgroup_check_permission`): it is left out, as ROCm leaves it out, and `say` is told.
+    `kfd_devcgroup_check_permission`): it is left out, as ROCm leaves it out, and `say` is called.
     """
     found: list[Device] = []
     for node in _nodes(nodes, say):

@@ -87,7 +87,7 @@ def _is_named(device: Device, name: str) -> bool:
 def device_groups(
     devices: Sequence[Device], *, each: int, shared_by: int = 1, most: int
 ) -> tuple[tuple[Device, ...], ...]:
-    """For each of `most` replicas its `each` devices of one model, neighbours on the bus. Each group stands `shared_by`
+    """For each of `most` replicas its `each` devices of one model, neighbours on the bus. Each group occurs `shared_by`
     times in turn: `shared_by` = 1 gives no device twice.
 
     Raises PlanRefused where there are too few, InputError where a replica would span MIG instances: they have no way

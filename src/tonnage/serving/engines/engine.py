@@ -24,7 +24,7 @@ class EngineFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlace:
     """Where a replica listens and keeps its files. `api_key`: requests must carry a key, which the engine's variable
-    holds; it stands in no command."""
+    holds; it is in no command."""
 
     folder: str
     port: int
@@ -34,7 +34,7 @@ class EnginePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCommand:
-    """What starts one replica. Secrets are named; their values come from the environment of whoever starts it.
+    """What starts one replica. Secrets are named; their values come from the environment of the process that starts it.
 
     `health`: the path that answers 200 once requests are taken. `metrics`: the path of Prometheus' text, with
     `running` and `waiting`, the gauges of requests worked on and queued; None: the engine has none. `requests`,
@@ -89,5 +89,5 @@ class ServingEngine(Protocol[Service_contra]):
     def render(self, service: Service_contra, place: EnginePlace) -> EngineCommand:
         """The command of one replica: complete, readable, every argument one that the engine takes; nothing is touched.
 
-        Raises InputError (or UnknownName) for what the engine cannot be told.
+        Raises InputError (or UnknownName) for a setting that the engine has no argument for.
         """

@@ -1,4 +1,4 @@
-"""One replica of a model that writes tokens, as a plan chose it: what its engine is told."""
+"""One replica of a model that writes tokens, as a plan chose it: the arguments of its engine."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def quantise_when_loaded(engine: str, service: GenerationService) -> bool:
 
 
 def refuse(engine: str, what: str, hint: str) -> InputError:
-    """The error for what an engine cannot be told."""
+    """The error for a setting that an engine has no argument for."""
     return InputError(f"{engine} does not serve {what}", hint=hint)

@@ -13,7 +13,7 @@ CACHES: Final = MappingProxyType({"auto": "f16", "fp16": "f16", "fp8": "q8_0"}) 
 
 
 def llama_cpp_arguments(service: GenerationService) -> Iterator[str]:
-    """Arguments after `llama-server`, but for host and port. InputError: what llama.cpp cannot be told.
+    """Arguments after `llama-server`, but for host and port. InputError: llama.cpp has no argument for that.
 
     The model is one GGUF file, whose number format is the file's own. The context is cut into as many slots as
     requests are in flight, so its size is theirs together.

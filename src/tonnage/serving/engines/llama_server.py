@@ -1,7 +1,7 @@
 """llama.cpp's server out of the package `xllamacpp`, where no `llama-server` is installed: the same arguments.
 
 Only those are taken that `llama_cpp_arguments` writes. SIGTERM ends it; what is being answered then is cut off, so
-whoever stops it drains it first.
+it has to be drained before it is stopped.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from tonnage.sizing.kv_pool import LMDEPLOY_SHARE, TGI_SHARE, TRTLLM_SHARE, VLLM
 from tonnage.sizing.schedulers import scheduler_of
 from tonnage.workload.jobs import BatchJob, CacheFormat, ServeJob, WeightFormat
 
-# Shares of memory that plans count with, told to the engine too: releases change their defaults (vLLM: 0.90, 0.92 since
-# 0.33). SGLang chooses its own from the same reserve that plans subtract.
+# Shares of memory that plans count with, passed to the engine too: releases change their defaults (vLLM: 0.90, 0.92
+# since 0.33). SGLang chooses its own from the same reserve that plans subtract.
 SHARES: Final = MappingProxyType(
     {"vllm": VLLM_SHARE, "tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE}
 )
@@ -33,11 +33,11 @@ def planned_service(
     quantized: bool = False,
     extra: tuple[str, ...] = (),
 ) -> GenerationService:
-    """One replica of `option` as its engine is told: degrees, number formats, requests in flight, tokens of a step and
-    of a request, share of memory, all as planned.
+    """One replica of `option` as arguments of its engine: degrees, number formats, requests in flight, tokens of a step
+    and of a request, share of memory, all as planned.
 
     `model`: a folder or a name on a hub, whose weights are `job.model`'s. Raises InputError for an option without a
-    decoder's layout (prompts read apart from answers, a fixed batch), or a draft model that nobody named.
+    decoder's layout (prompts read apart from answers, a fixed batch), or a draft model without a name.
     """
     layout = dict(option.run.layout_fields)
     if "decode_replicas" in layout:

@@ -186,7 +186,7 @@ def _key(command: EngineCommand) -> dict[str, str]:
 
 
 def drain_engine(running: EngineProcess, *, timeout_s: float) -> bool:
-    """Wait until it works on nothing; whoever sends it requests has stopped before. False: it still does, or ended."""
+    """Wait until no request is in flight; the sender of requests has stopped before. False: it still does, or ended."""
     until = time.monotonic() + timeout_s
     while time.monotonic() < until and running.process.poll() is None:
         load = read_load(running)
@@ -221,7 +221,7 @@ def kill_engine(running: EngineProcess) -> None:
 
 
 def left_of(running: EngineProcess) -> frozenset[int]:
-    """The pids of an engine that has been told to end which are still there: it, and workers of its session. Until none
+    """The pids of an engine that was asked to end which are still there: it, and workers of its session. Until none
     is, its memory on the devices may not be free."""
     if running.process.poll() is None:
         return frozenset({running.process.pid})

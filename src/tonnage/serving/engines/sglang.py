@@ -9,7 +9,7 @@ from tonnage.serving.engines.vllm import DTYPES
 
 
 def sglang_arguments(service: GenerationService) -> Iterator[str]:
-    """Arguments after `python -m sglang.launch_server`, but for host and port. InputError: what it cannot be told.
+    """Arguments after `python -m sglang.launch_server`, but for host and port. InputError: it has no argument for that.
 
     `--attn-dp-size` is the spelling since 0.5: `--dp-size N --enable-dp-attention` is deprecated there.
     """

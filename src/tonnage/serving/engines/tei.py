@@ -17,7 +17,7 @@ IMAGES: Final = MappingProxyType(
 
 
 def tei_arguments(service: GenerationService) -> Iterator[str]:
-    """Arguments after `text-embeddings-router`, but for host and port. InputError: what it cannot be told.
+    """Arguments after `text-embeddings-router`, but for host and port. InputError: it has no argument for that.
 
     One process serves one device, in fp16 (fp32 on a CPU); `most_requests` is the bound of what waits and is answered.
     """

@@ -32,8 +32,8 @@ def tensorrt_llm_arguments(service: GenerationService) -> Iterator[str]:
 def options_text(service: GenerationService) -> str:
     """The YAML file of LLM API options: number formats, attention over groups, block reuse, a draft model.
 
-    InputError where TensorRT-LLM cannot be told: it does not quantise when it loads, and its groups of attention are
-    all devices or one (`enable_attention_dp`).
+    InputError for what TensorRT-LLM has no argument for: it does not quantise when it loads, and its groups of
+    attention are all devices or one (`enable_attention_dp`).
     """
     if service.weights not in ("fp16", "bf16") and not service.quantized:
         raise refuse("tensorrt-llm", f"{service.weights} weights of a 16-bit checkpoint",

@@ -13,7 +13,7 @@ DTYPES: Final = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": 
 
 
 def vllm_arguments(service: GenerationService) -> Iterator[str]:
-    """Arguments after `vllm serve`, but for host and port. InputError: what vLLM cannot be told.
+    """Arguments after `vllm serve`, but for host and port. InputError: vLLM has no argument for that.
 
     Groups of attention are data-parallel ranks, each of the rest of the devices: EP_SIZE = TP_SIZE x DP_SIZE
     (docs.vllm.ai, expert parallel deployment).

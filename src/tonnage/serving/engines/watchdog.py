@@ -37,7 +37,7 @@ class EngineWatchdog:
 
     def announcer(self, log_file: Path) -> Callable[[], None]:
         """What an engine's process does before it becomes the engine (`preexec_fn`): it tells the watchdog of itself,
-        so that there is no moment in which nobody knows of it."""
+        so that there is no moment in which no process knows of it."""
         pipe = self._pipe()
         return lambda: _write(pipe, _said("+", os.getpid(), started_at(os.getpid()), log_file))
 
@@ -75,7 +75,7 @@ class EngineWatchdog:
             if self._process is None or self._process.stdin is None:
                 return
             self._process.stdin.close()
-            self._process.returncode = 0  # nobody waits for it: no warning that it still runs
+            self._process.returncode = 0  # it is never waited for: no warning that it still runs
 
 
 def _said(sign: str, pid: int, start: int | None, log_file: Path) -> bytes:
@@ -83,14 +83,14 @@ def _said(sign: str, pid: int, start: int | None, log_file: Path) -> bytes:
 
 
 def _write(pipe: int, words: bytes) -> None:
-    os.write(pipe, words)  # shorter than PIPE_BUF: whole, whoever else writes
+    os.write(pipe, words)  # shorter than PIPE_BUF: written whole beside other writers
 
 
 # the watchdog's own process
 
 
 def watch(orders: int, parent: int) -> None:
-    """Keep the list of engines until the parent is dead, then end what stands on it."""
+    """Keep the list of engines until the parent is dead, then end what is on it."""
     engines: dict[int, tuple[int | None, str]] = {}
     rest = b""
     while True:

@@ -124,7 +124,7 @@ class ReplicaApp:
             try:
                 await _pass_back(answer, begun)
             except BaseException:
-                answer.abort()  # the replica stops writing what nobody reads
+                answer.abort()  # the replica stops writing an answer that is not read
                 raise
         except UpstreamFault:
             fault = True

@@ -1,4 +1,5 @@
-"""An existing balancer before the replicas of a service: nginx or Envoy, told what `Balancer` and `ReplicaApp` do.
+"""An existing balancer before the replicas of a service: nginx or Envoy, configured to do what `Balancer` and
+`ReplicaApp` do.
 
 The least loaded replica gets a request; who did not answer gets no more for a while, and what it left goes to another
 one as long as nothing of an answer was sent; streams pass piece by piece. nginx has no queue of its own: requests wait
@@ -28,7 +29,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxiedService:
-    """What a proxy is told. `backends`: HOST:PORT of each replica; a name stands for all addresses that it has."""
+    """The settings of a proxy. `backends`: HOST:PORT of each replica; a name stands for all addresses that it has."""
 
     name: str
     backends: tuple[str, ...]

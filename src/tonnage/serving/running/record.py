@@ -86,7 +86,7 @@ def write_record(folder: Path, service: RunningService) -> None:
 
 @contextmanager
 def recorded(folder: Path, service: RunningService) -> Iterator[None]:
-    """The record stands while the block runs. InputError where another service of this name runs."""
+    """The record exists while the block runs. InputError where another service of this name runs."""
     write_record(folder, service)
     try:
         yield

@@ -17,7 +17,7 @@ from tonnage.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceShown:
-    """A service, what it said last of its costs (None: nothing yet), and what stands beside them.
+    """A service, what it said last of its costs (None: nothing yet), and the prices beside them.
 
     `beside`: prices per token for the requests that it answers; None: `why_no_tokens` says why.
     """

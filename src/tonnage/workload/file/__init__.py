@@ -1,1 +1,2 @@
-"""The workload file at the door: its keys, what they may hold, what contradicts what, and where an error stands."""
+"""The workload file at the door: its keys, what they may hold, which contradict each other, and the place of an
+error."""

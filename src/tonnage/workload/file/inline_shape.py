@@ -52,7 +52,7 @@ class InlineShape(StrictModel):
     gated_mlp: Flag = key("Three matrices in the MLP (SwiGLU, GeGLU), not two.", default=False, example="true")
     tied_embeddings: Flag = key("Input and output embeddings are one table.", default=True, example="false")
     positions: Literal["learned", "rotary", "relative", "alibi", "sinusoidal", "none"] = key(
-        "How positions are told apart.", default="learned", example="rotary"
+        "How positions are encoded.", default="learned", example="rotary"
     )
     max_positions: TokenLength | None = key(
         "Longest sequence; with `learned`, the rows of the table.",

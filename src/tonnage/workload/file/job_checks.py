@@ -248,7 +248,7 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
         if longest is None or requests.input_tokens.max is None:
             return
         together = longest + requests.input_tokens.max
-        if not any(_position_problems(path, requests.input_tokens.max, shape)):  # else told there
+        if not any(_position_problems(path, requests.input_tokens.max, shape)):  # otherwise reported there
             yield from _position_problems(path, together, shape, "input and output together")
         yield from _context_problems(path, together, requests.engine or "vllm", shape)
         return

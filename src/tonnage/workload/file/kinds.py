@@ -1,4 +1,4 @@
-"""The workload file as pydantic reads it: one model per kind, told apart by `kind`."""
+"""The workload file as pydantic reads it: one model per kind, distinguished by `kind`."""
 
 from __future__ import annotations
 

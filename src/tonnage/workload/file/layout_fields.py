@@ -55,7 +55,7 @@ class TrainLayoutFields(StrictModel):
 class ServingLayoutFields(StrictModel):
     """How a service or a batch of requests is spread. What is left out is chosen.
 
-    An engine told `tensor_parallel` alone deals out no experts. Short forms in
+    An engine that is given `tensor_parallel` alone does not distribute experts. Short forms in
     `--layout`: `tp`, `ep`, `dp_attention`, `prefill`, `decode`.
     """
 

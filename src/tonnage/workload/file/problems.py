@@ -1,4 +1,4 @@
-"""What is wrong with a workload file, told all at once: each with line, key, value and hint."""
+"""What is wrong with a workload file, reported all at once: each with line, key, value and hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCALED: Final = re.compile(r"([-+]?[\d.,_' ]*\d)\s*([a-z]{0,3})", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong: where it stands, what it is, what to do about it."""
+    """One problem: its place, its description, what to do about it."""
 
     path: KeyPath
     message: str
@@ -98,7 +98,7 @@ def explain_validation(error: ValidationError, model: type[BaseModel], document:
 
 
 def _path_in(document: YamlDocument, loc: Sequence[str | int]) -> KeyPath:
-    """The part of pydantic's location that stands in the file: tags and implied keys fall out."""
+    """The part of pydantic's location that is in the file: tags and implied keys are left out."""
     path: KeyPath = ()
     for part in loc:
         if (*path, part) in document.lines:

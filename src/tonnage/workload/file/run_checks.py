@@ -40,7 +40,7 @@ def task_of(file: TrainFile | BatchFile | TabularFile) -> Task:
 
 
 def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
-    """Everything in `run` that cannot hold, told before anything is read or started."""
+    """Everything in `run` that cannot hold, reported before anything is read or started."""
     if isinstance(file, ServeFile) or file.run is None:
         return
     task, run = task_of(file), file.run

@@ -41,7 +41,7 @@ _SPECIAL: Final = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """What a text or a mapping says; of a text, on which line (from 1) each key or list entry stands."""
+    """What a text or a mapping says; of a text, on which line (from 1) each key or list entry is."""
 
     value: Value
     lines: Mapping[KeyPath, int | None]

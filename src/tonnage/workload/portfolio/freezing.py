@@ -58,7 +58,7 @@ def reserved_usd_per_gpu_hour(one: CommitmentFields, catalog: Catalog) -> float 
         return None
     try:
         instance = catalog.instance_type(one.instance_type, one.provider)
-    except InputError:  # told by the checks
+    except InputError:  # reported by the checks
         return None
     prices = [
         float(offer.usd_per_instance_hour)

@@ -58,7 +58,8 @@ class PictureReader:
         """The pictures of one request, in threads: as many are decoded at a time as there are cores.
 
         Raises Overloaded where too many wait for that, and the Fault of the first picture that cannot be used: the
-        others of its request are then not begun. Each counts until its own decoding has ended, whoever still waits.
+        others of its request are then not begun. Each counts until its own decoding has ended, even where no request
+        waits for it any more.
         """
         with self._counts:
             if self._waiting + len(given) > self.most_waiting:

@@ -151,7 +151,7 @@ def _shaped(predict: Predict, objective: str) -> Predict:
 
 
 def _checked(model: TableModel, columns: int) -> TableModel:
-    """One row through it: as many outputs as there are classes, which are counted where nobody named them."""
+    """One row through it: as many outputs as there are classes, which are counted where they have no names."""
     coder = model.coder
     if len(coder.features) != columns:
         raise InputError(f"the trees read {columns} columns, the table beside them names {len(coder.features)}")

@@ -154,7 +154,7 @@ class TableReader:
 
 
 def _check_value(feature: Feature, value: Any, where: str) -> None:
-    """WrongType for what can stand for no value; a category that nobody met counts as missing."""
+    """WrongType for what can stand for no value; an unknown category counts as missing."""
     if feature.categories is None:
         raise WrongType(f"{where}: {str(value)[:60]!r} is no finite number")
     if isinstance(value, (list, dict)):
