@@ -105,6 +105,12 @@ def test_a_range_is_what_the_other_fits_say() -> None:
     assert numbers_within(True, "flag") == {}
 
 
+def test_ranges_are_of_fitted_figures_alone() -> None:
+    """Neither the bounds of a figure nor counts of rows and residuals are listed as fitted values."""
+    fit = {"values": {"launch_us": 5.0}, "ranges": {"launch_us": (1.0, 9.0)}, "rows": 80, "residuals": {"all": 0.1}}
+    assert [one.name for one in value_ranges("training", fit, [fit])] == ["training.values.launch_us"]
+
+
 def test_a_failed_write_leaves_the_old_file(made: Calibration, tmp_path: Path) -> None:
     """A value JSON cannot hold: the error comes before the file is touched, and nothing lies beside it."""
     path = tmp_path / "c.json"

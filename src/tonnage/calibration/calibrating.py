@@ -163,13 +163,21 @@ def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out
 
 
 def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueRange, ...]:
-    """Each fitted number with the least and greatest it takes in the fits `without` one family each."""
-    others = [numbers_within(one, kind) for one in without]
+    """Each number that a fit moves, with the least and greatest it takes in the fits `without` one family each. What
+    else a fit holds (its allowed ranges, counts of rows, residuals) is left out."""
+    others = [_parameters(one, kind) for one in without]
     found = []
-    for name, value in numbers_within(fitted, kind).items():
+    for name, value in _parameters(fitted, kind).items():
         seen = [value, *(one[name] for one in others if name in one)]
         found.append(ValueRange(name=name, value=value, low=min(seen), high=max(seen)))
     return tuple(found)
+
+
+def _parameters(fitted: Any, kind: str) -> dict[str, float]:
+    beside = tuple(f"{kind}.{part}." for part in ("ranges", "rows", "residuals"))
+    return {
+        name: value for name, value in numbers_within(fitted, kind).items() if not f"{name}.".startswith(beside)
+    }
 
 
 def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:

@@ -14,7 +14,7 @@ from tonnage.calibration.inference_fitted import InferenceFit, generation_of, nu
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import InferenceCase, read_case
-from tonnage.calibration.memo import MEMO
+from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
@@ -31,7 +31,7 @@ def fit_inference(
     rows: Sequence[InferenceRow], catalog: Catalog, *, start: Mapping[str, Engine] | None = None
 ) -> InferenceFit:
     """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
-    read = [read_case(row, catalog) for row in rows]
+    read = [MEMO.recall(("inference case", Same(catalog), row), partial(read_case, row, catalog)) for row in rows]
     cases = [case for case in read if not isinstance(case, SkippedRow) and not case.suspect]
     return fit_cases(cases, start=start)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from tonnage.calibration.inference_classes import SCHEDULE, cell
 from tonnage.calibration.inference_reading import InferenceCase
+from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.pass_rows import PassBatch, pass_rows
 from tonnage.calibration.search import Values, fit_values, shared_weights
 from tonnage.sizing.engines import FIGURES, Engine
@@ -48,11 +50,17 @@ class _Class:
 
 def fit_together(cases: Mapping[str, Sequence[InferenceCase]], priors: Mapping[str, Engine]) -> dict[str, Engine]:
     """Figures of every class of `priors`, from the rows of those that have some. Same rows, same figures."""
-    classes = [_class(priors[name], rows) for name, rows in cases.items() if rows]
+    classes = [
+        MEMO.recall(("class of passes", priors[name], *rows), partial(_class, priors[name], rows))
+        for name, rows in cases.items()
+        if rows
+    ]
     common = dict.fromkeys(SPREADS, 0.0)
     fitted: list[Engine] = []
     for turn in range(ROUNDS):
-        fitted = [_fit(one, common) for one in classes]
+        fitted = [  # a class whose rows are all there is fitted again only where others have moved what all share
+            MEMO.recall(("fit of a class", Same(one), *common.values()), partial(_fit, one, common)) for one in classes
+        ]
         if turn < ROUNDS - 1:
             common = _common(classes, fitted)
     return {name: moved(engine, common) for name, engine in priors.items()} | {one.name: one for one in fitted}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import Scales, engine_operator_s, kernels_left, operator_scales
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_pass import WEIGHT_ONLY_SHARE, PassWork, exchange_s, pass_s
 from tonnage.sizing.operators import Operator
 from tonnage.values import dataclass
@@ -25,10 +25,15 @@ _COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "groups", "quer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """Operators of one kind: `place` is the pass each belongs to, `times` how often it runs there."""
+    """Operators of one kind: `place` is the pass each belongs to, `times` how often it runs there.
+
+    Equal operators on equal devices occur in many passes: `operator`, `devices`, `scales` and `low_bit` have each once,
+    and `which` says which one an entry is.
+    """
 
     place: NDArray[np.int64]
     times: Array
+    which: NDArray[np.int64]
     operator: Operator
     devices: Devices
     scales: Scales
@@ -51,15 +56,17 @@ class PassTable:
         for one in self.entries:
             share = np.where(one.low_bit > 0, engine.low_bit_fraction, 1.0)
             devices = replace(one.devices, peak_flop_per_s=one.devices.peak_flop_per_s * share)
-            device += self._summed(one, one.times * engine_operator_s(one.operator, devices, engine, one.scales))
+            device += self._summed(one, engine_operator_s(one.operator, devices, engine, one.scales))
             if engine.host_us_per_kernel:
-                kernels += self._summed(one, one.times * one.operator.kernels * kernels_left(one.operator, engine))
+                kernels += self._summed(one, one.operator.kernels * kernels_left(one.operator, engine))
         host = kernels * engine.host_us_per_kernel * 1e-6 * self.whole.host_factor
         call = engine.call_us * self.whole.host_factor + engine.sequence_us * self.whole.batch
         return np.asarray(np.maximum(device, host) + call * 1e-6 + exchange_s(self.whole, engine))
 
-    def _summed(self, entries: Entries, values: Array) -> Array:
-        return np.asarray(np.bincount(entries.place, weights=values, minlength=self.passes), dtype=np.float64)
+    def _summed(self, entries: Entries, values: Num) -> Array:
+        """Of each pass: the values of its operators (one for each of `entries.operator`), as often as they run."""
+        each = entries.times * np.broadcast_to(values, entries.low_bit.shape)[entries.which]
+        return np.asarray(np.bincount(entries.place, weights=each, minlength=self.passes), dtype=np.float64)
 
 
 def pass_table(works: Sequence[PassWork]) -> PassTable:
@@ -88,20 +95,43 @@ def _whole(works: Sequence[PassWork]) -> PassWork:
 
 
 def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
-    columns: dict[str, Any] = {
-        name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
-    }
-    operator = replace(parts[0][2], count=1.0, **columns)
+    columns = {name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS}
     devices = _joined_devices([work.devices for _, _, _, work in parts])
     rate = _joined([(WEIGHT_ONLY_SHARE if work.served.weight_only else 1.0, work.rows) for _, _, _, work in parts])
+    devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * rate)
+    low_bit = _joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts])
+    first, which = _distinct([*columns.values(), *_told(devices).values(), low_bit])
+    taken: dict[str, Any] = {name: column[first] for name, column in columns.items()}
+    operator = replace(parts[0][2], count=1.0, **taken)
+    devices = replace(devices, **{name: column[first] for name, column in _told(devices).items()})
     return Entries(
         place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
         times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
+        which=which,
         operator=operator,
-        devices=replace(devices, peak_flop_per_s=devices.peak_flop_per_s * rate),
+        devices=devices,
         scales=operator_scales(operator, devices),
-        low_bit=_joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts]),
+        low_bit=low_bit[first],
     )
+
+
+def _distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first place of each distinct row of these columns, and for every row which of them it is. NaN equals NaN.
+
+    >>> first, which = _distinct([np.array([1.0, 2.0, 1.0]), np.array([3.0, 3.0, 3.0])])
+    >>> first.tolist(), which.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    known: dict[bytes, int] = {}
+    table = np.ascontiguousarray(np.stack(columns, axis=1))
+    which = np.array([known.setdefault(row.tobytes(), len(known)) for row in table], dtype=np.int64)
+    first = np.full(len(known), len(which), dtype=np.int64)
+    np.minimum.at(first, which, np.arange(len(which)))
+    return first, which
+
+
+def _told(devices: Devices) -> dict[str, Any]:
+    return {field.name: value for field in fields(Devices) if (value := getattr(devices, field.name)) is not None}
 
 
 def _joined_devices(parts: Sequence[Devices]) -> Devices:
