@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tonnage.calibration.memo import Memo, Same
+from tonnage.calibration.memo import Memo, ReadMemo, Same
 from tonnage.calibration.search import CAP, SearchSchedule, fit_values, log_factors, misfit, search
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Array
@@ -31,6 +32,39 @@ def test_a_minimum_inside_the_ranges_is_found(name: str) -> None:
     found = search(bowl, {"a": 1.0, "b": 0.001}, (A, B), SCHEDULES[name])
     assert found["a"] == pytest.approx(2.0, rel=0.03)
     assert found["b"] == 9.0
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_no_values_are_tried_twice(name: str) -> None:
+    """A round in which nothing helps asks again for what the one before asked: the loss is worked out once."""
+    tried: list[tuple[float, ...]] = []
+
+    def bowl(values: Mapping[str, float]) -> float:
+        tried.append(tuple(values.values()))
+        return abs(np.log(values["a"] / 2.0)) + abs(np.log(values["b"] / 3.0))
+
+    search(bowl, {"a": 1.0, "b": 1.0}, (A, B), SCHEDULES[name])
+    assert len(tried) == len(set(tried)) > 10
+
+
+def test_results_are_remembered_by_the_fields_that_were_read() -> None:
+    """A field that is not read may change; one that is read calls for another result, and methods are refused."""
+    memo: ReadMemo[float] = ReadMemo(most=2)
+    made: list[float] = []
+
+    def doubled(of: Assumption) -> float:
+        made.append(of.value)
+        return 2.0 * of.value
+
+    assert memo.recall(A, doubled) == memo.recall(B, doubled) == 2.0  # another name, the same value
+    assert memo.recall(replace(A, value=3.0), doubled) == 6.0
+    assert memo.recall(A, doubled) == 2.0
+    assert made == [1.0, 3.0]
+    assert memo.recall(replace(A, value=4.0), doubled) == 8.0
+    assert memo.recall(replace(A, value=3.0), doubled) == 6.0  # two are held, the oldest went
+    assert made == [1.0, 3.0, 4.0, 3.0]
+    with pytest.raises(TypeError, match="inside"):
+        memo.recall(B, lambda of: of.inside(7.0))
 
 
 def test_a_leap_crosses_a_narrow_valley() -> None:

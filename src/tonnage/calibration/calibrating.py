@@ -175,9 +175,7 @@ def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueR
 
 def _parameters(fitted: Any, kind: str) -> dict[str, float]:
     beside = tuple(f"{kind}.{part}." for part in ("ranges", "rows", "residuals"))
-    return {
-        name: value for name, value in numbers_within(fitted, kind).items() if not f"{name}.".startswith(beside)
-    }
+    return {name: value for name, value in numbers_within(fitted, kind).items() if not f"{name}.".startswith(beside)}
 
 
 def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:

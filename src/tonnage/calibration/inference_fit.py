@@ -19,6 +19,7 @@ from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine
+from tonnage.sizing.estimates import Array
 
 FIT_METRICS: Final = (
     "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
@@ -42,12 +43,12 @@ def fit_cases(cases: Sequence[InferenceCase], *, start: Mapping[str, Engine] | N
     grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
     passes = {name: tuple(grouped.get(name, ())) for name in PASS_CLASSES}
     priors = {name: engines[name] for name in PASS_CLASSES}
-    key = ("engines together", *priors.values(), *passes.values())
+    key = ("engines together", *priors.values(), *(tuple(map(Same, mine)) for mine in passes.values()))
     engines |= MEMO.recall(key, partial(fit_together, passes, priors))
     for name, mine in grouped.items():
         if mine and name not in PASS_CLASSES:
             engine = engines[name]
-            engines[name] = MEMO.recall(("engine class", engine, *mine), partial(fit_class, engine, mine))
+            engines[name] = MEMO.recall(("engine class", engine, *map(Same, mine)), partial(fit_class, engine, mine))
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType({name: len(mine) for name, mine in grouped.items()}),
         ranges=MappingProxyType({one.name: (one.low, one.high, one.source) for one in FIGURES.values()}),
@@ -65,10 +66,12 @@ def fit_rows(cases: Sequence[InferenceCase]) -> list[InferenceCase]:
 def _residuals(
     cases: Sequence[InferenceCase], engines: Mapping[str, Engine]
 ) -> dict[str, tuple[int, float, float, float, float]]:
-    laid = lay_out(cases, engines)
-    ratios = laid.predict(engines) / np.array([case.row.value for case in cases])
+    by_class: dict[str, list[InferenceCase]] = {}
+    for case in cases:
+        by_class.setdefault(case.engine, []).append(case)
+    pairs = [pair for name, mine in by_class.items() for pair in zip(mine, _ratios(engines[name], mine), strict=True)]
     groups: dict[str, list[float]] = {}
-    for case, ratio in zip(cases, ratios, strict=True):
+    for case, ratio in pairs:
         if np.isfinite(ratio):
             groups.setdefault(residual_group(case), []).append(float(ratio))
     out = {}
@@ -78,6 +81,18 @@ def _residuals(
         low, high = np.quantile(1.0 / column, (0.1, 0.9))
         out[name] = (len(column), float(np.median(error)), float(np.quantile(error, 0.9)), float(low), float(high))
     return out
+
+
+def _ratios(engine: Engine, cases: Sequence[InferenceCase]) -> Array:
+    """Predicted over measured of cases of one class, remembered: most rounds change few classes and rows. What is laid
+    out does not depend on the figures that are fitted."""
+    key = tuple(map(Same, cases))
+
+    def ratios() -> Array:
+        table = MEMO.recall(("laid out", PRIORS[engine.name], key), lambda: lay_out(cases, {engine.name: engine}))
+        return np.asarray(table.predict({engine.name: engine}) / np.array([case.row.value for case in cases]))
+
+    return MEMO.recall(("ratios", engine, key), ratios)
 
 
 def residual_group(case: InferenceCase) -> str:

@@ -51,7 +51,7 @@ class _Class:
 def fit_together(cases: Mapping[str, Sequence[InferenceCase]], priors: Mapping[str, Engine]) -> dict[str, Engine]:
     """Figures of every class of `priors`, from the rows of those that have some. Same rows, same figures."""
     classes = [
-        MEMO.recall(("class of passes", priors[name], *rows), partial(_class, priors[name], rows))
+        MEMO.recall(("class of passes", priors[name], *map(Same, rows)), partial(_class, priors[name], rows))
         for name, rows in cases.items()
         if rows
     ]

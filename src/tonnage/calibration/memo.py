@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
+V = TypeVar("V")
 MOST: Final = 100_000  # results held; the oldest go first
 
 
@@ -22,6 +23,47 @@ class Same:
 
     def __hash__(self) -> int:
         return id(self.held)
+
+
+class Reads:
+    """A value that notes which of its fields are read, and what they are."""
+
+    __slots__ = ("held", "read")
+
+    def __init__(self, held: object) -> None:
+        self.held, self.read = held, dict[str, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.read[name] = getattr(self.held, name)
+        if callable(value):
+            raise TypeError(f"what {name}() reads would go unnoticed")
+        return value
+
+
+class ReadMemo(Generic[T]):
+    """The last results of a function of one value, by the fields of it that the function reads.
+
+    >>> memo: ReadMemo[int] = ReadMemo()
+    >>> memo.recall(1 + 2j, lambda of: of.real), memo.recall(1 + 3j, lambda of: 0.0)
+    (1.0, 1.0)
+    """
+
+    def __init__(self, most: int = 6) -> None:
+        self._held: list[tuple[dict[str, Any], T]] = []
+        self._most = most
+
+    def recall(self, value: V, make: Callable[[V], T]) -> T:
+        """What `make` gave for a value with the same fields, as far as it reads them, or gives now."""
+        for place, (read, result) in enumerate(self._held):
+            if all(getattr(value, name) == seen for name, seen in read.items()):
+                if place:
+                    self._held.insert(0, self._held.pop(place))
+                return result
+        reads = Reads(value)
+        made = make(cast(V, reads))
+        self._held.insert(0, (reads.read, made))
+        del self._held[self._most :]
+        return made
 
 
 class Memo:

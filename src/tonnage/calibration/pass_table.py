@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.calibration.memo import ReadMemo
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import Scales, engine_operator_s, kernels_left, operator_scales
 from tonnage.sizing.engines import Engine
@@ -38,6 +40,15 @@ class Entries:
     devices: Devices
     scales: Scales
     low_bit: Array
+    any_low_bit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryMemos:
+    """What entries took lately: a search moves one figure at a time, which most entries do not read."""
+
+    device_s: ReadMemo[Array]
+    kernels: ReadMemo[Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +58,32 @@ class PassTable:
     entries: tuple[Entries, ...]
     passes: int
     whole: PassWork | None  # of all passes: what a call, a sequence and an all-reduce take; None: of none
+    memos: tuple[EntryMemos, ...]  # of the entries, in their order
 
     def seconds(self, engine: Engine) -> Array:
         """Seconds of each pass under `engine`, as `pass_s` has them."""
         if self.whole is None:
             return np.zeros(0)
         device, kernels = np.zeros(self.passes), np.zeros(self.passes)
-        for one in self.entries:
-            share = np.where(one.low_bit > 0, engine.low_bit_fraction, 1.0)
-            devices = replace(one.devices, peak_flop_per_s=one.devices.peak_flop_per_s * share)
-            device += self._summed(one, engine_operator_s(one.operator, devices, engine, one.scales))
+        for one, memos in zip(self.entries, self.memos, strict=True):
+            device += memos.device_s.recall(engine, partial(self._device_s, one))
             if engine.host_us_per_kernel:
-                kernels += self._summed(one, one.operator.kernels * kernels_left(one.operator, engine))
+                kernels += memos.kernels.recall(engine, partial(self._kernels, one))
         host = kernels * engine.host_us_per_kernel * 1e-6 * self.whole.host_factor
         call = engine.call_us * self.whole.host_factor + engine.sequence_us * self.whole.batch
         return np.asarray(np.maximum(device, host) + call * 1e-6 + exchange_s(self.whole, engine))
+
+    def _device_s(self, one: Entries, engine: Engine) -> Array:
+        """Seconds that these operators take in each pass."""
+        devices = one.devices
+        if one.any_low_bit:
+            share = np.where(one.low_bit > 0, engine.low_bit_fraction, 1.0)
+            devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * share)
+        return self._summed(one, engine_operator_s(one.operator, devices, engine, one.scales))
+
+    def _kernels(self, one: Entries, engine: Engine) -> Array:
+        """Kernels that the host launches for these operators in each pass."""
+        return self._summed(one, one.operator.kernels * kernels_left(one.operator, engine))
 
     def _summed(self, entries: Entries, values: Num) -> Array:
         """Of each pass: the values of its operators (one for each of `entries.operator`), as often as they run."""
@@ -80,6 +102,7 @@ def pass_table(works: Sequence[PassWork]) -> PassTable:
                 kinds.setdefault(key, []).append((int(start), stage.repeats, op, work))
     return PassTable(
         entries=tuple(_entries(parts) for parts in kinds.values()),
+        memos=tuple(EntryMemos(device_s=ReadMemo(), kernels=ReadMemo()) for _ in kinds),
         passes=int(starts[-1]),
         whole=_whole(works) if works else None,
     )
@@ -112,6 +135,7 @@ def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
         devices=devices,
         scales=operator_scales(operator, devices),
         low_bit=low_bit[first],
+        any_low_bit=bool(np.any(low_bit)),
     )
 
 

@@ -89,6 +89,7 @@ def search(
 ) -> dict[str, float]:
     """The values of `parameters` inside their ranges where moves of `schedule` no longer lower the loss. The same
     arguments give the same values."""
+    loss = _remembered(loss)
     values = {one.name: one.inside(begin[one.name]) for one in parameters}
     best = loss(values)
     for factors in schedule.factors:
@@ -103,6 +104,19 @@ def search(
             if at_first - best <= schedule.least_round_gain:
                 break
     return values
+
+
+def _remembered(loss: Callable[[Values], float]) -> Callable[[Values], float]:
+    """`loss`, worked out once for the same values: where no move helps a round tries those of the one before again."""
+    found: dict[tuple[float, ...], float] = {}
+
+    def remembered(values: Values) -> float:
+        key = tuple(values.values())
+        if key not in found:
+            found[key] = loss(values)
+        return found[key]
+
+    return remembered
 
 
 def _round(

@@ -41,9 +41,15 @@ def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: Traini
     the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
     say in it."""
     before = start.assumptions() if start else unfitted()
-    time_fit = fit_cases(training_batch(fitting_cases(rows, catalog, before)), start=start)
+    time_fit = _time_once(fitting_cases(rows, catalog, before), start)
     peaks = memory_batch(rows, catalog, before)
     return _with_memory_once(time_fit, peaks, start) if peaks.cases else time_fit
+
+
+def _time_once(cases: Sequence[TrainingCase], start: TrainingFit | None) -> TrainingFit:
+    """`fit_cases`, remembered: some rounds leave out rows of memory alone."""
+    key = ("training time", tuple(_begin(TIME, start).items()), start is None, *map(Same, cases))
+    return MEMO.recall(key, lambda: fit_cases(training_batch(cases), start=start))
 
 
 def _with_memory_once(fit: TrainingFit, batch: MemoryBatch, start: TrainingFit | None) -> TrainingFit:

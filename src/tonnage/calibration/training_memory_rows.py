@@ -6,11 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.search import Values
@@ -23,7 +24,7 @@ from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.fitting import fits
 from tonnage.sizing.program_profiles import memory_group
-from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
+from tonnage.sizing.training_memory import MemoryLayout, TrainingMemory, lay_out_memory, memory_under
 from tonnage.units import from_gib, to_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
@@ -113,8 +114,18 @@ def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Tra
 
 def peak(case: TrainingCase, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
-    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
-    return Peak(parts=tuple(parts))
+    return peak_under(lay_out_peak(case), assumed)
+
+
+def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
+    """What stands in memory for each job of a case, before any assumption is known."""
+    trainer = case.trainer
+    return tuple(lay_out_memory(job, case.layouts, trainer) for job in case.jobs)
+
+
+def peak_under(laid: Sequence[MemoryLayout], assumed: Assumptions) -> Peak:
+    """Peak memory of a case that is laid out."""
+    return Peak(parts=tuple(memory_under(one, assumed) for one in laid))
 
 
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
@@ -182,24 +193,39 @@ def with_program_unstated(row: TrainingRow) -> TrainingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBatch:
-    """Peak-memory rows with what of them does not change in a fit: the cases."""
+    """Peak-memory rows with what of them does not change in a fit: the cases, and what stands in memory."""
 
     cases: tuple[TrainingCase, ...]
+    laid: tuple[tuple[MemoryLayout, ...], ...]
 
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of each case under these parameters."""
         assumed = replace(Assumptions(), **values)
-        return np.array([np.log(_reported(case, peak(case, assumed)) / case.row.value) for case in self.cases])
+        peaks = (peak_under(laid, assumed) for laid in self.laid)
+        return np.array(
+            [np.log(_reported(case, one) / case.row.value) for case, one in zip(self.cases, peaks, strict=True)]
+        )
 
 
 def memory_batch(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryBatch:
     """Rows of good quality that print a peak and say enough to be sized; `assumed` settles what they leave open."""
-    cases = []
-    for row in rows:
-        if not prints_peak(row) or row.quality == "suspect" or row.micro_batch_per_gpu is None:
-            continue
-        try:
-            cases.append(_measured_case(row, catalog, assumed))
-        except (NoCase, TonnageError):
-            continue
-    return MemoryBatch(cases=tuple(cases))
+    wanted = [
+        row for row in rows if prints_peak(row) and row.quality != "suspect" and row.micro_batch_per_gpu is not None
+    ]
+    found = [
+        MEMO.recall(("memory case", Same(catalog), row, assumed), partial(_laid_out, row, catalog, assumed))
+        for row in wanted
+    ]
+    known = [one for one in found if one is not None]
+    return MemoryBatch(cases=tuple(case for case, _ in known), laid=tuple(laid for _, laid in known))
+
+
+def _laid_out(
+    row: TrainingRow, catalog: Catalog, assumed: Assumptions
+) -> tuple[TrainingCase, tuple[MemoryLayout, ...]] | None:
+    """The case of a row that prints a peak, and what stands in memory; None where it says too little."""
+    try:
+        case = _measured_case(row, catalog, assumed)
+    except (NoCase, TonnageError):
+        return None
+    return case, lay_out_peak(case)

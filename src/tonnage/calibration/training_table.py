@@ -22,8 +22,9 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.operators import Kind, Operator
+from tonnage.sizing.training_parts import TimedPart
 from tonnage.sizing.training_prediction import work_of
-from tonnage.sizing.training_time import TimedPart, TrainingStep, step_seconds
+from tonnage.sizing.training_time import TrainingStep, step_seconds
 from tonnage.sizing.training_work import OperatorWork, StepWork, column_names
 from tonnage.values import dataclass
 

@@ -24,14 +24,9 @@ def output_tiles(rows: Num, columns: Num, groups: Num = 1.0) -> Num:
     return groups * np.ceil(np.asarray(rows) / 128.0) * np.ceil(np.asarray(columns) / 128.0)
 
 
-def tile_fraction(rows: Num, columns: Num, half: Num, groups: Num = 1.0) -> Num:
-    """Share of the asymptotic rate that outputs of rows x columns reach, `groups` together: tiles / (tiles + half)."""
-    tiles = output_tiles(rows, columns, groups)
-    return tiles / (tiles + half)
-
-
-def operator_s(operator: Operator, devices: Devices, assumed: Assumptions) -> Num:
-    """Seconds for one time of `operator` on each device, without the host's launch cost."""
+def operator_s(operator: Operator, devices: Devices, assumed: Assumptions, tiles: Num | None = None) -> Num:
+    """Seconds for one time of `operator` on each device, without the host's launch cost. `tiles`: those of its output,
+    where they are at hand."""
     memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * assumed.memory_peak_fraction)
     floor_s = operator.kernels * assumed.kernel_floor_us * 1e-6
     if operator.kind == "elementwise":
@@ -42,7 +37,8 @@ def operator_s(operator: Operator, devices: Devices, assumed: Assumptions) -> Nu
         fraction = assumed.attention_peak_fraction * query / (query + assumed.attention_half_length_tokens)
     else:
         ceiling = assumed.convolution_peak_fraction if operator.kind == "convolution" else assumed.gemm_peak_fraction
-        fraction = ceiling * tile_fraction(operator.rows, operator.columns, assumed.tiles_to_half_rate)
+        tiles = output_tiles(operator.rows, operator.columns) if tiles is None else tiles
+        fraction = ceiling * (tiles / (tiles + assumed.tiles_to_half_rate))  # share of the rate of large outputs
     compute_s = operator.flop / (devices.peak_flop_per_s * operator.peak_share * fraction)
     return smooth_max(compute_s, memory_s, assumed.roofline_sharpness) + floor_s
 

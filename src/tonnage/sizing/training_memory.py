@@ -13,7 +13,7 @@ from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_activations import Kept, kept_activations, logits_bytes
-from tonnage.sizing.training_job import parameter_share
+from tonnage.sizing.training_job import ParameterShare, parameter_share
 from tonnage.sizing.training_state import FULL, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
 from tonnage.values import dataclass
@@ -79,6 +79,28 @@ class _Moments:
         return np.maximum(self.kept + self.logits, self.ending)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLayout:
+    """What stands in memory under each layout before any assumption is known: a fit lays it out once."""
+
+    job: TrainJob
+    layouts: Layouts
+    trainer: TrainerProfile
+    share: ParameterShare
+    state: TrainingState
+    kept: Kept
+
+
+def lay_out_memory(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = None) -> MemoryLayout:
+    """State and kept activations of `job` under each layout, for the longest sequence."""
+    trainer = trainer_of(job) if trainer is None else trainer
+    share = parameter_share(job, layouts)
+    state = training_state(job, layouts, share, trainer)
+    kept = kept_activations(job, layouts, trainer)
+    kept = replace(kept, once=kept.once + state.reducing)
+    return MemoryLayout(job=job, layouts=layouts, trainer=trainer, share=share, state=state, kept=kept)
+
+
 def estimate_training_memory(
     job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, trainer: TrainerProfile | None = None
 ) -> TrainingMemory:
@@ -89,13 +111,15 @@ def estimate_training_memory(
     it steps), by which time activations and logits are gone. Leaves out what an interleaved schedule adds (its first
     stage holds up to 1 + (p-1)/(p·v) times the activations).
     """
-    assumed = assumed or Assumptions()
-    trainer = trainer_of(job) if trainer is None else trainer
+    return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions())
+
+
+def memory_under(laid: MemoryLayout, assumed: Assumptions) -> TrainingMemory:
+    """`estimate_training_memory` of what is laid out."""
+    job, layouts, trainer, share, state, kept = (
+        laid.job, laid.layouts, laid.trainer, laid.share, laid.state, laid.kept,
+    )  # fmt: skip
     rows = len(layouts.nodes)
-    share = parameter_share(job, layouts)
-    state = training_state(job, layouts, share, trainer)
-    kept = kept_activations(job, layouts, trainer)
-    kept = replace(kept, once=kept.once + state.reducing)
     activations, logits = _at_the_fullest_stage(kept, logits_bytes(job, layouts, assumed, trainer), layouts)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
     beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)

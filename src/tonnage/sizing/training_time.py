@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.collectives import all_gather_s, all_reduce_s, ring_latency_s, send_s
 from tonnage.sizing.devices import GENERATIONS, Devices
-from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts
-from tonnage.sizing.rates import operator_s, smooth_max
+from tonnage.sizing.rates import smooth_max
 from tonnage.sizing.trainer_profile import TrainerProfile
-from tonnage.sizing.training_work import (
-    COMPILED,
-    COMPUTES,
-    ELEMENT_BYTES,
-    HAND_FUSED,
-    UNFUSED,
-    OperatorWork,
-    StepWork,
-    step_work,
-)
+from tonnage.sizing.training_parts import PartSeconds, TimedPart, part_seconds
+from tonnage.sizing.training_work import COMPUTES, ELEMENT_BYTES, StepWork, step_work
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
-# Passes over those counted, for UNFUSED, COMPILED, HAND_FUSED, IMAGES in `training_work`.
-TRAFFIC = (
-    "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
-)  # fmt: skip
-VECTOR_BYTES = 4.0
-STRIDED = 6.0  # instructions an element takes out of order, over those of one in a vector: judgement, 3 to 12
-# Host time of a kernel that backward launches, over one of forward: autograd calls it without Python. On an H100 eager
-# forward takes 60 to 70 % of the host's step (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv: a
-# step recomputed in full against the same without), with twice the kernels in backward.
-BACKWARD_LAUNCH = 0.25
 HOST_SHARPNESS = 4.0  # the host runs ahead of the device but for the waits of a step: rounded where the two meet
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
@@ -157,12 +136,6 @@ def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) ->
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-# Of one micro-batch, a row each: forward, backward and recomputed forward on the device, kernels the host launches for
-# it, and the least seconds that its products can take.
-PartSeconds = tuple[Array, Array, Array, Array, Array]
-TimedPart = Callable[[OperatorWork, Devices, Array, Assumptions], PartSeconds]
-
-
 def _device_seconds(
     work: StepWork, devices: Devices, element: Array, assumed: Assumptions, timed: TimedPart
 ) -> PartSeconds:
@@ -172,74 +145,6 @@ def _device_seconds(
         for total, value in zip(sums, timed(part, devices, element, assumed), strict=True):
             total += value
     return sums[0], sums[1], sums[2], sums[3], sums[4]
-
-
-def part_seconds(part: OperatorWork, devices: Devices, element: Array, assumed: Assumptions) -> PartSeconds:
-    """One part of the work on the devices of all rows. Of the devices only the peak follows from assumptions."""
-    there = devices if part.owner is None else _of_owners(devices, part.owner)
-    width = element if part.owner is None else element[part.owner]
-    if part.operator.kind == "attention":
-        there = _attention_devices(part, there, assumed)
-    least = _least_s(part, there)
-    once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
-    seconds = part.times * part.operator.count * np.maximum(once, least)
-    bound = part.times * part.operator.count * least * (1.0 + part.backward + part.again)
-    passes = 1.0 + BACKWARD_LAUNCH * part.backward + part.again
-    merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
-    launches = part.times * part.operator.count * part.operator.kernels * passes * merged
-    forward, backward, again, kernels, floor = (
-        _by_row(value, part, len(element))
-        for value in (seconds, seconds * part.backward, seconds * part.again, launches, bound)
-    )
-    return forward, backward, again, kernels, floor
-
-
-def _least_s(part: OperatorWork, devices: Devices) -> Num:
-    """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not told."""
-    if devices.product_flop_per_s is None or part.operator.kind == "elementwise":
-        return 0.0
-    return part.operator.flop / (devices.product_flop_per_s * part.operator.peak_share)
-
-
-def _of_owners(devices: Devices, owner: NDArray[np.intp]) -> Devices:
-    """The columns that an operator's time reads, one entry for each of its owners."""
-    read = ("peak_flop_per_s", "bandwidth_bytes_per_s", "generation", "multiprocessor_hz", "product_flop_per_s")
-    columns = {name: getattr(devices, name) for name in read}
-    taken: dict[str, Any] = {name: None if column is None else column[owner] for name, column in columns.items()}
-    return replace(devices, **taken)
-
-
-def _attention_devices(part: OperatorWork, devices: Devices, assumed: Assumptions) -> Devices:
-    """Attention kernels reach a smaller share of Hopper's peak where they use the products of the generation before;
-    a vendor's own kernels are written for it."""
-    if devices.generation is None:
-        return devices
-    older = (devices.generation == GENERATIONS.index("Hopper")) & (np.asarray(part.fused) != HAND_FUSED)
-    factor = np.where(older, assumed.training_attention_hopper_share, 1.0)
-    return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
-
-
-def _fused(part: OperatorWork, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:
-    """Element-wise work of an eager framework takes more passes than counted, merged work fewer. Besides moving bytes
-    its kernels issue instructions for each element, which takes the longer the fewer multiprocessors a board has for
-    its bandwidth; a library's kernels take two 16-bit elements at a time."""
-    if part.operator.kind != "elementwise":
-        return seconds
-    factors = np.array([getattr(assumed, name) for name in TRAFFIC])
-    issued: Num = 0.0
-    if devices.multiprocessor_hz is not None:
-        wide = np.where(np.asarray(part.fused) == UNFUSED, element, VECTOR_BYTES)
-        elements = part.operator.moved_bytes / wide + STRIDED * part.operator.strided_elements
-        issued = elements * assumed.issue_cycles_per_element / devices.multiprocessor_hz
-        issued = np.where(np.isnan(issued), 0.0, issued)
-    return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
-
-
-def _by_row(value: Num | np.ndarray, part: OperatorWork, rows: int) -> Array:
-    if part.owner is None:
-        return np.asarray(value, dtype=np.float64)
-    weights = np.broadcast_to(value, part.owner.shape)
-    return np.asarray(np.bincount(part.owner, weights=weights, minlength=rows), dtype=np.float64)
 
 
 def _tensor_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
