@@ -45,6 +45,7 @@ VERBS: Final = (
     Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),
     Verb("watch", "watch", "commands", "Look after what runs: alerts that act, history, audit"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
+    Verb("gains", "gains", "gains", "Show what promised gains come to for a workload"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),
     Verb("calibrate", "calibrate", "calibrate", "Fit the physical parameters to measured runs"),

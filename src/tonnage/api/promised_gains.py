@@ -1,0 +1,182 @@
+"""What promised gains come to for one workload: `tonnage.gains`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
+from tonnage.errors import InputError, TonnageError, UnknownName, nearest
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
+    from tonnage.catalog import Catalog
+    from tonnage.claimed_gains.gain import Gain, Lack, Side, Target
+    from tonnage.planning.calibrated_model import CalibratedModel
+    from tonnage.planning.plan import Plan
+    from tonnage.reports.gains import GainsFound
+    from tonnage.workload.jobs import Workload
+
+DEVICES: Final = ("h100", "a100")
+
+
+def read_promises(flag: str, texts: list[str]) -> tuple[tuple[str, float], ...]:
+    """`NAME=FIGURE` texts; InputError names the flag.
+
+    >>> read_promises("--promise", ["spot=0.5"])
+    (('spot', 0.5),)
+    """
+    found = []
+    for text in texts:
+        name, _, figure = text.partition("=")
+        try:
+            found.append((name, float(figure)))
+        except ValueError:
+            raise InputError(f"{flag}: found '{text}', expected NAME=FIGURE such as spot=0.6") from None
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainsOptions(Options):
+    """Which promises `gains` judges, and beside what."""
+
+    promises: tuple[tuple[str, float], ...] = option(
+        "--promise",
+        "What is promised, in place of the usual figure: spot=0.6, autoscaling=0.4, right-sizing=0.25, arm=0.2 "
+        "(parts of the cost), h100=10, a100=6 (times as fast), providers=0.05; may be repeated.",
+        default=(), metavar="NAME=FIGURE", read=read_promises, repeated=True,
+    )  # fmt: skip
+    only: tuple[str, ...] = option("--only", "One gain alone; may be repeated.", default=(), metavar="NAME")
+    against: str | None = option(
+        "--against", "Right-sizing beside this instance type, the one you run now.", default=None, metavar="TYPE"
+    )
+    device: str = option(
+        "--device", "The measured processor that GPUs are compared with: a profile's name or file.",
+        default="local", metavar="NAME",
+    )  # fmt: skip
+
+
+def gains(
+    workload: WorkloadSource,
+    options: GainsOptions | None = None,
+    *,
+    catalog: CatalogSource | None = None,
+    as_of: Clock | None = None,
+    calibration: CalibrationSource | None = None,
+    settings: Settings | None = None,
+    **constraints: Any,
+) -> Answer[GainsFound]:
+    """Each promised gain computed for this workload, with an 80 % interval and how it came about; what cannot be
+    computed says what is missing. `constraints` as for `plan`.
+
+    Raises InputError for an unknown gain, a promise that cannot be and a workload that cannot be read, UnknownName for
+    an instance type or a device profile that is not known.
+    """
+    from tonnage.api.inputs import calibrated_model_of, market_of, read_workload
+    from tonnage.claimed_gains.targets import only, with_least
+    from tonnage.overrides import override_constraints
+    from tonnage.planning.limits import check_limits
+    from tonnage.reports.gains import GainsFound, gains_report
+
+    options, settings = options or GainsOptions(), settings or current_settings(as_of=as_of)
+    targets = with_least(dict(options.promises))
+    with_least(dict.fromkeys(options.only, 0.5))  # InputError for a name that is none
+    market = market_of(catalog, settings)
+    job = override_constraints(read_workload(workload, as_of, market, settings), market, **constraints)
+    check_limits(job, market)
+    if options.against is not None:
+        _check_sold(options.against, market)
+    calibrated = calibrated_model_of(calibration, None, settings)
+    wanted = only(targets, options.only)
+    of_plan = {"spot", "autoscaling", "right-sizing"} & {one.subject for one in wanted}
+    planned = _planned(job, market, calibrated, settings) if of_plan else None
+    found = tuple(_gain(one, job, market, planned, calibrated, options, settings) for one in wanted)
+    return Answer(GainsFound(name=job.name, gains=found, catalog=market), gains_report)
+
+
+def _check_sold(instance_type: str, market: Catalog) -> None:
+    names = {one.name for one in market.instance_types}
+    if instance_type not in names:
+        raise UnknownName(
+            f"no instance type '{instance_type}' in the catalog", suggestions=nearest(instance_type, names)
+        )
+
+
+def _planned(job: Workload, market: Catalog, calibrated: CalibratedModel, settings: Settings) -> Plan:
+    """The plan with both purchases, on virtual machines."""
+    from tonnage.planning import make_plan
+
+    both = replace(job, buy=replace(job.buy, purchases=("on_demand", "spot")))
+    return make_plan(
+        both, market, objective="cost", calibrated=calibrated, max_price_age_days=settings.max_price_age_days
+    )
+
+
+def _gain(
+    target: Target, job: Workload, market: Catalog, planned: Plan | None, calibrated: CalibratedModel,
+    options: GainsOptions, settings: Settings,
+) -> Gain:  # fmt: skip
+    from tonnage.claimed_gains.devices import arm_gain
+    from tonnage.claimed_gains.fleets import scaling_gain
+    from tonnage.claimed_gains.gain import Gain
+    from tonnage.claimed_gains.purchases import machine_gain, spot_gain
+
+    if target.subject == "arm":
+        return arm_gain(target, market)
+    if target.subject in DEVICES:
+        return _device_gain(target, job, market, calibrated, options, settings)
+    if planned is None or target.subject == "providers":
+        return Gain(target=target, lack="no rows by provider")
+    if target.subject == "spot":
+        return spot_gain(target, planned, job)
+    if target.subject == "autoscaling":
+        return scaling_gain(target, planned, job, used=calibrated.assumed.target_utilisation)
+    return machine_gain(target, planned, options.against)
+
+
+def _device_gain(
+    target: Target, job: Workload, market: Catalog, calibrated: CalibratedModel, options: GainsOptions,
+    settings: Settings,
+) -> Gain:  # fmt: skip
+    from tonnage.claimed_gains.devices import gpu_gain
+    from tonnage.overrides import parse_override_gpus
+    from tonnage.planning import make_size_report
+
+    filters = parse_override_gpus(f"{target.subject.upper()}:1", market)
+    size = make_size_report(job, market, gpus=filters, calibrated=calibrated)
+    processor, lack = _processor(job, options.device, settings)
+    return gpu_gain(target, size, processor, lack)
+
+
+def _processor(job: Workload, device: str, settings: Settings) -> tuple[Side | None, Lack | None]:
+    """The rate of the work on a measured processor, or why there is none."""
+    from tonnage.api.local_service import predict_here
+    from tonnage.api.measured_here import with_own_rows
+    from tonnage.benchmarks.machine import host_identity
+    from tonnage.calibration.local_file import find_profile
+    from tonnage.claimed_gains.gain import Side
+    from tonnage.planning.local import predict_local
+    from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
+
+    try:
+        profile = find_profile(device, settings.home, host_identity(), other_machine=device != "local")
+    except TonnageError:
+        if device != "local":
+            raise
+        return None, "no local profile"
+    if profile.kind != "cpu":
+        return None, "not measured here"
+    name = f"{profile.name}, {max(profile.threads)} threads"
+    try:
+        if isinstance(job.job, TrainJob):
+            rate = predict_local(job.job, with_own_rows(profile, settings).profile).samples_per_s
+        elif isinstance(job.job, (ServeJob, BatchJob)):
+            rate = predict_here(job.job, settings, profile=profile).found.holds_per_s
+        else:
+            return None, "not measured here"
+    except InputError:
+        return None, "not measured here"
+    return Side(name=name, per_s=rate), None

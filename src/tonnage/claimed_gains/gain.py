@@ -1,0 +1,103 @@
+"""A promised gain, and what became of it for one workload: a figure with its interval, or what is missing."""
+
+from __future__ import annotations
+
+from math import exp, hypot, log
+from typing import Literal
+
+from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
+
+Unit = Literal["saving", "times", "spread"]  # part of the cost; times as fast; relative difference between providers
+Verdict = Literal["holds", "open", "does not hold", "unknown"]
+Subject = Literal["spot", "autoscaling", "right-sizing", "arm", "h100", "a100", "providers"]
+Lack = Literal[
+    "no spot price",
+    "never on spot",
+    "no on-demand price",
+    "no traffic",
+    "not a service",
+    "too short a trace",
+    "no relied-on option",
+    "no other machine",
+    "not another machine's name",
+    "no local profile",
+    "not measured here",
+    "device does not hold it",
+    "no rows on these processors",
+    "no rows by provider",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A gain as documents promise it. `least`: part of the cost that is saved, or a multiple of the speed; of `spread`
+    the most that providers may differ. `most`: the upper end that is promised, where there is one."""
+
+    subject: Subject
+    unit: Unit
+    least: float
+    most: float | None = None
+
+    def verdict(self, figure: Figure | None) -> Verdict:
+        """What an 80 % interval says: it holds (or fails) where both ends do, and is open where they disagree."""
+        if figure is None:
+            return "unknown"
+        if self.unit == "spread":
+            return "holds" if figure.high <= self.least else "does not hold" if figure.low > self.least else "open"
+        return "holds" if figure.low >= self.least else "does not hold" if figure.high < self.least else "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of two things that are compared: its name, and its cost in USD (of the job; of a month for a service) or its
+    rate per second."""
+
+    name: str
+    usd: Figure | None = None
+    per_s: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """One target for one workload. `figure` None: `lack` says what is missing.
+
+    `before` and `after`: the two sides behind the figure. `others`: on how many further pairs the same was computed,
+    and the least, the median and the greatest gain among all of them. `note`: a figure that the words need (machines of
+    a fleet, the speed that a cheaper processor must reach).
+    """
+
+    target: Target
+    figure: Figure | None = None
+    lack: Lack | None = None
+    before: Side | None = None
+    after: Side | None = None
+    others: tuple[int, float, float, float] | None = None
+    note: tuple[tuple[str, float | str], ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.target.verdict(self.figure)
+
+
+def saved(before: Figure, after: Figure, *, same_machine: bool) -> Figure:
+    """The part of `before` that `after` saves, with its 80 % interval.
+
+    On the same machine both costs follow one unknown throughput, so that their ends belong together. Of two machines
+    the errors are taken as independent: the half-widths of the logarithm of the ratio add in squares.
+    """
+    ratio = after.value / before.value
+    if same_machine:
+        ends = sorted((after.low / before.low, after.high / before.high, ratio))
+        return Figure(value=1.0 - ratio, low=1.0 - ends[-1], high=1.0 - ends[0])
+    up = hypot(log(after.high / after.value), log(before.value / before.low))
+    down = hypot(log(after.value / after.low), log(before.high / before.value))
+    return Figure(value=1.0 - ratio, low=1.0 - ratio * exp(up), high=1.0 - ratio * exp(-down))
+
+
+def times(slow: Figure, fast: Figure) -> Figure:
+    """How many times `fast` is `slow`; both rates per second, their errors independent."""
+    ratio = fast.value / slow.value
+    up = hypot(log(fast.high / fast.value), log(slow.value / slow.low))
+    down = hypot(log(fast.value / fast.low), log(slow.high / slow.value))
+    return Figure(value=ratio, low=ratio * exp(-down), high=ratio * exp(up))

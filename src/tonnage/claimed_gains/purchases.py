@@ -1,0 +1,98 @@
+"""Savings between options of one plan: spot beside on-demand, the chosen machine beside others that hold the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tonnage.claimed_gains.gain import Gain, Side, Target, saved
+from tonnage.planning.plan import MachineOption, Plan
+from tonnage.sizing.estimates import Figure
+from tonnage.workload.jobs import ServeJob, Workload
+
+Machine = tuple[str, str, int]  # provider, instance type, instances
+
+
+def spot_gain(target: Target, plan: Plan, workload: Workload) -> Gain:
+    """What spot saves on the machine that is cheapest so, interruptions and re-done work included.
+
+    `plan` has options of both purchases. The same machine is compared on both; its throughput is one unknown.
+    """
+    if isinstance(workload.job, ServeJob) or workload.constraints.interruptible is False:
+        return Gain(target=target, lack="never on spot")
+    spot, on_demand = (_cheapest(plan, purchase) for purchase in ("spot", "on_demand"))
+    if not spot:
+        return Gain(target=target, lack="no spot price")
+    pairs = [(on_demand[key], one) for key, one in spot.items() if key in on_demand]
+    if not pairs:
+        return Gain(target=target, lack="no on-demand price")
+    relied = [pair for pair in pairs if all(one.relied_on for one in pair)]
+    if not relied:
+        return Gain(target=target, lack="no relied-on option", others=_spread(map(_share_saved, pairs)))
+    before, after = min(relied, key=lambda pair: pair[1].cost_usd.value)
+    best = min((one for one in on_demand.values() if one.relied_on), key=lambda one: one.cost_usd.value)
+    figure, each = saved(before.cost_usd, after.cost_usd, same_machine=True), map(_share_saved, relied)
+    beside = _share_saved((best, after))
+    return Gain(
+        target=target, figure=figure, before=_side(before), after=_side(after), others=_spread(each),
+        note=(("against the cheapest on-demand machine", beside), ("its name", _name(best))),
+    )  # fmt: skip
+
+
+def machine_gain(target: Target, plan: Plan, against: str | None = None) -> Gain:
+    """What the cheapest relied-on machine saves beside `against` (an instance type), both bought on demand.
+
+    Without `against` it is compared with every other machine that holds the work, each at its cheapest: the figure is
+    the median, and its interval the middle 80 % of those machines. It says what choosing is worth to a team that could
+    have started on any of them.
+    """
+    options = _cheapest(plan, "on_demand")
+    ranked = sorted(
+        (one for one in options.values() if one.relied_on), key=lambda one: (one.cost_usd.value, one.identity)
+    )
+    if not ranked:
+        return Gain(target=target, lack="no relied-on option")
+    best, others = ranked[0], ranked[1:]
+    if against is not None:
+        named = [one for one in options.values() if one.instance_type == against]
+        if not named:
+            return Gain(target=target, lack="not another machine's name", note=(("named", against),))
+        before = min(named, key=lambda one: one.cost_usd.value)
+        figure = saved(before.cost_usd, best.cost_usd, same_machine=before is best)
+        return Gain(target=target, figure=figure, before=_side(before), after=_side(best))
+    if not others:
+        return Gain(target=target, lack="no other machine")
+    each = [_share_saved((one, best)) for one in others]
+    low, middle, high = np.quantile(each, (0.1, 0.5, 0.9)).tolist()
+    return Gain(target=target, figure=Figure(value=middle, low=low, high=high), after=_side(best), others=_spread(each))
+
+
+def _cheapest(plan: Plan, purchase: str) -> dict[Machine, MachineOption]:
+    """Of each machine the cheapest option that is bought so; those that are relied on go before others."""
+    found: dict[Machine, MachineOption] = {}
+    machines = [one for one in plan.options if isinstance(one, MachineOption) and one.platform == "vm"]
+    for one in sorted(machines, key=lambda one: (not one.relied_on, one.cost_usd.value)):
+        if one.purchase == purchase:
+            found.setdefault((one.provider, one.instance_type, one.count), one)
+    return found
+
+
+def _share_saved(pair: tuple[MachineOption, MachineOption]) -> float:
+    before, after = pair
+    return 1.0 - after.cost_usd.value / before.cost_usd.value
+
+
+def _name(option: MachineOption) -> str:
+    count = f"{option.count} x " if option.count > 1 else ""
+    where = f" {option.region}" if option.region else ""
+    return f"{count}{option.instance_type} ({option.provider}{where})"
+
+
+def _side(option: MachineOption) -> Side:
+    return Side(name=f"{_name(option)}, {option.purchase.replace('_', '-')}", usd=option.cost_usd)
+
+
+def _spread(each: Iterable[float]) -> tuple[int, float, float, float]:
+    values = np.array(list(each))
+    return len(values), float(values.min()), float(np.median(values)), float(values.max())
