@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tonnage.calibration.inference_reading import InferenceCase
-from tonnage.calibration.inference_serving import DecoderService, Timed, services
+from tonnage.calibration.inference_serving import DecoderService, ServedTogether, Timed, served_together, services
+from tonnage.calibration.memo import Same
 from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
@@ -21,6 +22,7 @@ from tonnage.units import to_gib
 from tonnage.values import dataclass
 
 Figures = dict[str, Array]
+Seen = dict[Same, Figures]  # what the requests of each service see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +48,18 @@ class InferenceBatch:
 
     cases: tuple[InferenceCase, ...]
     groups: tuple[Group, ...]
+    served: Mapping[str, tuple[ServedTogether, ...]]  # of each engine class: the services of its groups
 
     def predict(self, engines: Mapping[str, Engine], timed: Timed = pass_s) -> Array:
         """The figure each row states, in its metric and unit; NaN where the metric is not one of the load's. `timed`:
         seconds of a pass, where they are at hand."""
         out = np.full(len(self.cases), np.nan)
+        seen: Seen = {}
+        for name, together in self.served.items():
+            for one in together:
+                seen.update(zip(map(Same, one.services), one.figures(engines[name], timed), strict=True))
         for group in self.groups:
-            values = _LOADS[group.cases[0].load](group, engines[group.engine], timed)
+            values = _LOADS[group.cases[0].load](group, engines[group.engine], seen)
             for place, (where, case) in enumerate(zip(group.index, group.cases, strict=True)):
                 out[where] = _metric(values, case, place)
         return out
@@ -65,7 +72,11 @@ def lay_out(cases: Sequence[InferenceCase], engines: Mapping[str, Engine]) -> In
         key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load, case.autocast)
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
-    return InferenceBatch(cases=tuple(cases), groups=tuple(groups))
+    by_class: dict[str, list[DecoderService]] = {}
+    for group in groups:
+        by_class.setdefault(group.engine, []).extend(group.services)
+    served = {name: served_together(services) for name, services in by_class.items()}
+    return InferenceBatch(cases=tuple(cases), groups=tuple(groups), served=served)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +139,7 @@ def fed_s(case: InferenceCase) -> float:
     return photographs_s(case.batch, case.decoding_threads) if case.decoding_threads else 0.0
 
 
-def _passed(group: Group, engine: Engine, timed: Timed) -> Figures:  # noqa: ARG001
+def _passed(group: Group, engine: Engine, seen: Seen) -> Figures:  # noqa: ARG001
     """Encoders and vision: the function that plans call."""
     load = group.cases[0].load
     assert load in ("pass", "offline", "batching-server")
@@ -140,11 +151,11 @@ def _passed(group: Group, engine: Engine, timed: Timed) -> Figures:  # noqa: ARG
     )  # fmt: skip
 
 
-def _decoded(group: Group, engine: Engine, timed: Timed) -> Figures:
+def _decoded(group: Group, engine: Engine, seen: Seen) -> Figures:
     """Whatever a decoder is asked: the function that plans call."""
     columns: Figures = {}
     for service in group.services:
-        for name, values in service.figures(engine, timed).items():
+        for name, values in seen[Same(service)].items():
             columns.setdefault(name, np.full(len(group.cases), np.nan))[list(service.places)] = values
     if any(case.row.metric == "peak_mem_gib" for case in group.cases):
         columns["peak"] = inference_peak_bytes(
@@ -154,7 +165,7 @@ def _decoded(group: Group, engine: Engine, timed: Timed) -> Figures:
     return columns
 
 
-_LOADS: Mapping[str, Callable[[Group, Engine, Timed], Figures]] = {
+_LOADS: Mapping[str, Callable[[Group, Engine, Seen], Figures]] = {
     "pass": _passed, "offline": _passed, "batching-server": _passed, "static": _decoded, "served": _decoded,
 }  # fmt: skip
 

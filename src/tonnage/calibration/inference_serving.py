@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from tonnage.calibration.inference_reading import InferenceCase
-from tonnage.sizing.decoder_curves import DecoderPasses, lay_out_decoder
+from tonnage.sizing.decoder_curves import DecoderPasses, joined_curves, joined_passes, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
@@ -32,9 +32,58 @@ class DecoderService:
     replicas: Array
     share: Array
 
-    def figures(self, engine: Engine, timed: Timed = pass_s) -> Figures:
-        """What the cases' requests see, a column a figure."""
-        return seen_figures(serve_load(self.passes.under(engine, timed), self.load), self)
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What services share that can be asked together: how they schedule, and how wide their columns are. Those with
+        experts dealt to ranks or a model that guesses are asked alone."""
+        passes, rows = self.passes, self.passes.rows
+        apart = passes.dealt is not None or passes.draft is not None or rows.speculation is not None
+        alone = id(self) if apart or rows.cached or np.ndim(rows.data_ranks) else 0
+        widths = (one.shape[1] for one in (rows.prompts, rows.outputs, passes.batches, passes.tokens))
+        return rows.scheduler, alone, np.ndim(rows.beams), *widths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTogether:
+    """Services of one engine class, of any models, that are asked in one call."""
+
+    services: tuple[DecoderService, ...]
+    whole: DecoderService
+
+    def figures(self, engine: Engine, timed: Timed = pass_s) -> list[Figures]:
+        """What the requests of each service's cases see, a column a figure."""
+        curves = [service.passes.under(engine, timed) for service in self.services]
+        seen = serve_load(curves[0] if len(curves) == 1 else joined_curves(curves, self.whole.passes), self.whole.load)
+        figures = seen_figures(seen, self.whole)
+        ends = np.cumsum([len(service.places) for service in self.services]).tolist()
+        return [
+            {name: values[end - len(service.places) : end] for name, values in figures.items()}
+            for service, end in zip(self.services, ends, strict=True)
+        ]
+
+
+def served_together(services: Iterable[DecoderService]) -> tuple[ServedTogether, ...]:
+    """All services of one engine class in as few calls as they can be asked in."""
+    alike: dict[tuple[object, ...], list[DecoderService]] = {}
+    for service in services:
+        alike.setdefault(service.alike, []).append(service)
+    return tuple(ServedTogether(services=tuple(mine), whole=_whole(mine)) for mine in alike.values())
+
+
+def _whole(services: Sequence[DecoderService]) -> DecoderService:
+    """One service of the rows of all, in their order."""
+    if len(services) == 1:
+        return services[0]
+    loads = {
+        name: np.concatenate([getattr(one.load, name) for one in services]) for name in DecoderLoad.__dataclass_fields__
+    }
+    return DecoderService(
+        places=tuple(place for one in services for place in one.places),
+        passes=joined_passes([one.passes for one in services]),
+        load=DecoderLoad(**loads),
+        replicas=np.concatenate([one.replicas for one in services]),
+        share=np.concatenate([one.share for one in services]),
+    )
 
 
 def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[DecoderService, ...]:

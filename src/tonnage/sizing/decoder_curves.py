@@ -7,7 +7,7 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
@@ -28,6 +28,10 @@ from tonnage.workload.shapes import ModelShape
 
 BATCH_POINTS: Final = 12
 TOKEN_POINTS: Final = 14
+
+
+_ROW_COLUMNS: Final = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
+                       "output_shares", "beams", "data_ranks", "expert_parallel")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,7 @@ class DecoderRows:
 
     def take(self, index: NDArray[np.intp]) -> DecoderRows:
         """Some rows, as often as they are named."""
-        names = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
-                 "output_shares", "beams", "data_ranks", "expert_parallel")  # fmt: skip
-        columns = {name: getattr(self, name) for name in names}
+        columns = {name: getattr(self, name) for name in _ROW_COLUMNS}
         taken = {name: value if np.ndim(value) == 0 else value[index] for name, value in columns.items()}
         return replace(self, devices=self.devices.take(index), **taken)
 
@@ -221,6 +223,30 @@ class DecoderCurves:
     @property
     def attention_mean_s(self) -> Array:
         return np.asarray(np.sum(self.attention_s * self.rows.prompt_shares, axis=1))
+
+
+def joined_passes(parts: Sequence[DecoderPasses]) -> DecoderPasses:
+    """The rows and grids of several models on one scheduler, whose columns are as wide, one after another. What is read
+    of a model and its devices to lay passes out (`shape`, `served`, `devices`, the works) stays the first one's: a load
+    reads step times alone."""
+    first = parts[0].rows
+    columns = {name: [getattr(part.rows, name) for part in parts] for name in _ROW_COLUMNS}
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items() if np.ndim(values[0])}
+    return replace(
+        parts[0], rows=replace(first, **joined), batches=np.concatenate([part.batches for part in parts]),
+        tokens=np.concatenate([part.tokens for part in parts]),
+    )  # fmt: skip
+
+
+def joined_curves(parts: Sequence[DecoderCurves], passes: DecoderPasses) -> DecoderCurves:
+    """The curves of `parts` as those of `joined_passes` of their passes."""
+    grids = {
+        name: [getattr(part, name) for part in parts] for name in ("decode_grid_s", "linear_grid_s", "attention_s")
+    }
+    return DecoderCurves(
+        rows=passes.rows, engine=parts[0].engine, batches=passes.batches, tokens=passes.tokens,
+        **{name: np.concatenate(values) for name, values in grids.items()},
+    )  # fmt: skip
 
 
 def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
