@@ -146,3 +146,21 @@ def test_a_remembered_memory_fit_is_of_its_values_and_devices(row: Row, catalog:
     ]
     assert len(set(keys)) == 3
     assert keys[0] == memory_key(memory_batch(rows, catalog, Assumptions()), None)
+
+
+def test_blocks_that_an_allocator_kept_pull_no_parameter_up(row: Row, catalog: Catalog) -> None:
+    """A device read under a caching allocator is a bound: what lies below it costs a fit nothing, what lies above does;
+    the same figure of an allocator that keeps nothing counts either way."""
+    kinds = ("nvidia-smi (PyTorch caching allocator)", "nvidia-smi (static allocation)")
+    values = (1.0, 300.0)
+    rows = [
+        row(id=f"{kind} {value}", metric="peak_mem_gib", value=value, mem_kind=kind)
+        for kind in kinds
+        for value in values
+    ]
+    batch = memory_batch(rows, catalog, Assumptions())
+    begin = {one.name: one.value for one in fitted_parameters("training memory")}
+    over, kept, static_over, static_under = batch.log_errors(begin).tolist()
+    assert kept == 0.0
+    assert over == static_over > 0.0 > static_under
+    assert batch.log_ratios(begin).tolist() == [over, static_under, static_over, static_under]

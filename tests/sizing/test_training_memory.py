@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.catalog import load_catalog
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Machine, channel_share, stack
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import estimate_training_memory
+from tonnage.sizing.training_prediction import predict_training
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
@@ -202,6 +205,45 @@ def test_a_pipeline_talks_to_its_neighbours(model: str, groups: int) -> None:
         for p in (1, 4)
     ]
     assert to_gib(contexts[1] - contexts[0]) == pytest.approx(groups * Assumptions().training_communicator_gib)
+
+
+def test_a_communicator_takes_what_its_channels_take() -> None:
+    """Twelve channels over NVLink 2 hold half of what 24 over NVLink 3 hold, a few over PCIe a quarter; faster links
+    have faster channels, not more. A plan counts those of each machine."""
+    catalog = load_catalog()
+    machines = [
+        Machine(
+            accelerator=catalog.accelerator(gpu), count=8, intra=link and catalog.link(link), network_gb_per_s=50.0,
+            network_latency_us=40.0,
+        )
+        for gpu, link in (("V100-16GB", "nvlink2"), ("A100-40GB-SXM", "nvlink3"), ("H100-SXM", "nvlink4"),
+                          ("L40S", "pcie4"), ("L40", None))
+    ]  # fmt: skip
+    assert [channel_share(machine) for machine in machines] == [0.5, 1.0, 1.0, 0.25, 1.0]
+    work, layout = job("gpt2"), one_layout(micro_batch=1, data_parallel=8)
+    alone = estimate_training_memory(work, one_layout(micro_batch=1)).context_bytes[0]
+    for machine in machines:
+        devices = stack([machine], "fp16", Assumptions())
+        predicted = predict_training((work,), layout, devices, Assumptions()).memory
+        beside = to_gib(float(predicted.context_bytes[0] - alone))
+        assert beside == pytest.approx(channel_share(machine) * Assumptions().training_communicator_gib)
+
+
+def test_a_planned_pipeline_has_two_slots_a_stage() -> None:
+    """A compiler lays out what backward reads for twice as many micro-batches as there are stages, however many run."""
+    work = job("llama-2-7b", length=2048)
+    layout = one_layout(micro_batch=2, pipeline_parallel=4, accumulation=32, recompute="full")
+    usual, planned = (
+        estimate_training_memory(work, layout, trainer=TrainerProfile(planned_memory=on)).activations_bytes[0]
+        for on in (False, True)
+    )
+    inputs = 8 * 2 * 2048 * 4096 * 2  # of the eight layers of a stage, 16 bit or more
+    assert planned - usual >= 4 * inputs
+    short = replace(layout, accumulation=layout.accumulation / 32)
+    assert (
+        estimate_training_memory(work, short, trainer=TrainerProfile(planned_memory=True)).activations_bytes[0]
+        == planned
+    )
 
 
 def test_a_frozen_base_that_stays_gathered_is_whole_and_its_share() -> None:

@@ -16,7 +16,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Machine, usable_bytes
+from tonnage.sizing.devices import Machine, channel_share, usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.program_profiles import program_class, recompute_kind, trainer_of
@@ -224,7 +224,7 @@ def _layouts(
         recompute=recompute_kind(jobs[0].recompute or "none", jobs[0].program),
         nodes=max(1, -(-gpus // machine.count)),
     )
-    micro = _micro_batch(row, jobs, replace(trainer_of(jobs[0]), **stated), machine.accelerator, layout, assumed)
+    micro = _micro_batch(row, jobs, replace(trainer_of(jobs[0]), **stated), machine, layout, assumed)
     accumulation = _accumulation(row, micro, data)
     return replace(layout, micro_batch=np.array([micro]), accumulation=np.array([accumulation]))
 
@@ -247,7 +247,7 @@ def _sharding(row: TrainingRow, gpus: int) -> Sharding:
 
 
 def _micro_batch(
-    row: TrainingRow, jobs: tuple[TrainJob, ...], trainer: TrainerProfile, device: Accelerator, layout: Layouts,
+    row: TrainingRow, jobs: tuple[TrainJob, ...], trainer: TrainerProfile, machine: Machine, layout: Layouts,
     assumed: Assumptions | None,
 ) -> float:  # fmt: skip
     """As stated (or from a batch in tokens); else the largest power of two that fits and divides the batch."""
@@ -261,8 +261,9 @@ def _micro_batch(
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble
     grid = replace(layout.take(np.zeros(len(sizes), dtype=np.intp)), micro_batch=sizes)
-    needs = sum(estimate_training_memory(job, grid, assumed, trainer).total_bytes for job in jobs)
-    fitting = sizes[needs <= usable_bytes(device)]
+    channels = channel_share(machine)
+    needs = sum(estimate_training_memory(job, grid, assumed, trainer, channels).total_bytes for job in jobs)
+    fitting = sizes[needs <= usable_bytes(machine.accelerator)]
     return float(fitting[-1]) if len(fitting) else 1.0
 
 

@@ -78,7 +78,7 @@ def _fit_memory(batch: MemoryBatch, start: TrainingFit | None) -> tuple[dict[str
         batch, MEMORY, _begin(MEMORY, start), weights=weights / weights.sum(),
         schedule=_schedule(FIRST_STEP, LAST_MEMORY_STEP),
     )  # fmt: skip
-    return values, residuals_of("memory", batch.log_errors(values))
+    return values, residuals_of("memory", batch.log_ratios(values))
 
 
 def _begin(parameters: Sequence[Assumption], start: TrainingFit | None) -> dict[str, float]:

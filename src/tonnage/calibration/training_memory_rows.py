@@ -20,7 +20,7 @@ from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import usable_bytes
+from tonnage.sizing.devices import channel_share, usable_bytes
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.fitting import fits
 from tonnage.sizing.program_profiles import memory_group
@@ -105,6 +105,12 @@ def reading_of(row: TrainingRow) -> str:
     return "reserved" if "reserved" in text or told is None else told
 
 
+def reads_cache(row: TrainingRow) -> bool:
+    """Whether the row says that it read a device under a caching allocator, which keeps freed blocks as long as there
+    is room (PyTorch, notes on CUDA semantics, memory management): a bound of what the run needs, from above."""
+    return "caching allocator" in row.mem_kind.lower()
+
+
 def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> TrainingCase:
     """The case of a memory row. Peak memory does not depend on which device it is read on."""
     if row.gpu and not BUDGET.search(row.gpu):
@@ -114,7 +120,7 @@ def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Tra
 
 def peak(case: TrainingCase, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
-    return peak_under(lay_out_peak(case), assumed)
+    return peak_under(lay_out_peak(case), assumed, channel_share(case.machine))
 
 
 def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
@@ -123,9 +129,9 @@ def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
     return tuple(lay_out_memory(job, case.layouts, trainer) for job in case.jobs)
 
 
-def peak_under(laid: Sequence[MemoryLayout], assumed: Assumptions) -> Peak:
+def peak_under(laid: Sequence[MemoryLayout], assumed: Assumptions, channels: float) -> Peak:
     """Peak memory of a case that is laid out."""
-    return Peak(parts=tuple(memory_under(one, assumed) for one in laid))
+    return Peak(parts=tuple(memory_under(one, assumed, channels) for one in laid))
 
 
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
@@ -199,9 +205,17 @@ class MemoryBatch:
     laid: tuple[tuple[MemoryLayout, ...], ...]
 
     def log_errors(self, values: Values) -> Array:
+        """`log_ratios`, where a reading that holds cached blocks counts only if it is less than predicted: what runs is
+        at most that."""
+        errors = self.log_ratios(values)
+        cached = np.array([reads_cache(case.row) for case in self.cases], dtype=bool)
+        return np.where(cached, np.maximum(errors, 0.0), errors)
+
+    def log_ratios(self, values: Values) -> Array:
         """log(predicted / measured) of each case under these parameters."""
         assumed = replace(Assumptions(), **values)
-        peaks = (peak_under(laid, assumed) for laid in self.laid)
+        pairs = zip(self.cases, self.laid, strict=True)
+        peaks = (peak_under(laid, assumed, channel_share(case.machine)) for case, laid in pairs)
         return np.array(
             [np.log(_reported(case, one) / case.row.value) for case, one in zip(self.cases, peaks, strict=True)]
         )

@@ -57,6 +57,7 @@ class Devices:
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
     product_flop_per_s: Array | None = None  # the most that products of matrices reach; None: not told
+    channel_share: Array | None = None  # see `channel_share`; None: not told
     inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
@@ -158,6 +159,7 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         intra_latency_s=np.array([_intra_latency_us(m) * 1e-6 for m in machines]),
         inter_bytes_per_s=network,
         product_flop_per_s=np.array([product_flop_per_s(m.accelerator, precision, assumed) for m in machines]),
+        channel_share=np.array([channel_share(m) for m in machines]),
         inter_printed_bytes_per_s=np.where(measured, np.nan, network),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),
@@ -167,6 +169,21 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         printed_share=np.array([_printed_share(m.accelerator, assumed.power_limited_fraction) for m in machines]),
         graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
     ).with_network(assumed)
+
+
+# Peak of NVLink 3, GB/s in one direction, over which NCCL opens 24 channels; the fewest channels beside those.
+WIDE_LINK_GB_PER_S, FEWEST_CHANNELS = 300.0, 0.25
+
+
+def channel_share(machine: Machine) -> float:
+    """Channels that collectives open over the links of a node, beside those over NVLink 3: each has buffers of its own.
+
+    What a communicator takes is linear in its channels, and those follow from the bandwidth of the links (NVIDIA/nccl,
+    issue 864: «the memory usage is linearly tied to the number of channels»; src/graph: 12 on DGX-1 with V100, 24 on
+    DGX A100, 2 to 4 over PCIe); faster links have faster channels. 1 where the link is not known.
+    """
+    peak = machine.intra.peak_gb_per_s if machine.intra else None
+    return 1.0 if peak is None else min(max(peak / WIDE_LINK_GB_PER_S, FEWEST_CHANNELS), 1.0)
 
 
 def _generation(accelerator: Accelerator) -> float:

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.estimates import Array, column
+from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import TrainerProfile
@@ -102,32 +102,38 @@ def lay_out_memory(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | No
 
 
 def estimate_training_memory(
-    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, trainer: TrainerProfile | None = None
+    job: TrainJob,
+    layouts: Layouts,
+    assumed: Assumptions | None = None,
+    trainer: TrainerProfile | None = None,
+    channels: Num | None = None,
 ) -> TrainingMemory:
-    """Memory of `job` under each layout, bytes per device, longest sequence.
+    """Memory of `job` under each layout, bytes per device, longest sequence. `channels`: of its device's collectives,
+    beside those over NVLink 3 (`devices.channel_share`); None: as many.
 
     A step has three peaks, and the highest counts: the loss (all that is kept, and the logits), the first layers of
     backward (all that is kept, and the layer at work), and the end (all gradients, and what the optimizer makes while
     it steps), by which time activations and logits are gone. Leaves out what an interleaved schedule adds (its first
     stage holds up to 1 + (p-1)/(p·v) times the activations).
     """
-    return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions())
+    return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions(), channels)
 
 
-def memory_under(laid: MemoryLayout, assumed: Assumptions) -> TrainingMemory:
+def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None = None) -> TrainingMemory:
     """`estimate_training_memory` of what is laid out."""
     job, layouts, trainer, share, state, kept = (
         laid.job, laid.layouts, laid.trainer, laid.share, laid.state, laid.kept,
     )  # fmt: skip
     rows = len(layouts.nodes)
-    activations, logits = _at_the_fullest_stage(kept, logits_bytes(job, layouts, assumed, trainer), layouts)
+    logits = logits_bytes(job, layouts, assumed, trainer)
+    activations, logits = _at_the_fullest_stage(kept, logits, layouts, trainer)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
     beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)
     ending = state.gradients + np.maximum(state.stepping, beside)
     moments = _Moments(kept=activations + state.working_weights, logits=logits, ending=ending)
     gradients, stepping = _ending_at_peak(state, moments, layouts, trainer)
     again = np.where(layouts.recompute == FULL, activations, kept.again)
-    ranks = assumed.training_communicator_gib * _communicators(job, layouts)
+    ranks = assumed.training_communicator_gib * _communicators(job, layouts) * (1.0 if channels is None else channels)
     return TrainingMemory(
         weights_bytes=state.weights,
         gradients_bytes=gradients,
@@ -144,10 +150,19 @@ def memory_under(laid: MemoryLayout, assumed: Assumptions) -> TrainingMemory:
     )
 
 
-def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts) -> tuple[Array, Array]:
+# Slots that a compiler which plans memory gives what backward reads of forward, for each stage of a pipeline (OneFlow,
+# oneflow/core/job_rewriter/pipeline_buffer_pass.cpp: `buffer_size = total_stage_num * 2`, on all stages but the last).
+PLANNED_SLOTS = 2.0
+
+
+def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: TrainerProfile) -> tuple[Array, Array]:
     """Activations and logits where they are most. With a pipeline the first stage holds the most micro-batches, the
     last one the logits."""
-    flying = kept.flying * np.minimum(layouts.pipeline_parallel, layouts.accumulation)
+    stages = layouts.pipeline_parallel
+    running = np.minimum(stages, layouts.accumulation)
+    if trainer.planned_memory:
+        running = np.where(stages > 1, PLANNED_SLOTS * stages, running)
+    flying = kept.flying * running
     first, last = flying + kept.once, kept.flying + np.maximum(kept.once, logits)
     crowded = (layouts.pipeline_parallel > 1) & (first >= last)
     at_loss = ~crowded & (logits > kept.once)

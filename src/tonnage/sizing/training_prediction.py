@@ -9,6 +9,7 @@ import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.estimates import Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
@@ -37,7 +38,7 @@ def predict_training(
     (a generator and a discriminator). Without `trainer` each has the habits of its own program."""
     return TrainingPrediction(
         step=step_seconds(work_of(jobs, layouts, trainer), devices, assumed),
-        memory=peak_memory(jobs, layouts, assumed, trainer),
+        memory=peak_memory(jobs, layouts, assumed, trainer, devices.channel_share),
     )
 
 
@@ -47,10 +48,14 @@ def work_of(jobs: Sequence[TrainJob], layouts: Layouts, trainer: TrainerProfile 
 
 
 def peak_memory(
-    jobs: Sequence[TrainJob], layouts: Layouts, assumed: Assumptions, trainer: TrainerProfile | None = None
+    jobs: Sequence[TrainJob],
+    layouts: Layouts,
+    assumed: Assumptions,
+    trainer: TrainerProfile | None = None,
+    channels: Num | None = None,
 ) -> TrainingMemory:
-    """The peak of one step of all jobs, part by part."""
-    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, trainer) for job in jobs))
+    """The peak of one step of all jobs, part by part. `channels`: as `estimate_training_memory` takes them."""
+    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, trainer, channels) for job in jobs))
 
 
 def _summed(first: TrainingMemory, second: TrainingMemory) -> TrainingMemory:

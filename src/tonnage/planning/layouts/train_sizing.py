@@ -102,7 +102,8 @@ def size_training(
     assumed = calibrated.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
-    memory = peak_memory((job,), grid.layouts, assumed, trainer)
+    channels = None if stacked.channel_share is None else stacked.channel_share[grid.machine]
+    memory = peak_memory((job,), grid.layouts, assumed, trainer, channels)
     intervals = _Intervals(
         time=tuple(calibrated.training_time(job, one.accelerator) for one in machines),
         memory=tuple(calibrated.training_memory(job, one.accelerator) for one in machines),

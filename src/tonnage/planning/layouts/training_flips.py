@@ -13,7 +13,7 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.layout_grid import grid_for
 from tonnage.planning.reasons.changes import AnyChange, Both, CutSequences, MoreNodes, SetField
 from tonnage.planning.whatif.changes import cut_at
-from tonnage.sizing.devices import Machine, usable_bytes
+from tonnage.sizing.devices import Machine, channel_share, usable_bytes
 from tonnage.sizing.fitting import fits, holds
 from tonnage.sizing.training_prediction import peak_memory
 from tonnage.workload.jobs import Constraints, TrainJob
@@ -99,7 +99,8 @@ def _holds(
     if not len(grid.machine):
         return [False] * len(machines)
     assumed = calibrated.assumed
-    memory = peak_memory((changed,), grid.layouts, assumed)
+    channels = np.array([channel_share(machine) for machine in machines])[grid.machine]
+    memory = peak_memory((changed,), grid.layouts, assumed, channels=channels)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])[grid.machine]
     enough = fits(memory.needed_bytes, usable, assumed.memory_margin_fraction)
     if constraints.held("memory"):
