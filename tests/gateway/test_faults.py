@@ -166,6 +166,33 @@ def test_a_dead_primary_rests(tmp_path: Path) -> None:
     play(scenario())
 
 
+def test_a_busy_deployment_rests_as_it_asks(tmp_path: Path) -> None:
+    """`Retry-After: 0` is asked again at once, also where it is the only one; a date is read; a silent one rests a
+    little, and longer while it stays busy."""
+
+    async def scenario() -> None:
+        at_once, silent = whole({"error": {}}, 503, **{"retry-after": "0"}), whole({"error": {}}, 503)
+        async with Scripted(at_once, said(), at_once, said()) as lone, Doorway(tmp_path, {"a": lone}) as door:
+            answers = [await door.ask() for _ in range(2)]
+            assert [one.status for one in answers] == [200, 200]
+            assert len(lone.seen) == 4
+        dated = whole({"error": {}}, 429, **{"retry-after": "Fri, 01 Jan 2100 00:00:00 GMT"})
+        async with Scripted(always=dated) as lone, Doorway(tmp_path, {"a": lone}) as door:
+            assert (await door.ask()).header("retry-after") == "300"
+            assert len(lone.seen) == 1
+        async with (
+            Scripted(always=silent) as lone,
+            Doorway(tmp_path, {"a": lone}, route={"retry": {"attempts": 1}}) as door,
+        ):
+            assert [(await door.ask()).status for _ in range(20)] == [429] + [503] * 19
+            assert len(lone.seen) == 1
+            health = door.running.healths["a"]
+            first, second = health.busy(0.0, None), health.busy(0.0, None)
+            assert second == 2 * first
+
+    play(scenario())
+
+
 def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:
     """Before the first event another deployment takes over; after it the client is told, and billed what it got."""
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +13,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
 
 from tests.gateway.doorway import Doorway, Scripted, chat, play, said
+from tests.gateway.encoder_server import serving
 
 from tonnage.testing.tiny_encoders import write_tiny_encoder
 
@@ -27,17 +24,8 @@ pytestmark = pytest.mark.slow
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("encoder")
     folder = write_tiny_encoder(home / "tiny", "classification")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--port", str(port), "--workers", "1"]
-    env = {**os.environ, "TONNAGE_HOME": str(home / "home")}
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        said = [server.stderr.readline(), server.stderr.readline()]
-        assert "takes requests" in said[1], said
-        yield f"http://127.0.0.1:{port}"
-        server.terminate()
-        server.wait(30)
+    with serving(folder, home / "home") as url:
+        yield url
 
 
 def test_an_encoder_server_judges(encoder: str, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
     from tonnage.api.promised_gains import GainsOptions, gains
+    from tonnage.api.question_pairs import GatewaySimilarOptions, gateway_similarity
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
     from tonnage.api.service_files import write_service_files
@@ -70,17 +71,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions",
     "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
-    "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions", "PipelineOptions",
-    "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
-    "ServeOptions", "SizeResult", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup",
-    "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "check_gateway",
-    "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request",
-    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_spend", "gateway_top",
-    "import_litellm", "load_catalog", "load_workload", "newest_snapshot", "open_gateway", "open_watch", "orphans",
-    "places", "plan", "planned_replica", "portfolio", "predict", "reconcile_gateway", "replay_watch", "restore",
-    "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
-    "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_backup", "verify_fetched",
-    "watch_metrics", "watch_status", "write_service_files",
+    "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions",
+    "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
+    "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions", "WatchOptions", "WatchReplayOptions",
+    "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local",
+    "calibrated_model_of", "check_gateway", "check_place", "check_watch", "collect_run", "compare", "diff",
+    "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
+    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "load_catalog",
+    "load_workload", "newest_snapshot", "open_gateway", "open_watch", "orphans", "places", "plan", "planned_replica",
+    "portfolio", "predict", "reconcile_gateway", "replay_watch", "restore", "resume", "rightsize", "run",
+    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
+    "snapshot_order", "spot", "stop", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -107,6 +109,7 @@ __getattr__ = lazy_names(
             "simulate_gateway",
         ),
         ".promised_gains": ("GainsOptions", "gains"),
+        ".question_pairs": ("GatewaySimilarOptions", "gateway_similarity"),
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),

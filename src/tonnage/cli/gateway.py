@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from tonnage.api.gateway import GatewayReconcileOptions, GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
+from tonnage.api.question_pairs import GatewaySimilarOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.session import open_session
@@ -124,6 +125,27 @@ def simulate(
     from tonnage import api
 
     session.show_answer(api.simulate_gateway(file, log, asked, settings=session.settings))
+
+
+@commands.command("similar", short_help="Measure how safe a semantic cache is, on pairs of questions")
+@with_options(GatewaySimilarOptions)
+def similar(
+    file: File,
+    pairs: Annotated[
+        Path, typer.Argument(metavar="PAIRS", help="CSV of questions: text, other, same (1 or 0).", show_default=False)
+    ],
+    asked: GatewaySimilarOptions,
+    output: options.Output = None,
+) -> None:
+    """Ask a route's model of embeddings for pairs of questions: which similarity finds those of one meaning, and how
+    often it takes two for one.
+
+    Say with `same` whether one answer serves both. The requests cost what the deployment costs, and are in the ledger.
+    """
+    session = open_session(output=output)
+    from tonnage import api
+
+    session.show_answer(api.gateway_similarity(file, pairs, asked, settings=session.settings))
 
 
 @commands.command("spend", short_help="Add up what was spent, by team, key, route ...")

@@ -21,6 +21,7 @@ _COUNTERS: Final = {
     "tonnage_gateway_retries_total": "Attempts after the first, by deployment that failed.",
     "tonnage_gateway_faults_total": "Attempts that failed, by deployment and kind.",
     "tonnage_gateway_cache_total": "Requests of routes with a cache, by what they met.",
+    "tonnage_gateway_not_compared_total": "Questions without an embedding, for which no alike one was looked for.",
     "tonnage_gateway_shared_cache_total": "Looks into Redis and answers kept there, by what came of it.",
     "tonnage_gateway_saved_usd_total": "Dollars that answers from the cache would have cost.",
     "tonnage_gateway_over_hold_total": "Attempts that cost more than was held.",

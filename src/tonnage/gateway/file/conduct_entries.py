@@ -18,6 +18,19 @@ Share = Annotated[float, Field(gt=0, le=100), Spelled("number above 0, at most 1
 HedgeAfter = Annotated[Duration | None, BeforeValidator(_p95), Spelled("p95 or duration")]
 
 
+class SemanticEntry(StrictModel):
+    """Answers are given again to questions that mean the same: all else of the request must be equal, and the
+    numbers in the question. `tonnage gateway similar` measures which similarity is safe."""
+
+    deployment: Word = entry("Who makes embeddings: OpenAI's /embeddings, as `tonnage serve` and TEI speak it.")
+    at_least: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, at most 1")] = entry(
+        "The cosine of both questions from which they mean the same.", default=0.97
+    )
+    most_chars: Count = entry(
+        "Longer questions are not compared: models of embeddings read the beginning alone.", default=600
+    )
+
+
 class IdempotencyEntry(StrictModel):
     """Requests with an `Idempotency-Key`: a repeat of the same key and body gets the first one's answer."""
 

@@ -99,6 +99,9 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
     for one in route.guardrails:
         if one not in entries.guardrails:
             yield unknown((*here, "guardrails"), "guardrail", one, entries.guardrails)
+    semantic = None if route.cache is None else route.cache.semantic
+    if semantic is not None:
+        yield from _semantic_problems((*here, "cache", "semantic", "deployment"), semantic.deployment, entries)
     for key in ("canary", "shadow"):
         other = getattr(route, key)
         if other is not None and other.deployment not in entries.deployments:
@@ -119,6 +122,14 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         for one in route.deployments:
             if one in entries.deployments and entries.deployments[one].quality is None:
                 yield Problem((*here, "quality"), f"the quality of {one} is not known", "state it: `quality:` there")
+
+
+def _semantic_problems(path: tuple[str | int, ...], name: str, entries: GatewayEntries) -> Iterator[Problem]:
+    known = entries.deployments.get(name)
+    if known is None:
+        yield unknown(path, "deployment", name, entries.deployments)
+    elif known.dialect != "openai":
+        yield Problem(path, f"{name} speaks {known.dialect}, which has no /embeddings", "name one of dialect openai")
 
 
 def _scope_problems(path: tuple[str | int, ...], scope: str, entries: GatewayEntries) -> Iterator[Problem]:

@@ -8,7 +8,14 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
 from tonnage.gateway.file.batches import BatchesEntry
-from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
+from tonnage.gateway.file.conduct_entries import (
+    CanaryEntry,
+    HedgeEntry,
+    IdempotencyEntry,
+    QueueEntry,
+    SemanticEntry,
+    ShadowEntry,
+)
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry
 from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
@@ -156,6 +163,7 @@ class CacheEntry(StrictModel):
         "At temperature 0 or with a seed only, or every answer.", default="repeatable"
     )
     items: Count = entry("How many, for each worker.", default=10_000)
+    semantic: SemanticEntry | None = entry("Answers to questions that mean the same, too.", default=None)
 
 
 class RuleEntry(StrictModel):

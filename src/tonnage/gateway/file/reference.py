@@ -25,6 +25,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`canary`", conduct_entries.CanaryEntry),
     ("`shadow`", conduct_entries.ShadowEntry),
     ("`cache`", entries.CacheEntry),
+    ("`cache.semantic`", conduct_entries.SemanticEntry),
     ("A key", entries.KeyEntry),
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),

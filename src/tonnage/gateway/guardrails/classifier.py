@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from time import monotonic, time
 from typing import Any, Final
 
 import orjson
 
-from tonnage.errors import TonnageError
-from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.file.guardrail_entries import Guardrail
-from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Outcome, Refused
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
 from tonnage.gateway.proxy.running import Running
-from tonnage.http.upstream import Connection, UpstreamFault
+from tonnage.gateway.proxy.side_request import NotUsable, SideFailed, SideRequest, SideRequests
 
 OVERLAP_CHARS: Final = 200  # of two windows: a phrase at their border is whole in one of them
 TEXTS_A_REQUEST: Final = 32  # what TEI takes at a time by default
 MOST_WINDOWS: Final = 256
-LARGEST_BYTES: Final = 4 << 20
 TOKENS_A_WINDOW: Final = 16  # what a classifier adds around each
-_HEADERS: Final = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
 
 
 class CheckFailed(Exception):
@@ -37,8 +29,8 @@ class Classifier:
 
     def __init__(self, rule: Guardrail, running: Running, book: Book) -> None:
         assert rule.deployment is not None
-        self.rule, self.running, self.book = rule, running, book
-        self.deployment = running.gateway.deployments[rule.deployment]
+        self.rule, self._asking = rule, SideRequests(rule.deployment, running, book)
+        self.deployment = self._asking.deployment
 
     async def labels(self, texts: Sequence[str], *, caller: Caller, route: str, request: str) -> frozenset[str]:
         """The labels that count as found in any of the texts. Raises CheckFailed."""
@@ -51,94 +43,36 @@ class Classifier:
         return frozenset(found)
 
     async def _ask(self, texts: list[str], caller: Caller, route: str, request: str) -> set[str]:
-        """One request, held before and settled after."""
-        running, deployment = self.running, self.deployment
-        health = running.healths[deployment.name]
-        if not health.available(monotonic()):
-            raise CheckFailed(f"{deployment.name} rests after failures")
+        """One request of the classifier."""
         body = orjson.dumps(
-            {"input": texts, "model": deployment.model}
+            {"input": texts, "model": self.deployment.model}
             if self.rule.moderations
             else {"inputs": texts, "truncate": True}
         )
-        # of the caller only money: the request that is checked has its place at a time already
-        allowances = [one for one in running.allowances(caller, route) if one.unit == "usd"]
-        allowances += running.allowances_at(deployment.name)
-        rates = deployment.rates
-        most = len(body) + TOKENS_A_WINDOW * len(texts)
-        tokens = sum(len(one) // BYTES_PER_TOKEN + 1 for one in texts)
-        cost = Amounts(usd_pico=rates.cost_pico(Usage(input_tokens=tokens, output_tokens=0)), tokens=tokens)
-        amounts = Amounts(usd_pico=rates.most_pico(most, 0), tokens=tokens)
-        who = running.who(caller, route, deployment.name)
+        asked = SideRequest(
+            target=b"/moderations" if self.rule.moderations else b"/predict",
+            body=body,
+            tokens=sum(len(one) // BYTES_PER_TOKEN + 1 for one in texts),
+            most_tokens=len(body) + TOKENS_A_WINDOW * len(texts),
+            outcome="guardrail",
+        )
         try:
-            hold = await self.book.hold(allowances, amounts, who=who, request=request, lost_usd_pico=cost.usd_pico)
-        except Refused as refused:
-            running.count_refused(refused.allowance)
-            raise CheckFailed(f"{refused.allowance.words} has too little left for the check") from refused
-        except (TonnageError, OSError) as error:
-            raise CheckFailed(f"the accounts take nothing now: {error}") from error
-        health.begin()
-        began_s = monotonic()
-        sent, status, why = True, 0, "gateway-fault"
-        try:
-            async with asyncio.timeout(deployment.timeouts.total):
-                answer = await self._sent(body)
-                status, read = answer.status, await _read(answer)
-            found = self._found(status, read)
-        except UpstreamFault as fault:
-            sent, why = fault.sent, fault.kind
-            raise CheckFailed(f"{deployment.name} gave no whole answer: {fault}") from fault
-        except TimeoutError as error:
-            why = "total-time"
-            raise CheckFailed(f"{deployment.name} took over {deployment.timeouts.total:g} s") from error
-        except TonnageError as error:
-            sent, why = False, "sign-in"
-            raise CheckFailed(f"{deployment.name}: {error}") from error
-        except _NoLabels as error:
-            why = f"status-{status}" if status != 200 else "not-an-answer"
-            raise CheckFailed(f"{deployment.name} answered {error}") from error
-        else:
-            why = "ok"
-            return found
-        finally:
-            taken_s = monotonic() - began_s
-            if why == "ok":
-                health.succeed(taken_s, None)
-            else:
-                health.fail(monotonic())
-            self.book.settle(hold, None if not sent else Outcome(
-                status=status, outcome="guardrail" if why == "ok" else why, amounts=cost, input_tokens=tokens,
-                output_tokens=0, cached_tokens=None, estimated=True, first_byte_s=None, latency_s=taken_s,
-            ))  # fmt: skip
-
-    async def _sent(self, body: bytes) -> Connection:
-        target = b"/moderations" if self.rule.moderations else b"/predict"
-        headers = list(_HEADERS)
-        signer = self.running.signers.get(self.deployment.name)
-        if signer is not None:
-            url = self.deployment.endpoint.url
-            fetching = signer.preparing(url, time())
-            if fetching is not None:
-                await asyncio.wrap_future(fetching)
-            headers += signer.headers("POST", url + target.decode(), body, time())
-        return await self.running.upstreams[self.deployment.name].ask("POST", target, headers, body)
+            return await self._asking.ask(asked, self._found, caller=caller, route=route, request=request)
+        except SideFailed as error:
+            raise CheckFailed(str(error)) from error
 
     def _found(self, status: int, body: bytes) -> set[str]:
-        """Raises _NoLabels for an answer that is none."""
+        """Raises NotUsable for an answer without labels and scores."""
         if status != 200:
-            raise _NoLabels(str(status))
+            raise NotUsable(str(status))
         try:
             said = orjson.loads(body)
             scored = list(_moderated(said) if self.rule.moderations else _predicted(said))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise _NoLabels("what has no labels") from error
+            raise NotUsable("what has no labels") from error
         if not scored:
-            raise _NoLabels("no labels")
+            raise NotUsable("no labels")
         return {label for label, score in scored if label in self.rule.labels and score >= self.rule.above}
-
-
-class _NoLabels(Exception):
-    """An answer without labels and scores."""
 
 
 def _predicted(said: Any) -> Iterator[tuple[str, float]]:
@@ -163,15 +97,3 @@ def _windows(text: str, chars: int) -> Iterator[str]:
         if at + chars >= len(text):
             return
         at += step
-
-
-async def _read(answer: Connection) -> bytes:
-    """The whole body. Raises UpstreamFault; one that is too large is a fault too."""
-    pieces, size = [], 0
-    while (piece := await answer.read()) is not None:
-        pieces.append(piece)
-        size += len(piece)
-        if size > LARGEST_BYTES:
-            answer.abort()
-            raise UpstreamFault(f"the answer is over {LARGEST_BYTES >> 20} MiB")
-    return b"".join(pieces)

@@ -24,6 +24,7 @@ from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, Unreadable
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, Unpriced, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
 from tonnage.gateway.proxy.replies import Reply, limit_reached, refusal
+from tonnage.http.retries import retry_after_s
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
 if TYPE_CHECKING:
@@ -221,9 +222,7 @@ class Attempt:
             self._failed(fault.kind, billed=status in MAYBE_BILLED)
             return self._no_answer(fault), True
         if status in BUSY or (status == 400 and _says_limit(answer, body)):
-            wait_s = min(_retry_after_s(answer) or 1.0, LONGEST_REST_S)
-            self.health.leave()
-            self.health.wait(monotonic() + wait_s)
+            wait_s = self.health.busy(monotonic(), _retry_after_s(answer))
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="busy")
             message = f"{name} takes no more requests now"
             return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=wait_s), True
@@ -451,11 +450,12 @@ def _kind(answer: Connection) -> bytes:
 
 
 def _retry_after_s(answer: Connection) -> float | None:
+    """What a busy deployment asks for, at most LONGEST_REST_S; None: it does not say."""
     for name, value in answer.headers:
         if name == b"retry-after-ms" and value.isdigit():
-            return float(value) / 1000.0
-        if name == b"retry-after" and value.isdigit():
-            return float(value)
+            return min(float(value) / 1000.0, LONGEST_REST_S)
+        if name == b"retry-after" and (found := retry_after_s(value.decode("latin-1"))) is not None:
+            return min(found, LONGEST_REST_S)
     return None
 
 

@@ -36,7 +36,10 @@ from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.proxy.shadow import Shadow
+from tonnage.gateway.proxy.side_request import SideFailed
 from tonnage.gateway.routing.choosing import deployments_of
+from tonnage.gateway.semantic.cache import Given, SemanticCache, semantic_caches
+from tonnage.gateway.semantic.questions import question_of
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
 Page = Callable[[str], Awaitable[tuple[int, bytes, bytes] | None]]
@@ -53,6 +56,7 @@ class Door:
         self.observer: Observer | None = None
         self.batches: BatchEndpoints | None = None
         self.guards = make_guards(running, book, measures)
+        self.semantic = semantic_caches(running, book)
         self.shadows = _shadows(running)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
@@ -64,6 +68,7 @@ class Door:
     def follow(self, running: Running) -> None:
         """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
         self.guards = make_guards(running, self.book, self.measures)
+        self.semantic = semantic_caches(running, self.book)
         self.shadows = _shadows(running)
         self.running = running
 
@@ -253,17 +258,43 @@ class Door:
         kept = cache.get(key)
         if kept is None and cache.shared is not None:
             kept = await cache.get_shared(key)
-        labels = (("route", route.name), ("met", "miss" if kept is None else "hit"))
+        met, similar = "miss" if kept is None else "hit", b""
+        semantic = self.semantic.get(route.name)
+        if kept is None and semantic is not None:
+            rest = partial(cache_key, caller=journey.caller, targets=targets, regions=regions or frozenset(),
+                           headers=headers)  # fmt: skip
+            given = await self._alike(semantic, journey, key, rest)
+            if given is not None:
+                met, kept = "alike", given.answer
+                similar = b"x-tonnage-similarity: %.4f\r\n" % given.similarity
+        labels = (("route", route.name), ("met", met))
         self.measures.count("tonnage_gateway_cache_total", labels)
         if journey.record is not None:
-            journey.record.cache = labels[1][1]
+            journey.record.cache = met
         if kept is None:
             journey.cache, journey.cache_key = cache, key
             return False
         self.measures.count("tonnage_gateway_saved_usd_total", labels[:1], kept.usd_pico / PICO_PER_USD)
-        head = b"content-type: %b\r\nx-tonnage-cache: hit\r\nx-tonnage-deployment: %b\r\nx-tonnage-cost-usd: 0\r\n"
-        journey.exchange.answer(kept.status, head % (kept.content_type, kept.deployment.encode()), kept.body)
+        head = b"content-type: %b\r\nx-tonnage-cache: %b\r\nx-tonnage-deployment: %b\r\nx-tonnage-cost-usd: 0\r\n%b"
+        said = head % (kept.content_type, met.encode(), kept.deployment.encode(), similar)
+        journey.exchange.answer(kept.status, said, kept.body)
         return True
+
+    async def _alike(
+        self, semantic: SemanticCache, journey: Journey, key: bytes, key_of: Callable[[GatewayRequest], bytes | None]
+    ) -> Given | None:
+        """What was answered to a question like this one; where nobody can say, the request goes its way."""
+        question = question_of(journey.asked, semantic.entry.most_chars)
+        rest = None if question is None else key_of(question.rest)
+        if question is None or rest is None:
+            return None
+        try:
+            return await semantic.find(
+                question, rest, key, caller=journey.caller, route=journey.route.name, request=journey.request
+            )
+        except SideFailed:
+            self.measures.count("tonnage_gateway_not_compared_total", (("route", journey.route.name),))
+            return None
 
     async def _other(self, exchange: ClientExchange) -> None:
         path = exchange.path

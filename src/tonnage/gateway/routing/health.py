@@ -8,6 +8,8 @@ from typing import Final
 FAILURES_TO_OPEN: Final = 5  # in a row
 FIRST_REST_S: Final = 2.0  # without requests after it; twice as long each time, up to the longest
 LONGEST_REST_S: Final = 60.0
+FIRST_BUSY_REST_S: Final = 0.1  # where a busy deployment does not say how long; twice as long while it stays busy
+LONGEST_BUSY_REST_S: Final = 5.0
 SMOOTHING: Final = 0.1  # the share of the newest latency in the mean
 WINDOW_S: Final = 60.0
 FEWEST_RETRIES: Final = 10  # in a window, however few requests there were
@@ -23,6 +25,7 @@ class DeploymentHealth:
         self.failures = 0
         self.not_before_s = 0.0
         self._rest_s = FIRST_REST_S
+        self._busy_rest_s = FIRST_BUSY_REST_S
         self._probing = False
 
     def available(self, now_s: float) -> bool:
@@ -39,6 +42,7 @@ class DeploymentHealth:
     def succeed(self, first_byte_s: float, output_tokens: int | None) -> None:
         self.under_way -= 1
         self.failures, self._probing, self._rest_s = 0, False, FIRST_REST_S
+        self._busy_rest_s = FIRST_BUSY_REST_S
         known = self.first_byte_s
         self.first_byte_s = first_byte_s if known is None else known + SMOOTHING * (first_byte_s - known)
         if output_tokens:
@@ -57,9 +61,15 @@ class DeploymentHealth:
         self.under_way -= 1
         self._probing = False
 
-    def wait(self, until_s: float) -> None:
-        """It asked not to be asked before then."""
-        self.not_before_s = max(self.not_before_s, until_s)
+    def busy(self, now_s: float, asked_s: float | None) -> float:
+        """It takes no more requests now. Returns the seconds that it rests: as it asked (0: it may be asked again at
+        once), else a little, and longer each time until it answers."""
+        self.leave()
+        rest_s = self._busy_rest_s if asked_s is None else asked_s
+        if asked_s is None:
+            self._busy_rest_s = min(2.0 * self._busy_rest_s, LONGEST_BUSY_REST_S)
+        self.not_before_s = max(self.not_before_s, now_s + rest_s)
+        return rest_s
 
 
 class RetryBudget:

@@ -132,8 +132,9 @@ def _deployments(grown: _Grown, after: Mapping[str, Any], seconds: float) -> Ite
 
 
 def _routes(grown: _Grown, after: Mapping[str, Any], seconds: float) -> Iterable[TopRow]:
-    hits = grown.by("tonnage_gateway_cache_total", "route", met="hit")
     looked = grown.by("tonnage_gateway_cache_total", "route")
+    missed = grown.by("tonnage_gateway_cache_total", "route", met="miss")
+    hits = {name: all_of - missed.get(name, 0.0) for name, all_of in looked.items()}
     for name in after["routes"]:
         share = hits.get(name, 0.0) / looked[name] if looked.get(name) else None
         in_flight = after["in_flight"]["routes"].get(name, 0)
