@@ -125,6 +125,38 @@ def test_explain_and_simulate(tmp_path: Path) -> None:
         tonnage.explain_request(path, request)
 
 
+def test_explain_tells_checks_and_conduct(tmp_path: Path) -> None:
+    """What each guardrail finds in the request, in their order; what was taken out is not found again; what a
+    deployment decides is not known beforehand; queue, canary, hedge and shadow are told."""
+    rules = {
+        "keys": {"detect": "secrets", "act": "redact"}, "again": {"detect": "secrets"},
+        "cards": {"detect": "pii", "kinds": "card"},
+        "attacks": {"detect": "classifier", "deployment": "a", "labels": "X"},
+        "answers": {"detect": "words", "words": "hello", "on": "output"},
+    }  # fmt: skip
+    route = {
+        "deployments": ["a", "b"], "guardrails": list(rules), "canary": {"deployment": "c", "percent": 5},
+        "hedge": {"after": "2s"}, "shadow": {"deployment": "c", "percent": 1},
+    }  # fmt: skip
+    path = written(
+        tmp_path, deployments={"a": ONE, "b": ONE, "c": ONE}, routes={"chat": route}, guardrails=rules,
+        queue={"places": 7}, store=str(tmp_path / "accounts.db"),
+    )  # fmt: skip
+    request = tmp_path / "request.json"
+    text = "hello, 4111 1111 1111 1111, sk-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    request.write_text(json.dumps({"model": "chat", "messages": [{"role": "user", "content": text}]}))
+    answer = tonnage.explain_request(path, request)
+    checks = {one.rule.name: (one.found, one.refuses) for one in answer.found.checks}
+    assert checks == {
+        "keys": (("key",), False), "again": ((), False), "cards": (("card",), True), "attacks": (None, False),
+    }  # fmt: skip
+    said = json.loads(answer.to_json())
+    assert [one["refuses"] for one in said["checks"]] == [False, False, True, False]
+    assert (said["queue"], said["canary"]) == ({"places": 7, "longest_s": 10}, {"deployment": "c", "percent": 5})
+    assert (said["hedge"]["after_s"], said["shadow"]["deployment"]) == (2, "c")
+    assert text.split()[1] not in answer.to_json()
+
+
 def test_the_reference_is_fresh() -> None:
     """docs/gateway-file.md is what the models render; `python -m tonnage.gateway.file.reference` writes it."""
     page = Path(__file__).parents[2] / "docs" / "gateway-file.md"

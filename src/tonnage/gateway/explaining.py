@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
+from tonnage.gateway.file.conduct_entries import QueueEntry
 from tonnage.gateway.file.described import Caller, Gateway, Route
+from tonnage.gateway.file.guardrail_entries import Guardrail
+from tonnage.gateway.guardrails.detectors import make_detector, replaced
+from tonnage.gateway.guardrails.texts import text_slots
 from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.observing.redaction import without_escapes
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
 from tonnage.gateway.proxy.bounds import UNSTATED_OUTPUT_TOKENS
 from tonnage.gateway.routing.choosing import Considered, Facts, considered, order
 from tonnage.gateway.routing.health import DeploymentHealth
+from tonnage.gateway.semantic.questions import question_of
 from tonnage.values import dataclass
 
 
@@ -28,6 +34,19 @@ class Budgeted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A guardrail of the request. `found`: the kinds of what it finds in it; None: a deployment would have to be
+    asked."""
+
+    rule: Guardrail
+    found: tuple[str, ...] | None
+
+    @property
+    def refuses(self) -> bool:
+        return bool(self.found) and self.rule.act == "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
     """`order`: the deployments in the order in which they would be tried; `fallbacks`: the routes after this one."""
 
@@ -41,6 +60,9 @@ class Explained:
     budgets: tuple[Budgeted, ...]
     fallbacks: tuple[str, ...]
     cached: bool  # whether its answer would be kept and given again
+    compared: bool  # whether an answer to a question that means the same would be looked for
+    checks: tuple[Checked, ...]  # of what is asked
+    queue: QueueEntry | None  # where it may wait at a limit of requests at a time
 
 
 def explain(
@@ -49,6 +71,7 @@ def explain(
     """`taken`: what is settled, by the id of an allowance in its present window; `first_bytes`: measured
     seconds to the first byte, by deployment, where there are any."""
     route = gateway.routes[asked.model]
+    cached = route.cache is not None and (route.cache.when == "always" or asked.repeats)
     healths = {
         name: DeploymentHealth(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()
     }
@@ -62,8 +85,31 @@ def explain(
         input_tokens_estimate=asked.input_tokens_estimate, candidates=candidates, order=names, held_pico=held,
         budgets=tuple(_budgeted(gateway.allowances_of(caller, route.name), asked, taken, first)),
         fallbacks=tuple(_fallbacks(gateway, route)),
-        cached=route.cache is not None and (route.cache.when == "always" or asked.repeats),
+        cached=cached, compared=cached and _is_compared(route, asked), queue=gateway.queue,
+        checks=tuple(_checked(gateway, route, asked)),
     )  # fmt: skip
+
+
+def _is_compared(route: Route, asked: GatewayRequest) -> bool:
+    semantic = None if route.cache is None else route.cache.semantic
+    return semantic is not None and question_of(asked, semantic.most_chars) is not None
+
+
+def _checked(gateway: Gateway, route: Route, asked: GatewayRequest) -> Iterator[Checked]:
+    """Each guardrail of what is asked, in its order; what one takes out the next does not see. Raises MissingExtra."""
+    texts = [without_escapes(one.text) for one in text_slots(asked.said)]
+    for name in route.guardrails:
+        rule = gateway.guardrails[name]
+        if "input" not in rule.on:
+            continue
+        detector = make_detector(rule)
+        if detector is None:
+            yield Checked(rule=rule, found=None)
+            continue
+        each = [detector.find(text) for text in texts]
+        yield Checked(rule=rule, found=tuple(sorted({one.kind for found in each for one in found})))
+        if rule.act == "redact":
+            texts = [replaced(text, found) for text, found in zip(texts, each, strict=True)]
 
 
 def _held_pico(gateway: Gateway, asked: GatewayRequest, route: Route, name: str) -> int:

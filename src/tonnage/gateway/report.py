@@ -33,6 +33,9 @@ class Spent:
     estimated_usd_pico: int
 
 
+_ACTS: Final = {"refuse": "refused", "redact": "taken out", "report": "counted"}
+
+
 def _thousands(found: int) -> str:
     return f"{found:,}"
 
@@ -134,8 +137,8 @@ def _explained_blocks(found: Explained) -> Iterator[Block]:
     yield Pairs(rows=(
         ("policy", found.route.policy), ("caller", f"{found.caller.name}, team {found.caller.team}"),
         ("input", f"about {found.input_tokens_estimate} tokens, at most {found.most_input_tokens}"),
-        ("kept", "its answer is kept and given again" if found.cached else "its answer is not kept"),
-        ("after these", ", ".join(found.fallbacks) or "no other route"),
+        ("kept", _kept(found)), ("after these", ", ".join(found.fallbacks) or "no other route"),
+        *_conduct(found),
     ))  # fmt: skip
     columns = ("", "deployment", "expected USD", "held USD", "first byte s", "why not")
     rows = []
@@ -152,6 +155,53 @@ def _explained_blocks(found: Explained) -> Iterator[Block]:
         yield Pairs(rows=tuple((one.allowance.words, _taken(one)) for one in found.budgets))
 
 
+def _kept(found: Explained) -> str:
+    if not found.cached:
+        return "its answer is not kept"
+    return "its answer is kept and given again" + (", to questions that mean the same too" if found.compared else "")
+
+
+def _conduct(found: Explained) -> Iterator[tuple[str, str]]:
+    """What may happen to it beside the deployments in their order."""
+    route = found.route
+    for one in found.checks:
+        if one.found is None:
+            said = f"asks {one.rule.deployment} when it is sent, then may {one.rule.act}"
+        else:
+            said = "finds nothing" if not one.found else f"finds {', '.join(one.found)}: {_ACTS[one.rule.act]}"
+        yield f"check {one.rule.name}", said
+    if found.queue is not None:
+        yield "full limits", f"waits up to {found.queue.longest:g} s in a line of {found.queue.places} places"
+    if route.canary is not None:
+        yield "canary", f"{route.canary.percent:g} % of conversations try {route.canary.deployment} first"
+    if route.hedge is not None:
+        after = "the 95th percentile of first bytes" if route.hedge.after is None else f"{route.hedge.after:g} s"
+        yield "hedge", f"a second deployment is asked after {after}, for {route.hedge.share_percent:g} % at most"
+    if route.shadow is not None:
+        yield (
+            "shadow",
+            f"{route.shadow.percent:g} % are asked of {route.shadow.deployment} too; its answers are dropped",
+        )
+
+
+def _conduct_document(found: Explained) -> dict[str, Any]:
+    route = found.route
+    return {
+        "checks": [
+            {"name": one.rule.name, "detect": one.rule.detect, "act": one.rule.act, "deployment": one.rule.deployment,
+             "found": None if one.found is None else list(one.found), "refuses": one.refuses}
+            for one in found.checks
+        ],
+        "queue": None if found.queue is None else {"places": found.queue.places, "longest_s": found.queue.longest},
+        "canary": None if route.canary is None else {"deployment": route.canary.deployment,
+                                                     "percent": route.canary.percent},
+        "hedge": None if route.hedge is None else {"after_s": route.hedge.after,
+                                                   "share_percent": route.hedge.share_percent},
+        "shadow": None if route.shadow is None else {"deployment": route.shadow.deployment,
+                                                     "percent": route.shadow.percent},
+    }  # fmt: skip
+
+
 def _taken(one: Budgeted) -> str:
     taken, needs = _amount(one.allowance, one.taken), _amount(one.allowance, one.needs)
     return f"{taken} taken, needs {needs}" + (": refused" if one.refuses else "")
@@ -162,6 +212,7 @@ def _explained_document(found: Explained) -> dict[str, Any]:
         "schema": "tonnage/gateway-explanation@1", "route": found.route.name, "policy": found.route.policy,
         "caller": found.caller.name, "input_tokens_estimate": found.input_tokens_estimate,
         "input_tokens_at_most": found.most_input_tokens, "answer_is_kept": found.cached,
+        "questions_are_compared": found.compared, **_conduct_document(found),
         "order": list(found.order), "fallbacks": list(found.fallbacks),
         "candidates": [
             {"deployment": one.name, "place": _place(found, one.name), "why_not": one.why_not,
