@@ -27,6 +27,7 @@ TOP = (
     "supervisor",
     "cli",
     "web",
+    "client",
     "testing",
     "__init__",
     "__main__",

@@ -22,7 +22,7 @@ from tonnage.workload.file.yaml_lines import read_yaml
 from tonnage.workload.jobs import Workload
 from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload, load_checked
 
-WorkloadSource = Workload | Mapping[str, Any] | str | Path
+WorkloadSource = Workload | WorkloadText | Mapping[str, Any] | str | Path
 CatalogSource = Catalog | Path | str
 CalibrationSource = Calibration | Path | str
 Clock = datetime | date | str
@@ -62,7 +62,7 @@ def newest_snapshot(home: Path) -> Path | None:
 
 
 def load_workload(
-    source: Mapping[str, Any] | str | Path,
+    source: Mapping[str, Any] | WorkloadText | str | Path,
     *,
     as_of: Clock | None = None,
     catalog: Catalog | None = None,

@@ -44,6 +44,7 @@ VERBS: Final = (
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),
     Verb("watch", "watch", "commands", "Look after what runs: alerts that act, history, audit"),
+    Verb("ui", "ui", "commands", "Open a page on runs, plans and prices; keys for its API"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("gains", "gains", "gains", "Show what promised gains come to for a workload"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),

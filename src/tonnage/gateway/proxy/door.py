@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -38,8 +38,10 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.proxy.shadow import Shadow
 from tonnage.gateway.proxy.side_request import SideFailed
 from tonnage.gateway.routing.choosing import deployments_of
-from tonnage.gateway.semantic.cache import Given, SemanticCache, semantic_caches
 from tonnage.gateway.semantic.questions import question_of
+
+if TYPE_CHECKING:
+    from tonnage.gateway.semantic.cache import Given, SemanticCache
 
 UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
 Page = Callable[[str], Awaitable[tuple[int, bytes, bytes] | None]]
@@ -56,7 +58,7 @@ class Door:
         self.observer: Observer | None = None
         self.batches: BatchEndpoints | None = None
         self.guards = make_guards(running, book, measures)
-        self.semantic = semantic_caches(running, book)
+        self.semantic = _semantic_caches(running, book)
         self.shadows = _shadows(running)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
@@ -68,7 +70,7 @@ class Door:
     def follow(self, running: Running) -> None:
         """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
         self.guards = make_guards(running, self.book, self.measures)
-        self.semantic = semantic_caches(running, self.book)
+        self.semantic = _semantic_caches(running, self.book)
         self.shadows = _shadows(running)
         self.running = running
 
@@ -330,6 +332,15 @@ class Door:
         names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]
         data = [{"id": name, "object": "model", "owned_by": "tonnage"} for name in names]
         exchange.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))
+
+
+def _semantic_caches(running: Running, book: Book) -> dict[str, SemanticCache]:
+    """By route, those that ask for it; without any, what vectors need is not loaded."""
+    if all(route.cache is None or route.cache.semantic is None for route in running.gateway.routes.values()):
+        return {}
+    from tonnage.gateway.semantic.cache import semantic_caches
+
+    return semantic_caches(running, book)
 
 
 def _shadows(running: Running) -> dict[str, Shadow]:

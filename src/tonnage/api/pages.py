@@ -1,0 +1,145 @@
+"""The page and its keys: `tonnage.open_ui`, `tonnage.make_ui_key`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tonnage.api.answers import Answer
+from tonnage.errors import InputError, MissingExtra, PlanRefused
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.reports.rendering import Report
+    from tonnage.web.keys import ApiKey, KeyFile
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiOptions:
+    """Where the page listens, and how it is protected there."""
+
+    folder: Path = Path()
+    host: str = "127.0.0.1"
+    port: int = 8765  # 0: a free one
+    host_names: tuple[str, ...] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    behind_proxy: bool = False
+
+
+def open_ui(
+    options: UiOptions | None = None, *, settings: Settings | None = None, say: Callable[[str], None] | None = None,
+    on_begin: Callable[[int], None] | None = None,
+) -> None:  # fmt: skip
+    """Serve the page and the REST API until SIGTERM or SIGINT. `on_begin` is called with the port.
+
+    Raises PlanRefused at an address that others reach without TLS and keys, InputError for a port that is taken and
+    files of TLS that cannot be read, MissingExtra.
+    """
+    for name in ("fastapi", "uvicorn"):
+        if find_spec(name) is None:
+            raise MissingExtra("the page", "ui")
+    asked, settings, say = options or UiOptions(), settings or current_settings(), say or (lambda _: None)
+    _check(asked, _keys(settings))
+    import uvicorn
+
+    from tonnage.api.watch import audit_file
+    from tonnage.monitoring.audit import AuditFile
+    from tonnage.web.access import LOCAL_NAMES, Access
+    from tonnage.web.app import WebServer, make_app
+
+    alone = asked.host in LOOPBACK and not asked.behind_proxy
+    named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
+    access = Access(keys=_keys(settings), open_here=alone, hosts=named)
+    audit = AuditFile(audit_file(settings))
+    server = WebServer(settings, asked.folder.resolve(), access, secure=not alone, audit=audit.append)
+    scheme = "http" if asked.tls_cert is None else "https"
+    with _listening(asked) as listening:
+        port = int(listening.getsockname()[1])
+        config = uvicorn.Config(
+            make_app(server), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            ssl_certfile=asked.tls_cert and str(asked.tls_cert), ssl_keyfile=asked.tls_key and str(asked.tls_key),
+        )  # fmt: skip
+        say(f"{scheme}://{asked.host}:{port} shows runs, plans and prices; Ctrl-C ends it")
+        if on_begin is not None:
+            on_begin(port)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def make_ui_key(name: str, *, role: str = "viewer", days: int | None = None, settings: Settings | None = None) -> str:
+    """A new key of a person or a program, whose secret is given once. Raises InputError for a role that is none and a
+    name that is taken."""
+    from tonnage.web.keys import ROLES, now_utc
+
+    if role not in ROLES:
+        raise InputError(f"no role is named '{role}'", hint=", ".join(ROLES))
+    now = now_utc()
+    ends = None if days is None else now + timedelta(days=days)
+    return _keys(settings or current_settings()).add(name, role, now=now, expires_at=ends)
+
+
+def revoke_ui_key(name: str, *, settings: Settings | None = None) -> None:
+    """End a key at once. Raises UnknownName."""
+    _keys(settings or current_settings()).revoke(name)
+
+
+def ui_keys(*, settings: Settings | None = None) -> Answer[tuple[ApiKey, ...]]:
+    """The keys of this home, without their secrets."""
+    return Answer(_keys(settings or current_settings()).every(), _report)
+
+
+def _keys(settings: Settings) -> KeyFile:
+    from tonnage.web.keys import KeyFile
+
+    return KeyFile(settings.home / "ui" / "keys.json")
+
+
+def _check(asked: UiOptions, keys: KeyFile) -> None:
+    if (asked.tls_cert is None) != (asked.tls_key is None):
+        raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
+    for path in (asked.tls_cert, asked.tls_key):
+        if path is not None and not path.is_file():
+            raise InputError(f"{path}: no such file")
+    if asked.host in LOOPBACK and not asked.behind_proxy:
+        return
+    if asked.tls_cert is None and not asked.behind_proxy:
+        raise PlanRefused(
+            f"others could read along at {asked.host}",
+            hint="--tls-cert and --tls-key, or --behind-proxy where a proxy in front ends TLS",
+        )
+    if not keys.every():
+        raise PlanRefused(
+            f"nobody could sign in at {asked.host}", hint="`tonnage ui key NAME --role admin` makes a key"
+        )
+
+
+def _listening(asked: UiOptions) -> socket.socket:
+    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+    try:
+        return socket.create_server((asked.host, asked.port), family=family, reuse_port=False)
+    except OSError as error:
+        raise InputError(
+            f"{asked.host}:{asked.port} cannot be listened at: {error.strerror}", hint="--port 0 takes a free one"
+        ) from error
+
+
+def _report(found: tuple[ApiKey, ...]) -> Report:
+    from tonnage.reports.listing import Field, Fields, Listing, listing_report
+
+    def day(name: str, words: str) -> Field[ApiKey]:
+        return Field(name, lambda one: None if (at := getattr(one, name)) is None else at.isoformat(), title=words)
+
+    fields: Fields[ApiKey] = (
+        Field("name", lambda one: one.name, title="key"), Field("role", lambda one: one.role, title="role"),
+        day("made_at", "made"), day("expires_at", "ends"), day("used_at", "last used"),
+    )  # fmt: skip
+    return listing_report(
+        Listing(schema="tonnage/ui-keys@1", title="Keys", name="keys", head={}, fields=fields, items=found)
+    )

@@ -1,0 +1,92 @@
+"""`tonnage ui`, and its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.session import open_session
+from tonnage.cli.streams import write_stdout
+
+commands = typer.Typer(
+    no_args_is_help=False, rich_markup_mode=None, invoke_without_command=True,
+    help="Open a page on runs, services, prices and plans; keys for its API.",
+)  # fmt: skip
+
+
+@commands.callback()
+def ui(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Option("--folder", help="Where workload files are.", metavar="FOLDER", file_okay=False)
+    ] = Path(),
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port; 0: a free one.", min=0, max=65535)] = 8765,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option("--host-name", help="A name that clients reach it by; may be repeated.", metavar="NAME"),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="The certificate, PEM.", metavar="FILE")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.", metavar="FILE")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front ends TLS; no client reaches the port itself.")
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Serve the page and the REST API (/api/v1) until Ctrl-C.
+
+    On this machine alone nobody signs in. At another address it starts only with TLS (or --behind-proxy) and keys:
+    `tonnage ui key NAME` makes one.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    session = open_session(quiet=quiet)
+    from tonnage import api
+
+    asked = api.UiOptions(
+        folder=folder, host=host, port=port, host_names=tuple(host_name or ()), tls_cert=tls_cert, tls_key=tls_key,
+        behind_proxy=behind_proxy,
+    )  # fmt: skip
+    api.open_ui(asked, settings=session.settings, say=session.say)
+
+
+@commands.command("key", short_help="Make a key for a person or a program")
+def key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.", show_default=False)],
+    role: Annotated[str, typer.Option("--role", help="viewer, operator or admin.")] = "viewer",
+    days: Annotated[int | None, typer.Option("--days", help="It ends after so many days.", min=1, max=3650)] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Print a new key, once: only its hash is kept.
+
+    A viewer reads; an operator also plans and stops runs; an admin sees audit and settings too.
+    """
+    session = open_session(quiet=quiet)
+    from tonnage import api
+
+    write_stdout(f"{api.make_ui_key(name, role=role, days=days, settings=session.settings)}\n")
+
+
+@commands.command("keys", short_help="List the keys: role, end, last use")
+def keys(output: options.Output = None, quiet: options.Quiet = False) -> None:
+    """List the keys of this home; their secrets are kept nowhere."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.ui_keys(settings=session.settings))
+
+
+@commands.command("revoke", short_help="End a key at once")
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name.", show_default=False)],
+    quiet: options.Quiet = False,
+) -> None:
+    """End a key, and the sessions of browsers that showed it."""
+    session = open_session(quiet=quiet)
+    from tonnage import api
+
+    api.revoke_ui_key(name, settings=session.settings)
+    session.say(f"{name} is let in no more")

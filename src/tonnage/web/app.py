@@ -1,0 +1,293 @@
+"""The server of `tonnage ui`: each resource as a page and under /api/v1, what may be done to runs, and signing in."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import Annotated, Any, Final, cast
+
+from fastapi import Body, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from starlette.exceptions import HTTPException
+
+from tonnage.errors import InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
+from tonnage.reports.plain import dump_csv, dump_json
+from tonnage.settings import Settings
+from tonnage.web.access import COOKIE, SESSION, Access, Denied, Identity, RequestFacts
+from tonnage.web.keys import Role, now_utc
+from tonnage.web.layout import render_layout, render_login
+from tonnage.web.resources import RESOURCES, Asked, Resource, Shown, listed
+from tonnage.web.verbs import VERBS, Verb
+
+API: Final = "/api/v1"
+LARGEST_BODY: Final = 1 << 20
+MOST_LISTED: Final = 10_000
+MOST_REPEATS: Final = 1_000
+CSP: Final = (
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final[Mapping[str, str]] = {
+    "content-security-policy": CSP, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
+    "cache-control": "private, no-cache", "cross-origin-opener-policy": "same-origin",
+}  # fmt: skip
+STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
+
+
+class WebServer:
+    """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object]
+    ) -> None:
+        self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
+        self._computing = Semaphore(max(2, os.cpu_count() or 1))
+        self._repeats: OrderedDict[tuple[str, str, str], Response] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, resource: Resource, request: Request, name: str) -> tuple[Identity, Shown]:
+        """The answer to a reader. Raises TonnageError."""
+        who = self.admit(request, resource.role)
+        asked = Asked(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder)
+        with self._computing:
+            return who, resource.answer(asked)
+
+    def admit(self, request: Request, role: Role) -> Identity:
+        """Who asks. Raises Denied."""
+        headers = request.headers
+        bearer = headers.get("authorization", "")
+        key = bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get("x-api-key")
+        return self.access.admit(
+            RequestFacts(
+                method=request.method, host=_host(headers.get("host", "")), origin=headers.get("origin"),
+                address=request.client.host if request.client else "", key=key, session=request.cookies.get(COOKIE),
+            ),
+            role,
+        )  # fmt: skip
+
+    def act(self, verb: Verb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
+        """Do what is asked, once for an Idempotency-Key. Raises TonnageError."""
+        who = self.admit(request, verb.role)
+        repeat = request.headers.get("idempotency-key")
+        place = (who.name, request.url.path, repeat or "")
+        if repeat:
+            with self._lock:
+                if place in self._repeats:
+                    return self._repeats[place]
+        if verb.changes:
+            self.audit(at=now_utc(), who=who.name, what=f"ui {verb.name}", name=name)
+        with self._computing:
+            answer = _json(dump_json(verb.do(name, body, self.settings).document()), request)
+        if repeat:
+            with self._lock:
+                self._repeats[place] = answer
+                while len(self._repeats) > MOST_REPEATS:
+                    self._repeats.popitem(last=False)
+        return answer
+
+
+def make_app(server: WebServer) -> FastAPI:
+    """The application. `server.access` decides who is let in."""
+    from tonnage import __version__
+
+    app = FastAPI(
+        title="Tonnage", version=__version__, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None
+    )
+    for resource in RESOURCES:
+        _add(app, server, resource)
+    for verb in VERBS:
+        _add_verb(app, server, verb)
+    _add_signing_in(app, server)
+    _add_errors(app)
+
+    async def guarded(request: Request, go_on: Callable[[Request], Any]) -> Response:
+        length = request.headers.get("content-length", "0")
+        if request.method != "GET" and (not length.isdigit() or int(length) > LARGEST_BODY):
+            return _with_headers(_problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is over 1 MiB", "", request))
+        if request.method != "GET" and "chunked" in request.headers.get("transfer-encoding", ""):
+            return _with_headers(_problem(HTTPStatus.LENGTH_REQUIRED, "the body's length must be stated", "", request))
+        return _with_headers(cast(Response, await go_on(request)))
+
+    def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    def static(name: str) -> Response:
+        if name not in STATIC:
+            raise HTTPException(404)
+        return Response((files("tonnage.web") / "static" / name).read_bytes(), media_type=STATIC[name])
+
+    app.middleware("http")(guarded)
+    app.add_api_route("/health", health, include_in_schema=False)
+    app.add_api_route("/static/{name}", static, include_in_schema=False)
+    return app
+
+
+def _add(app: FastAPI, server: WebServer, resource: Resource) -> None:
+    """The resource at its three addresses."""
+
+    def document(request: Request, name: str = "") -> Response:
+        _, shown = server.read(resource, request, name)
+        return _json(dump_json(_paged(dict(shown.report.document()), request)), request)
+
+    def csv(request: Request, name: str = "") -> Response:
+        _, shown = server.read(resource, request, name)
+        return _tagged(dump_csv(shown.report.columns, shown.report.rows()), "text/csv; charset=utf-8", request)
+
+    def page(request: Request, name: str = "") -> Response:
+        who, shown = server.read(resource, request, name)
+        fragment = request.query_params.get("fragment") == "1"
+        text = render_layout(shown, resource, request.url.path, request.url.query, who, fragment=fragment)
+        return _tagged(text, "text/html; charset=utf-8", request)
+
+    name = resource.path.replace("/", "_").replace("{name}", "of") or "home"
+    path = f"/{resource.path}"
+    app.add_api_route(f"{API}{path if resource.path else '/home'}", document, methods=["GET"], name=f"read_{name}",
+                      summary=resource.about, responses=PROBLEMS)  # fmt: skip
+    app.add_api_route(f"{API}{path if resource.path else '/home'}.csv", csv, methods=["GET"], include_in_schema=False)
+    app.add_api_route(f"{path if resource.path else '/home'}.json", document, methods=["GET"], include_in_schema=False)
+    app.add_api_route(path, page, methods=["GET"], include_in_schema=False)
+
+
+def _add_verb(app: FastAPI, server: WebServer, verb: Verb) -> None:
+    def act(request: Request, body: Annotated[dict[str, Any] | None, Body()] = None, name: str = "") -> Response:
+        return server.act(verb, request, name, body or {})
+
+    app.add_api_route(
+        f"{API}/{verb.path}", act, methods=["POST"], name=f"post_{verb.name}", summary=verb.about, responses=PROBLEMS
+    )
+
+
+def _add_signing_in(app: FastAPI, server: WebServer) -> None:
+    def form() -> HTMLResponse:
+        return HTMLResponse(render_login(""))
+
+    async def login(request: Request) -> Response:
+        from urllib.parse import parse_qs
+
+        said = parse_qs((await request.body()).decode("utf-8", errors="replace"))
+        begun = server.access.begin_session(said.get("key", [""])[0].strip())
+        if begun is None:
+            return HTMLResponse(render_login("That key is not known here, or its time is over."), status_code=401)
+        server.audit(at=now_utc(), who=begun[0].name, what="ui login")
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(COOKIE, begun[1], max_age=int(SESSION.total_seconds()), httponly=True, samesite="strict",
+                          secure=server.secure)  # fmt: skip
+        return answer
+
+    def logout(request: Request) -> Response:
+        server.access.end_session(request.cookies.get(COOKIE))
+        answer = RedirectResponse("/login", status_code=303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    app.add_api_route("/login", form, include_in_schema=False)
+    app.add_api_route("/login", login, methods=["POST"], include_in_schema=False)
+    app.add_api_route("/logout", logout, methods=["POST"], include_in_schema=False)
+
+
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"description": words, "content": {"application/problem+json": {}}}
+    for status, words in (
+        (400, "Bad input, with a hint"), (401, "No key that holds"), (403, "The role does not allow it"),
+        (404, "No such thing, with the nearest names"), (409, "Refused, as the command does with exit code 4"),
+        (422, "Nothing fits"), (429, "Too many requests"), (501, "An extra is missing"),
+    )
+}  # fmt: skip
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(TonnageError)
+    def refused(request: Request, error: TonnageError) -> Response:
+        status = _status(error)
+        if status == HTTPStatus.UNAUTHORIZED and "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("/login", status_code=303)
+        return _problem(status, str(error), error.hint or "", request)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        said = error.errors()[0]
+        return _problem(
+            HTTPStatus.BAD_REQUEST, f"the body: {said.get('msg', 'cannot be read')}", "a JSON object", request
+        )
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        return _problem(
+            HTTPStatus(error.status_code), HTTPStatus(error.status_code).phrase, f"{API}/openapi.json", request
+        )
+
+
+def _status(error: TonnageError) -> HTTPStatus:
+    kinds: tuple[tuple[type[TonnageError], HTTPStatus], ...] = (
+        (UnknownName, HTTPStatus.NOT_FOUND), (MissingExtra, HTTPStatus.NOT_IMPLEMENTED),
+        (InputError, HTTPStatus.BAD_REQUEST), (NothingFits, HTTPStatus.UNPROCESSABLE_ENTITY),
+        (PlanRefused, HTTPStatus.CONFLICT),
+    )  # fmt: skip
+    if isinstance(error, Denied):
+        return error.status
+    return next((status for kind, status in kinds if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _problem(status: HTTPStatus, detail: str, hint: str, request: Request) -> Response:
+    """RFC 9457; a page for a browser."""
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(API):
+        from tonnage.web.layout import render_problem
+
+        return HTMLResponse(render_problem(status, detail, hint), status_code=status)
+    said = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "hint": hint}
+    return JSONResponse(said, status_code=status, media_type="application/problem+json")
+
+
+def _paged(document: dict[str, Any], request: Request) -> dict[str, Any]:
+    """`limit` and `offset` cut the longest list; `total` says how long it is. Raises InputError."""
+    asked = {key: request.query_params.get(key) for key in ("limit", "offset")}
+    if asked["limit"] is None and asked["offset"] is None:
+        return document
+    cut = {}
+    for key, default in (("limit", MOST_LISTED), ("offset", 0)):
+        text = asked[key]
+        if text is not None and not (text.isascii() and text.isdigit() and int(text) <= MOST_LISTED):
+            raise InputError(f"{key}: found '{text[:40]}', expected a whole number up to {MOST_LISTED}")
+        cut[key] = default if text is None else int(text)
+    name = listed(document)
+    if name is None:
+        return document
+    whole = document[name]
+    part = whole[cut["offset"] : cut["offset"] + cut["limit"]]
+    return {**document, name: part, "page": {"of": name, "total": len(whole), **cut}}
+
+
+def _json(text: str, request: Request) -> Response:
+    return _tagged(text, "application/json", request)
+
+
+def _tagged(text: str, media_type: str, request: Request) -> Response:
+    """With an ETag of its bytes; 304 where the client has them."""
+    body = text.encode()
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    if request.method == "GET" and tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={"etag": tag})
+    return Response(body, media_type=media_type, headers={"etag": tag})
+
+
+def _with_headers(response: Response) -> Response:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _host(text: str) -> str:
+    """Without the port.
+
+    >>> _host("localhost:8080"), _host("[::1]:80"), _host("::1")
+    ('localhost', '[::1]', '::1')
+    """
+    name, _, port = text.rpartition(":")
+    return (name if port.isdigit() and name and (name.endswith("]") or ":" not in name) else text).lower()

@@ -1,0 +1,110 @@
+"""Reports that only the page has: home, the list of workload files, the end of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from tonnage.reports.blocks import Bullets, Code, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, Listing, listing_report
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import plural
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.runs.folder import RunFolder
+
+HOME_SCHEMA: Final = "tonnage/home@1"
+WORKLOADS_SCHEMA: Final = "tonnage/workloads@1"
+LOGS_SCHEMA: Final = "tonnage/logs@1"
+LARGEST_TAIL_BYTES: Final = 4 << 20
+
+
+def home_report(runs: Report, alerts: Report, under_way: int, standing: int) -> Report:
+    """Runs and services under way, and alerts that stand, from their own reports."""
+    needs = f"{plural(under_way, 'run')} under way or lost, {plural(standing, 'alert')}."
+
+    def page() -> Page:
+        parts = (Paragraph(text=needs, tone="warning" if standing else "plain"), *runs.page().blocks)
+        return Page(title="Home", blocks=(*parts, Heading(text="Alerts"), *alerts.page().blocks))
+
+    def document() -> dict[str, Any]:
+        return {"schema": HOME_SCHEMA, "runs": dict(runs.document()), "alerts": dict(alerts.document())}
+
+    return Report(page=page, document=document, columns=runs.columns, rows=runs.rows)
+
+
+def no_watch_report() -> Report:
+    """What stands in the place of alerts where no watch has run."""
+    said = "No watch has run here, so there are no alerts: `tonnage watch` looks for them."
+    return Report(
+        page=lambda: Page(title="Alerts", blocks=(Paragraph(text=said, tone="faint"),)),
+        document=lambda: {"schema": "tonnage/watch-status@1", "written_at": None, "alerts": []},
+        columns=("rule",),
+        rows=list,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    name: str
+    kind: str | None
+    model: str | None
+    file: str
+
+
+_FILE: Final[Fields[_File]] = (
+    Field("name", lambda one: one.name, title="workload"),
+    Field("kind", lambda one: one.kind, title="kind"),
+    Field("model", lambda one: one.model, title="model"),
+    Field("file", lambda one: one.file, title="file", wraps=True),
+)
+
+
+def workloads_report(files: Mapping[str, Path]) -> Report:
+    """The files by name; what cannot be read has no kind."""
+    found = [_read(name, path) for name, path in files.items()]
+    return listing_report(
+        Listing(schema=WORKLOADS_SCHEMA, title="Workloads", name="workloads", head={}, fields=_FILE, items=found)
+    )
+
+
+def _read(name: str, path: Path) -> _File:
+    try:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        said = None
+    kind, model = (said.get("kind"), said.get("model")) if isinstance(said, dict) else (None, None)
+    return _File(
+        name=name, kind=kind if isinstance(kind, str) else None, model=model if isinstance(model, str) else None,
+        file=path.name,
+    )  # fmt: skip
+
+
+def logs_report(folder: RunFolder, most: int) -> Report:
+    """The last lines that the workers of a run wrote."""
+    lines = tuple(_tail(folder.log_file, most))
+    name = folder.path.name
+
+    def page() -> Page:
+        empty = Bullets(items=("nothing was written yet",))
+        return Page(title=f"Log of {name}", blocks=(Code(lines=lines) if lines else empty,))
+
+    def document() -> dict[str, Any]:
+        return {"schema": LOGS_SCHEMA, "run": name, "lines": list(lines)}
+
+    return Report(page=page, document=document, columns=("line",), rows=lambda: [[line] for line in lines])
+
+
+def _tail(log: Path, most: int) -> list[str]:
+    """At most the last 4 MiB are read, however long the log is."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - LARGEST_TAIL_BYTES))
+        text = file.read().decode("utf-8", errors="replace")
+    return text.splitlines()[-most:]

@@ -1,0 +1,192 @@
+"""The REST API: the same documents as the commands, problems with hints, pages cut, things done once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.web.conftest import DAY, EXAMPLES, Open
+
+import tonnage
+from tonnage.client import Client
+from tonnage.errors import InputError, SourceError, UnknownName
+from tonnage.testing.runs import write_run
+from tonnage.web.resources import RESOURCES
+
+SERVICE: dict[str, Any] = {
+    "kind": "serve", "model": "gpt2",
+    "serve": {"rate_per_s": 5, "input_tokens": 64, "output_tokens": 8, "p95_latency": "2s"},
+}  # fmt: skip
+
+
+def test_the_documents_are_those_of_the_commands(server: Open) -> None:
+    """A file of the folder, and a workload that the client sends: byte for byte the answer of the function."""
+    client = server()
+    said = client.get("/api/v1/plan/bert-finetune")
+    assert said.status_code == 200
+    assert said.text == tonnage.plan(EXAMPLES / "bert-finetune.tonnage.yaml", as_of=DAY).to_json()
+    sent = client.post("/api/v1/size", json={"workload": SERVICE, "gpus": "T4"})
+    assert sent.text == tonnage.size(SERVICE, gpus="T4", as_of=DAY).to_json()
+
+
+@pytest.mark.parametrize("path", [one.path for one in RESOURCES if "{" not in one.path])
+def test_every_address_is_a_page_json_and_csv(server: Open, path: str) -> None:
+    """One report in three forms; nothing of a page is fetched from elsewhere."""
+    client = server()
+    page = client.get(f"/{path}", headers={"accept": "text/html"})
+    assert page.status_code == 200
+    assert "http://" not in page.text.replace("http://www.w3.org", "")
+    document = client.get(f"/{path or 'home'}.json").json()
+    assert document["schema"].startswith("tonnage/")
+    assert client.get(f"/api/v1/{path or 'home'}").json() == document
+    assert client.get(f"/api/v1/{path or 'home'}.csv").headers["content-type"].startswith("text/csv")
+
+
+def test_a_run_is_shown_with_its_log(server: Open, home: Path) -> None:
+    """Its document, the end of its log, and its name on the page of runs."""
+    folder = write_run(home / "runs" / "teach")
+    folder.log_file.write_text("".join(f"line {number}\n" for number in range(500)), encoding="utf-8")
+    client = server()
+    assert client.get("/api/v1/runs/teach").text == tonnage.show("teach").to_json()
+    assert client.get("/api/v1/runs/teach/logs?lines=2").json()["lines"] == ["line 498", "line 499"]
+    assert 'href="/runs/teach"' in client.get("/runs").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/v1/plan/bert-finetun", 404, "did you mean 'bert-finetune'"),
+        ("/api/v1/plan/bert-finetune?deadlin=3", 400, "did you mean 'deadline'"),
+        ("/api/v1/plan/bert-finetune?deadline=-3", 400, "expected 0.1 to 2000"),
+        ("/api/v1/plan/bert-finetune?deadline=nan", 400, "expected"),
+        ("/api/v1/plan/bert-finetune?top=0", 400, "whole number"),
+        ("/api/v1/plan/..%2f..%2fetc", 404, "openapi.json"),
+        ("/api/v1/runs?limit=x", 400, "whole number"),
+        ("/api/v1/runs?colour=red", 400, "no parameter"),
+        ("/api/v1/runs/none", 404, "none"),
+        ("/api/v1/services/none", 404, "none"),
+        ("/api/v1/catalog/offers?gpu=H10O", 404, "H10O"),
+        ("/api/v1/nowhere", 404, "openapi.json"),
+    ],
+)
+def test_problems_have_a_hint(server: Open, path: str, status: int, said: str) -> None:
+    """RFC 9457, with the words of the command."""
+    answer = server().get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert said in answer.text
+    assert {"type", "title", "status", "detail", "hint"} <= answer.json().keys()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"workload": 3}, {"workload": {}}, {"workload": "kind: train"}, {"workload": SERVICE, "rnak": "time"},
+     {"workload": SERVICE, "rank": "speed"}, {"workload": SERVICE, "top": True},
+     {"workload": SERVICE, "constraints": 3}, {"workload": SERVICE, "constraints": {"deadlin": "3h"}},
+     {"workload": SERVICE | {"serve": {"rate_per_s": -1}}}],
+)  # fmt: skip
+def test_a_body_that_cannot_be_planned(server: Open, body: dict[str, Any]) -> None:
+    """400 with what is wrong, never a fault of the server."""
+    answer = server().post("/api/v1/plan", json=body)
+    assert (answer.status_code, answer.json()["status"]) == (400, 400)
+
+
+def test_bodies_that_are_none(server: Open) -> None:
+    """No JSON, a list, one that is too large, or of a length that is not stated."""
+    client = server()
+    for content in (b"{", b"[]", b"\xff\xfe", b"3"):
+        assert (
+            client.post("/api/v1/plan", content=content, headers={"content-type": "application/json"}).status_code
+            == 400
+        )
+    assert client.post("/api/v1/plan", content=b"x" * (2 << 20)).status_code == 413
+    assert client.post("/api/v1/plan", content=iter([b"{}"])).status_code == 411
+
+
+def test_lists_are_cut_and_answers_tagged(server: Open) -> None:
+    """`limit` and `offset` cut the longest list and say of how many; what the client has is not sent again."""
+    client = server()
+    whole = client.get("/api/v1/catalog/gpus").json()
+    part = client.get("/api/v1/catalog/gpus?limit=3&offset=2").json()
+    name = part["page"]["of"]
+    assert part[name] == whole[name][2:5]
+    assert part["page"] == {"of": name, "total": len(whole[name]), "limit": 3, "offset": 2}
+    first = client.get("/api/v1/catalog/gpus")
+    again = client.get("/api/v1/catalog/gpus", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_what_is_done_is_done_once_and_written_down(
+    server: Open, home: Path, audited: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeat of the same key gets the first answer; the audit says who asked for what."""
+    asked: list[tuple[str, bool]] = []
+    write_run(home / "runs" / "teach", finished=False)
+
+    def stop(run: str, *, at_once: bool, wait: bool, settings: Any) -> Any:
+        assert not wait
+        asked.append((run, at_once))
+        return tonnage.show(run, settings=settings)
+
+    monkeypatch.setattr("tonnage.api.runs.stop", stop)
+    monkeypatch.setattr(tonnage.api, "stop", stop, raising=False)
+    client = server()
+    headers = {"idempotency-key": "one"}
+    first = client.post("/api/v1/runs/teach/cancel", json={}, headers=headers)
+    assert client.post("/api/v1/runs/teach/cancel", json={}, headers=headers).text == first.text
+    assert asked == [("teach", True)]
+    assert [(one["who"], one["what"], one["name"]) for one in audited] == [("local", "ui cancel", "teach")]
+
+
+@pytest.fixture
+def through(server: Open) -> Callable[[], Client]:
+    """A client of a server on this machine."""
+
+    def made() -> Client:
+        return Client(str(server().base_url))
+
+    return made
+
+
+def test_the_client_asks_as_the_functions_do(through: Callable[[], Client]) -> None:
+    """Plans of files, texts and mappings; errors of the kind that the functions raise, with their hints."""
+    file = EXAMPLES / "bert-finetune.tonnage.yaml"
+    with through() as client:
+        mine = json.loads(tonnage.plan(file, as_of=DAY, top=3, providers="aws").to_json())
+        assert client.plan(file, top=3, providers="aws") == mine
+        assert client.size(file.read_text(encoding="utf-8"))["schema"] == "tonnage/size@1"
+        assert client.gains(SERVICE)["schema"] == "tonnage/gains@1"
+        assert client.catalog("offers", gpu="T4", provider="aws")["schema"]
+        assert client.runs(limit=1)["page"]["total"] == 0
+        with pytest.raises(UnknownName):
+            client.show("none")
+        with pytest.raises(InputError, match="deadlin"):
+            client.plan(SERVICE, deadlin="3h")
+        with pytest.raises(InputError, match="cannot be read"):
+            client.plan("nowhere.yaml")
+
+
+def test_a_server_that_is_not_there() -> None:
+    """SourceError; without a name InputError."""
+    with pytest.raises(SourceError, match="does not answer"):
+        Client("http://127.0.0.1:9").home()
+    with pytest.raises(InputError, match="no server"):
+        Client()
+
+
+def test_openapi_lists_every_address(server: Open) -> None:
+    """Each resource and verb, with a summary and its problems."""
+    described = server().get("/api/v1/openapi.json").json()
+    for one in RESOURCES:
+        path = f"/api/v1/{one.path or 'home'}"
+        assert described["paths"][path]["get"]["summary"] == one.about
+        assert "404" in described["paths"][path]["get"]["responses"]
+
+
+def test_a_deadline_that_nothing_holds(server: Open) -> None:
+    """A plan without options is an answer, as with the command."""
+    answer = server().get("/api/v1/plan/llama-65b-full?deadline=0.1")
+    assert answer.status_code == 200
+    assert answer.json()["options"] == []
