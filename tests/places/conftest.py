@@ -16,6 +16,7 @@ import pytest
 
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
+from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.sshd import SSHServer, ssh_server
 
 ROOT = Path(__file__).parents[2]
@@ -104,3 +105,47 @@ def box(ssh_machine: SSHServer) -> Callable[..., str]:
 @pytest.fixture
 def desk_at() -> Callable[..., Desk]:
     return Desk
+
+
+@pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    """Amazon's services as moto answers them."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An account with a bucket, a role and an image, and nothing else; its address."""
+    import boto3
+    import httpx
+
+    httpx.post(f"{moto_url}/moto-api/reset", trust_env=False)
+    for name, value in {
+        "AWS_ENDPOINT_URL": moto_url, "AWS_ACCESS_KEY_ID": "test-key", "AWS_SECRET_ACCESS_KEY": "test-secret",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_CONFIG_FILE": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "NO_PROXY": "127.0.0.1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    boto3.client("s3").create_bucket(Bucket="runs")
+    trust = {"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",
+                            "Principal": {"Service": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}}]}  # fmt: skip
+    boto3.client("iam").create_role(RoleName="tonnage-run", AssumeRolePolicyDocument=json.dumps(trust))
+    return moto_url
+
+
+@pytest.fixture
+def sagemaker(tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSageMaker]:
+    """SageMaker's documented life cycle, with the image and the quota of one instance."""
+    assert aws
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    with fake_sagemaker(tmp_path / "service") as found:
+        for service in ("SAGEMAKER", "ECR", "SERVICE_QUOTAS"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", found.url)
+        found.images.add(f"sha256:{'0' * 64}")
+        found.quotas["ml.g5.2xlarge for spot training job usage"] = 1.0
+        yield found

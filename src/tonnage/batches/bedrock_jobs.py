@@ -7,7 +7,6 @@ patterns and lengths are checked here, since the client checks none of them. Rea
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import IO, Any, Final
@@ -17,6 +16,7 @@ from tonnage.batches.job_records import invocation_of, model_input, openai_body
 from tonnage.batches.jobs import JobResult, JobState, record_name
 from tonnage.batches.objects import ObjectStore, open_object
 from tonnage.errors import InputError, MissingExtra, TonnageError
+from tonnage.http.aws_shapes import check_shape
 from tonnage.traffic.batch import BatchRow
 
 BLOCK_BYTES: Final = 2**20
@@ -69,7 +69,7 @@ class BedrockJobs:
             "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": f"s3://{self._bucket}/{self._output(note)}"}},
         }  # fmt: skip
         model = self._client.meta.service_model.operation_model("CreateModelInvocationJob")
-        check_shape(asked, model.input_shape, "")
+        check_shape(asked, model.input_shape, service="Bedrock")
         return str(self._call("create_model_invocation_job", asked)["jobArn"])
 
     def look(self, note: JobNote) -> JobState:
@@ -121,18 +121,3 @@ def _result(note: JobNote, found: Mapping[str, Any]) -> JobResult:
     except (ValueError, KeyError) as fault:
         return JobResult(record=name, code="rubbish", message=str(fault))
     return JobResult(record=name, body=json.dumps(body, separators=(",", ":")).encode())
-
-
-def check_shape(value: Any, shape: Any, where: str) -> None:
-    """What botocore's client lets pass: patterns, enums and lengths of texts. InputError names the member."""
-    if shape.type_name == "structure":
-        for name, one in value.items():
-            check_shape(one, shape.members[name], f"{where}.{name}".lstrip("."))
-    elif shape.type_name == "string":
-        said, limits = str(value), shape.metadata
-        if shape.enum and said not in shape.enum:
-            raise InputError(f"{where} {said!r} is none of {', '.join(shape.enum)}")
-        if "pattern" in limits and re.fullmatch(limits["pattern"], said) is None:
-            raise InputError(f"{where} {said!r} is not of the form that Bedrock takes", hint=limits["pattern"])
-        if not limits.get("min", 0) <= len(said) <= limits.get("max", len(said)):
-            raise InputError(f"{where} has {len(said)} characters, {limits.get('max')} at most")

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tonnage.files import make_private_folder, write_whole
 from tonnage.runs.folder import RunFolder
@@ -117,7 +117,7 @@ def _submission(folder: RunFolder) -> dict[str, Any] | None:
 def _look_after(folder: RunFolder, notice_s: float) -> int:
     words = [sys.executable, "-m", "tonnage.supervisor", "--as-job", "--notice-s", f"{notice_s:g}", str(folder.path)]
     repeater = Repeater(folder)
-    code = _until_its_end(words, repeater)
+    code = until_its_end(words, repeater)
     repeater.flush(last=True)
     return code
 
@@ -129,12 +129,18 @@ def _work_beside(folder: RunFolder, sent: Path, notice_s: float) -> int:
     while _submission(folder) != newest:  # the first pod has not laid it yet
         time.sleep(TICK_S)
     job = load_job((sent / "job.json").read_text(encoding="utf-8"), where=str(sent))
-    _until_its_end(job.argv, None, env=dict(job.env))
+    until_its_end(job.argv, None, env=dict(job.env))
     return exit_of(folder.state()) if folder.state().state.ended else WorkerExit.PREEMPTED
 
 
-def _until_its_end(words: Sequence[str], repeater: Repeater | None, *, env: dict[str, str] | None = None) -> int:
-    """Exit code of a process that gets this one's first SIGTERM."""
+class Flushing(Protocol):
+    """Something that is told of the run, again and again."""
+
+    def flush(self) -> None: ...
+
+
+def until_its_end(words: Sequence[str], repeater: Flushing | None, *, env: dict[str, str] | None = None) -> int:
+    """Exit code of a process that gets this one's first SIGTERM; every TICK_S `repeater` is flushed."""
     child = subprocess.Popen(words, env={**os.environ, **(env or {})})
     told = threading.Event()
 

@@ -6,11 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tonnage.api.local_place import this_machine
+from tonnage.places.aws.sagemaker import SageMaker
+from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.file import SlurmPlace, SSHPlace
 from tonnage.places.kubernetes.client import Client
@@ -22,6 +26,7 @@ from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
+from tonnage.testing.aws.sagemaker import FakeSageMaker
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
@@ -31,12 +36,20 @@ NEEDS_SLURM = pytest.mark.skipif(
     bool(missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge"
 )
 NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
+NEEDS_MOTO = pytest.mark.skipif(find_spec("moto") is None, reason="pip install 'moto[server]'")
 MEMBERS = [
     "local",
     "kubernetes",
+    pytest.param("sagemaker", marks=[NEEDS_MOTO]),
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
+SAGEMAKER = {
+    "kind": "sagemaker", "region": "us-east-1", "bucket": "s3://runs/tonnage", "cores": 1, "memory_gib": 1,
+    "image": f"123456789012.dkr.ecr.us-east-1.amazonaws.com/tonnage@sha256:{'0' * 64}", "spot": True,
+    "role": "arn:aws:iam::123456789012:role/tonnage-run", "instance_type": "ml.g5.2xlarge", "python": sys.executable,
+    "time_limit_minutes": 5, "grace_s": 8, "exchange_s": 0.2,
+}  # fmt: skip
 
 
 def local_trial(home: Path) -> PlaceTrial:
@@ -143,6 +156,30 @@ def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
     )
 
 
+def sagemaker_trial(home: Path, service: FakeSageMaker, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """SageMaker's documented life cycle, S3 by moto; containers are processes of this machine."""
+
+    def place(**more: int) -> BucketRuns:
+        terms = SageMakerPlace(**SAGEMAKER, mount=str(home / "there"))
+        return BucketRuns(kind="sagemaker", name="sm", place=terms, cloud=SageMaker(name="sm", place=terms, **more))
+
+    def alive(folder: RunFolder) -> int:
+        live = [name for name, job in service.jobs.items() if job.status in {"InProgress", "Stopping"}]
+        return sum(f"t-{folder.path.name}-" in name for name in live)
+
+    def preempt(folder: RunFolder) -> None:
+        [name] = [name for name in service.jobs if f"t-{folder.path.name}-" in name]
+        service.interrupt(name)
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(
+        executor=place(), home=home / "here", preempt=preempt, alive=alive, out_of_reach=out_of_reach,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
@@ -158,6 +195,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     makers: dict[str, Callable[[], PlaceTrial]] = {
         "local": lambda: local_trial(tmp_path),
         "kubernetes": lambda: kubernetes_trial(tmp_path, request.getfixturevalue("kubernetes")),
+        "sagemaker": lambda: sagemaker_trial(tmp_path, request.getfixturevalue("sagemaker"), monkeypatch),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

@@ -76,13 +76,13 @@ def follow(line: Line, folder: RunFolder, run: str, token: str) -> dict[str, Any
                 reply.close()
                 return answer
             for name, offset, _, blocks in reply.frames():
-                mirror = _append(folder, mirror, name, offset, b"".join(blocks), run, answer["skipped"])
+                mirror = append_grown(folder, mirror, name, offset, b"".join(blocks), run, answer["skipped"])
             if not answer["more"]:
                 _keep_beat(folder, answer, line.place.host)
                 return answer
 
 
-def _append(
+def append_grown(
     folder: RunFolder, mirror: Mirror, name: str, offset: int, content: bytes, run: str,
     skipped: Mapping[str, int],
 ) -> Mirror:  # fmt: skip

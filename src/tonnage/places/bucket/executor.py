@@ -1,0 +1,306 @@
+"""A run at a cloud: the cloud starts the machine and ends it; all that is said of the run passes through the bucket."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from getpass import getuser
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.places.bucket.cloud import Cloud, requests_in, script_of, work_of
+from tonnage.places.bucket.grown import follow
+from tonnage.places.bucket.layout import ALONG, GROWN, LEASE, SENT, Keys, input_key
+from tonnage.places.bucket.objects import Objects, open_objects
+from tonnage.places.bucket.place import CloudPlace
+from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
+from tonnage.places.contract import (
+    Gap,
+    Orphan,
+    PlaceFinding,
+    Submission,
+    home_mark,
+    must_have,
+    read_tag,
+    tag_of,
+    token_of,
+)
+from tonnage.places.record import (
+    PlaceRecord,
+    leave_queue,
+    read_record,
+    submitting,
+    unwanted,
+    write_record,
+    write_submission,
+)
+from tonnage.places.ssh.mirror import Mirror, write_mirror
+from tonnage.places.ssh.shipping import Object, inputs_of, object_of, spec_there
+from tonnage.places.states import JobView, Phase, PlaceState, joined
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.job import Job, dump_job
+from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import has_supervisor
+from tonnage.runs.requests import cancel_request, write_request
+from tonnage.runs.secrets import named_secrets
+from tonnage.runs.spec import RunSpec, dump_spec
+from tonnage.runs.states import RunReason
+from tonnage.values import dataclass
+
+PROGRAM: Final = "tonnage.supervisor.bucket"
+LIVE: Final = frozenset({Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING, Phase.ENDING})
+NO_EXEC: Final = Gap(
+    verb="exec", reason="nothing is open on the machine: no port, no agent that takes commands", whole=True
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketRuns:
+    """One place of a kind whose machines meet the client in a bucket."""
+
+    kind: str
+    name: str
+    place: Any  # of the kind: a CloudPlace
+    cloud: Cloud
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        return self.cloud.gaps
+
+    @property
+    def terms(self) -> CloudPlace:
+        found: CloudPlace = self.place
+        return found
+
+    @cached_property
+    def objects(self) -> Objects:
+        return open_objects(
+            self.terms.bucket, region=self.terms.region, profile=getattr(self.place, "profile", None),
+            endpoint=self.terms.endpoint,
+        )  # fmt: skip
+
+    def folder_there(self, folder: RunFolder) -> RunFolder:
+        return RunFolder(Path(self.terms.mount) / "runs" / home_mark(folder.path.parent) / folder.path.name)
+
+    # before
+
+    def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:
+        """The bucket first: without it nothing can be sent; then all that the cloud tells."""
+        found: list[PlaceFinding] = []
+        try:
+            self.objects.sizes(f"{home_mark(folder.path.parent)}/{folder.path.name}/check")
+        except TonnageError as error:
+            found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
+        try:
+            found += self.cloud.questions()
+        except TonnageError as error:
+            found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
+        return tuple(found)
+
+    def render(self, spec: RunSpec, job: Job, folder: RunFolder, *, number: int) -> Submission:
+        needed = named_secrets(spec)
+        if needed and self.terms.secret is None:
+            hint = f"places.{self.name}.secret: a secret of the cloud, a JSON object of these variables"
+            raise InputError(f"the run needs {', '.join(needed)}, and the place names no `secret`", hint=hint)
+        token, tag = token_of(folder.path, number), tag_of(folder.path, number)
+        env = {"TONNAGE_HOME": self.terms.mount, "HF_HOME": f"{self.terms.mount}/cache/huggingface",
+               "PYTHONUNBUFFERED": "1"}  # fmt: skip
+        work = work_of(
+            spec, folder, number=number, tag=tag, place=self.name, owner=self.terms.owner or getuser(),
+            command=self._command(folder, number, token), env=env, labels=self.terms.labels,
+        )  # fmt: skip
+        requests = self.cloud.requests(work)
+        keys = self._keys(folder, number)
+        puts = [("PUT", f"{self.terms.bucket}/{key}") for key in (*map(keys.sent, (*SENT, "inputs.json")), keys.lease)]
+        calls = [(one.service, one.operation) for one in requests]
+        return Submission(
+            place=self.name, kind=self.kind, tag=tag, token=token, number=number, script=script_of(requests),
+            commands=(*puts, *calls), job=job,
+        )  # fmt: skip
+
+    def _command(self, folder: RunFolder, number: int, token: str) -> tuple[str, ...]:
+        terms = self.terms
+        optional = {"--region": terms.region, "--endpoint": terms.endpoint, "--secret": terms.secret_address}
+        return (
+            terms.python, "-m", PROGRAM, "--store", terms.bucket, "--base", self._base(folder),
+            "--number", str(number), "--token", token, "--run", str(self.folder_there(folder).path),
+            *(word for name, value in optional.items() if value is not None for word in (name, value)),
+            "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}", "--stay",
+        )  # fmt: skip
+
+    def submit(self, submission: Submission, folder: RunFolder) -> str:
+        with submitting(folder):
+            before = read_record(folder)
+            if before is not None and before.token == submission.token:
+                if before.job_id is not None:
+                    return before.job_id
+                if (there := self.cloud.find(submission.token)) is not None:
+                    write_record(folder, replace(before, job_id=there))
+                    return there
+            elif before is not None:
+                self._end(before)  # two submissions of a run never work at once
+            inputs = {path: object_of(file) for path, file in inputs_of(folder.spec()).items()}
+            record = write_submission(folder, submission)
+            self._say(submission, folder, record, inputs)
+            job_id = self.cloud.send(requests_in(submission.script), submission.token)
+            write_record(folder, replace(record, job_id=job_id))
+            return job_id
+
+    def _say(self, submission: Submission, folder: RunFolder, record: PlaceRecord, inputs: dict[str, Object]) -> None:
+        """All that the machine reads lies in the bucket before there is a machine; the lease last."""
+        keys, run = self._keys(folder, record.number), str(self.folder_there(folder).path)
+        known = self.objects.sizes("objects/") if inputs else {}
+        for one in inputs.values():
+            if known.get(input_key(one.digest)) != one.size and one.path is not None:
+                self.objects.put(input_key(one.digest), one.path)
+        self._send_checkpoint(folder, record.number)
+        journal = folder.journal_file.read_bytes()
+        sent = {
+            "spec.json": dump_spec(spec_there(folder.spec(), run)).encode(),
+            "job.json": dump_job(submission.job).encode(),
+            "place.json": json.dumps(asdict(record)).encode(),
+            "inputs.json": json.dumps({path: one.digest for path, one in sorted(inputs.items())}).encode(),
+            "journal.jsonl": journal,
+            **{
+                name: path.read_bytes() for name in ALONG if name not in GROWN and (path := folder.path / name).exists()
+            },
+        }
+        for name, content in sent.items():
+            self.objects.write(keys.sent(name), content)
+        here = {name: path.stat().st_size if (path := folder.path / name).exists() else 0 for name in GROWN}
+        write_mirror(folder, Mirror(token=record.token, there={"journal.jsonl": len(journal)}, here=here))
+        self._take_lease(keys, record)
+
+    def _send_checkpoint(self, folder: RunFolder, number: int) -> None:
+        """What was saved here or at another place goes along, where the bucket has nothing newer."""
+        steps = [int(path.name[5:]) for path in folder.checkpoints.glob("step-*") if path.name[5:].isdigit()]
+        if not steps:
+            return
+        there = newest_checkpoint(made_things(self.objects, self._base(folder)), number=number)
+        if there is None or (there.step or 0) < max(steps):
+            newest = [path for path in folder.checkpoints.glob("step-*") if path.name[5:].isdigit()
+                      and int(path.name[5:]) == max(steps)]  # fmt: skip
+            Saver(self.objects, self._keys(folder, number), folder).send(f"checkpoints/{newest[0].name}")
+
+    def _take_lease(self, keys: Keys, record: PlaceRecord) -> None:
+        """From here on no older submission writes. TonnageError where a newer one, or another client, has it."""
+        found = self.objects.read(keys.lease)
+        held: dict[str, Any] = {} if found is None else json.loads(found.content)
+        if held.get("token") == record.token:
+            return
+        newer = held.get("number", 0) >= record.number
+        if newer or not self.objects.write_if(
+            keys.lease, json.dumps(asdict(record)).encode(), None if found is None else found.version
+        ):
+            raise TonnageError(
+                f"another submission of this run is at {self.objects.url}/{keys.base}",
+                hint="`tonnage places orphans --end`, then `tonnage resume`",
+            )
+
+    # while it runs
+
+    def status(self, folder: RunFolder) -> PlaceState:
+        record = read_record(folder)
+        if record is None:
+            return joined(JobView(phase=Phase.GONE), folder.state())
+        job_id = self._job(folder, record)
+        view = JobView(phase=Phase.GONE) if job_id is None else self.cloud.view(job_id)
+        self._follow(folder, record)  # after the job was asked: an end that it had is told by then
+        return joined(view, folder.state())
+
+    def logs(self, folder: RunFolder) -> None:
+        record = read_record(folder)
+        if record is not None:
+            self._follow(folder, record)
+
+    def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:
+        must_have(self, "exec")
+        raise AssertionError(f"{self.kind} runs no command: {folder.path.name} {argv}")
+
+    def stop(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        self._ask_run(folder, folder.stop_request, by, reason, EventKind.STOPPED, RunReason.USER_STOPPED)
+
+    def cancel(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        self._ask_run(folder, cancel_request(folder), by, reason, EventKind.CANCELLED, RunReason.USER_CANCELLED)
+
+    def _ask_run(self, folder: RunFolder, request: Path, by: str, reason: str, kind: EventKind, why: RunReason) -> None:
+        """By a word in the bucket, where somebody reads it; else the job goes and the journal says so."""
+        record = read_record(folder)
+        if record is not None:
+            self._follow(folder, record)
+            if has_supervisor(folder):
+                write_request(request, by=by, reason=reason)
+                content = request.read_bytes()
+                request.unlink()
+                self.objects.write(self._keys(folder, record.number).asked(request.name), content)
+                return
+            self._end(record)
+        leave_queue(folder, kind, why, place=self.name)
+
+    # after
+
+    def collect(self, folder: RunFolder) -> None:
+        self.logs(folder)
+        for thing in newest_of_each(made_things(self.objects, self._base(folder))).values():
+            bring(self.objects, self._base(folder), thing, folder)
+
+    def teardown(self, folder: RunFolder) -> None:
+        """A run that works is asked to save first. What was saved comes here, verified; then nothing stays there."""
+        record = read_record(folder)
+        if record is None:
+            return
+        self._follow(folder, record)
+        if has_supervisor(folder) and not folder.state().state.ended:
+            self.stop(folder, by="teardown", reason=f"the run leaves {self.name}")
+            self._wait_for_end(folder, record)
+        self._end(record)
+        self.collect(folder)
+        base = self._base(folder)
+        self.objects.remove([key for key in self.objects.sizes(f"{base}/") if key != f"{base}/{LEASE}"])
+
+    def _wait_for_end(self, folder: RunFolder, record: PlaceRecord) -> None:
+        until = time.monotonic() + self.terms.grace_s + 2 * self.terms.exchange_s
+        while has_supervisor(folder) and not folder.state().state.ended and time.monotonic() < until:
+            time.sleep(min(1.0, self.terms.exchange_s))
+            self._follow(folder, record)
+
+    def orphans(self, runs: Path, *, end: bool) -> tuple[Orphan, ...]:
+        found = []
+        for job in self.cloud.tagged(home_mark(runs)):
+            tag = read_tag(job.tag)
+            if tag is None or tag[0] != home_mark(runs) or job.view.phase not in LIVE:
+                continue
+            why = unwanted(RunFolder(runs / tag[2]), token=tag[1])
+            if why:
+                found.append(Orphan(job_id=job.job_id, run=tag[2], word=job.view.word, why=why))
+                if end:
+                    self.cloud.end(job.job_id, tag[1])
+        return tuple(found)
+
+    # the run
+
+    def _base(self, folder: RunFolder) -> str:
+        return f"{home_mark(folder.path.parent)}/{folder.path.name}"
+
+    def _keys(self, folder: RunFolder, number: int) -> Keys:
+        return Keys(base=self._base(folder), number=number)
+
+    def _follow(self, folder: RunFolder, record: PlaceRecord) -> None:
+        follow(self.objects, self._keys(folder, record.number), folder, record.token)
+
+    def _job(self, folder: RunFolder, record: PlaceRecord) -> str | None:
+        if record.job_id is not None:
+            return record.job_id
+        found = self.cloud.find(record.token)
+        if found is not None:
+            write_record(folder, replace(record, job_id=found))
+        return found
+
+    def _end(self, record: PlaceRecord) -> None:
+        job_id = record.job_id or self.cloud.find(record.token)
+        if job_id is not None:
+            self.cloud.end(job_id, record.token)

@@ -1,0 +1,121 @@
+"""Which object of a bucket holds what of a run. Pure.
+
+    objects/SHA256                        files of the client that runs read
+    HOME/RUN/lease.json                   the newest submission: number and token
+    HOME/RUN/NUMBER/sent/...              what one submission says, the journal up to it
+    HOME/RUN/NUMBER/asked/stop | cancel   what the client asks of its supervisor
+    HOME/RUN/NUMBER/grown/FILE/K          MiB K of a file that grows: journal, figures, samples, log
+    HOME/RUN/NUMBER/beat.json             the newest heartbeat
+    HOME/RUN/NUMBER/made/THING.json       what was saved: its files with sizes and hashes, written after the files
+
+Whoever writes under an older number touches nothing of a newer one.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.runs.folder import RunFolder
+from tonnage.values import dataclass
+
+SEGMENT_BYTES: Final = 1 << 20
+GROWN: Final = ("journal.jsonl", "metrics.jsonl", "samples.jsonl", "log.txt")  # the journal first: it tells the end
+SENT: Final = ("spec.json", "job.json", "place.json")
+ALONG: Final = ("prediction.json", "heartbeat.json", "journal.jsonl")  # sent too, where they are there
+LEASE: Final = "lease.json"
+APART: Final = frozenset({*GROWN, *SENT, *ALONG, "inputs", "exits", "checkpoints", "reserve", "stop", "cancel",
+                          "notice", "progress", "mirror.json", "place.log"})  # fmt: skip
+STEP: Final = re.compile(r"checkpoints/step-(\d+)")
+NUMBER_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Of one submission of one run.
+
+    >>> Keys(base="0a1b2c3d/bert", number=12).sent("spec.json")
+    '0a1b2c3d/bert/000012/sent/spec.json'
+    """
+
+    base: str  # HOME/RUN
+    number: int  # of the submission
+
+    @property
+    def part(self) -> str:
+        return f"{self.base}/{self.number:0{NUMBER_DIGITS}d}"
+
+    @property
+    def lease(self) -> str:
+        return f"{self.base}/{LEASE}"
+
+    @property
+    def beat(self) -> str:
+        return f"{self.part}/beat.json"
+
+    def sent(self, name: str) -> str:
+        return f"{self.part}/sent/{name}"
+
+    def asked(self, word: str) -> str:
+        return f"{self.part}/asked/{word}"
+
+    def grown(self, name: str, segment: int) -> str:
+        return f"{self.part}/grown/{name}/{segment:08d}"
+
+    def made(self, thing: str) -> str:
+        return f"{self.part}/made/{thing}.json"
+
+    def data(self, digest: str) -> str:
+        return f"{self.part}/data/{digest}"
+
+
+def input_key(digest: str) -> str:
+    """Of a file that runs read: one object, however many runs read it."""
+    return f"objects/{digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """Something that a run has made and that is whole in the bucket: a checkpoint, the model, the result."""
+
+    number: int  # of the submission that wrote it
+    name: str  # from the run's folder: checkpoints/step-000010, model, result.json
+    files: dict[str, tuple[int, str]]  # path from the run's folder: size in bytes, SHA-256
+
+    @property
+    def step(self) -> int | None:
+        """Of a checkpoint."""
+        found = STEP.fullmatch(self.name)
+        return int(found[1]) if found else None
+
+
+def thing_of(key: str, content: dict[str, Any]) -> Thing:
+    """What lies under a key of `made`. TonnageError where it names files outside the run's folder."""
+    before, _, rest = key.partition("/made/")
+    files = {str(_inside(name)): (int(size), str(digest)) for name, (size, digest) in content["files"].items()}
+    return Thing(number=int(before.rpartition("/")[2]), name=rest.removesuffix(".json"), files=files)
+
+
+def things_in(folder: RunFolder) -> list[str]:
+    """The names of what a run's folder has to save: whole checkpoints, and everything else that is not apart."""
+    steps = sorted(one.name for one in folder.checkpoints.glob("step-*") if one.is_dir())
+    others = sorted(
+        one.name for one in folder.path.iterdir()
+        if one.name not in APART and one.suffix not in {".lock", ".pid"} and not one.name.startswith(".")
+    )  # fmt: skip
+    return [*(f"checkpoints/{name}" for name in steps if STEP.fullmatch(f"checkpoints/{name}")), *others]
+
+
+def files_of(folder: Path, thing: str) -> list[Path]:
+    """Every file of a thing."""
+    path = folder / thing
+    return [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise TonnageError(f"the bucket names a file outside the run's folder: {name}", hint="do not trust that bucket")
+    return path

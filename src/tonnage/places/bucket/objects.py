@@ -1,0 +1,131 @@
+"""What a run's bucket has to be able to do, and a folder that does it: a mounted volume, or a test's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from tonnage.errors import InputError
+from tonnage.files import DRAFT_PREFIX, make_private_folder, move_whole, write_whole
+from tonnage.values import dataclass
+
+SCHEMES: Final = ("s3", "file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An object's bytes, and how long ago they were written by the store's own clock."""
+
+    content: bytes
+    age_s: float
+    version: str
+
+
+class Objects(Protocol):
+    """Objects below one address. Each is written whole or not at all; what was written is read from then on."""
+
+    @property
+    def url(self) -> str: ...
+
+    def read(self, key: str, *, start: int = 0) -> Found | None:
+        """From a byte on; None where there is no such object, or not so many bytes."""
+
+    def write(self, key: str, content: bytes) -> None: ...
+
+    def write_if(self, key: str, content: bytes, version: str | None) -> bool:
+        """Only where the object is still this version (None: is not there); False where it is another."""
+
+    def put(self, key: str, path: Path) -> None:
+        """A file of any size."""
+
+    def get(self, key: str, path: Path) -> None:
+        """Into a file. FileNotFoundError where there is no such object."""
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Every object whose key begins so, in order."""
+
+    def remove(self, keys: Iterable[str]) -> None: ...
+
+
+def open_objects(url: str, *, region: str | None = None, profile: str | None = None, endpoint: str | None = None,
+                 ) -> Objects:  # fmt: skip
+    """The objects below an address `s3://BUCKET/PREFIX` or `file:///FOLDER`."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "s3":
+        from tonnage.places.bucket.s3 import S3Objects
+
+        return S3Objects(url, region=region, profile=profile, endpoint=endpoint)
+    if scheme == "file":
+        return FolderObjects(Path(rest))
+    raise InputError(f"{url}: no place for runs", hint=f"an address that begins with {', '.join(SCHEMES)}://")
+
+
+class FolderObjects:
+    """A folder: a volume that is mounted here and at the machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def url(self) -> str:
+        return f"file://{self._folder}"
+
+    def read(self, key: str, *, start: int = 0) -> Found | None:
+        path = self._folder / key
+        try:
+            content, changed = path.read_bytes(), path.stat().st_mtime
+        except FileNotFoundError:
+            return None
+        if start and start >= len(content):
+            return None
+        version = hashlib.sha256(content).hexdigest()
+        return Found(content=content[start:], age_s=max(0.0, time.time() - changed), version=version)
+
+    def write(self, key: str, content: bytes) -> None:
+        write_whole(self._made(key), content)
+
+    def write_if(self, key: str, content: bytes, version: str | None) -> bool:
+        """Not against another client in the same instant, where the volume knows no condition."""
+        path = self._made(key)
+        if version is None:
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                return False
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            return True
+        found = self.read(key)
+        if found is None or found.version != version:
+            return False
+        self.write(key, content)
+        return True
+
+    def put(self, key: str, path: Path) -> None:
+        goal = self._made(key)
+        beside = goal.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{goal.name}")
+        shutil.copyfile(path, beside)
+        move_whole(beside, goal)
+
+    def get(self, key: str, path: Path) -> None:
+        shutil.copyfile(self._folder / key, path)
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        above = self._folder / prefix.rpartition("/")[0]
+        files = (path for path in above.rglob("*") if path.is_file() and not path.name.startswith(DRAFT_PREFIX))
+        found = {str(path.relative_to(self._folder)): path.stat().st_size for path in files}
+        return {key: size for key, size in sorted(found.items()) if key.startswith(prefix)}
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            (self._folder / key).unlink(missing_ok=True)
+
+    def _made(self, key: str) -> Path:
+        path = self._folder / key
+        make_private_folder(path.parent)
+        return path

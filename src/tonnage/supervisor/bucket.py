@@ -1,0 +1,212 @@
+"""`python -m tonnage.supervisor.bucket`: a run on a machine that nobody connects to.
+
+The machine lays what was sent into the run's folder, goes on from the newest checkpoint of the bucket, looks after the
+run as its supervisor does anywhere, and brings to the bucket what the run writes: every few seconds journal, figures
+and log, each checkpoint as soon as it is whole, and at the end everything. It ends as soon as a newer submission is
+there. The exit code is the run's end, and 0 where it was stopped or cancelled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.files import make_private_folder, write_whole
+from tonnage.places.bucket.grown import Writer, restore, write_beat
+from tonnage.places.bucket.layout import ALONG, GROWN, SENT, Keys, input_key
+from tonnage.places.bucket.objects import Objects, open_objects
+from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint
+from tonnage.places.bucket.secrets import fill_environment
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.job import load_job
+from tonnage.runs.states import RunStatus, WorkerExit
+from tonnage.supervisor.pod import until_its_end
+
+JOURNAL: Final = "journal.jsonl"
+LAST_WORDS_S: Final = 600.0  # to bring the last to a bucket that fails
+STAYS_S: Final = 600.0
+PAUSE_S: Final = 2.0
+MOST_REASON: Final = 1000  # characters of a reason
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The run's end as an exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tonnage.supervisor.bucket")
+    parser.add_argument("--store", required=True, help="the place's bucket: s3://BUCKET/PREFIX")
+    parser.add_argument("--base", required=True, help="of the run in it: HOME/RUN")
+    parser.add_argument("--number", type=int, required=True, help="of the submission")
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--run", required=True, help="the run's folder on this machine")
+    parser.add_argument("--region")
+    parser.add_argument("--endpoint", help="of a store that speaks the same language")
+    parser.add_argument("--secret", help="where the run's variables are kept: aws:NAME, gcp:PROJECT/NAME")
+    parser.add_argument("--notice-s", type=float, default=30.0, help="what SIGTERM leaves to save in")
+    parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
+    parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
+    parser.add_argument("--failure-file", type=Path, help="where the place looks for the reason of a failure")
+    asked = parser.parse_args(arguments)
+    if asked.secret:
+        fill_environment(asked.secret, region=asked.region)
+    objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
+    keys, folder = Keys(base=asked.base, number=asked.number), RunFolder(Path(asked.run))
+    if not insisted(lambda: lay(objects, keys, folder, asked.token), LAST_WORDS_S):
+        sys.stdout.write(f"tonnage: a newer submission of {asked.base} is there; this one does nothing\n")
+        return 0
+    exchange = Exchange(objects, keys, folder, token=asked.token, every_s=asked.every_s)
+    words = [sys.executable, "-m", "tonnage.supervisor", "--as-job", "--notice-s", f"{asked.notice_s:g}"]
+    code = until_its_end([*words, str(folder.path)], exchange)
+    insisted(exchange.finish, LAST_WORDS_S)
+    if asked.stay and code == WorkerExit.PREEMPTED:
+        time.sleep(STAYS_S)
+    state = folder.state()
+    if asked.failure_file is not None and state.state is RunStatus.FAILED and asked.failure_file.parent.is_dir():
+        asked.failure_file.write_text(state.message[:MOST_REASON], encoding="utf-8")
+    return 0 if code == WorkerExit.STOPPED else code  # no place is to start again what was stopped
+
+
+def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
+    """Put what was sent, and what earlier machines have saved, into the run's folder; False where a newer one is."""
+    if not is_newest(objects, keys, token):
+        return False
+    if _token_in(folder) == token:  # the same machine once more: it has all of it
+        return True
+    shutil.rmtree(folder.path, ignore_errors=True)  # of an older submission, on a disk that stayed
+    make_private_folder(folder.path)
+    make_private_folder(folder.checkpoints)
+    inputs = json.loads(_sent(objects, keys, "inputs.json"))
+    for inside, digest in inputs.items():
+        path = folder.path / inside
+        if not path.exists():
+            make_private_folder(path.parent)
+            beside = path.with_name(f".draft-{path.name}")
+            objects.get(input_key(digest), beside)
+            os.replace(beside, path)
+    for name in SENT[:2]:
+        write_whole(folder.path / name, _sent(objects, keys, name))
+    for name in ALONG:
+        if (found := objects.read(keys.sent(name))) is not None:
+            write_whole(folder.path / name, found.content)
+    restore(objects, keys, folder)
+    for file in load_job((folder.path / SENT[1]).read_text(encoding="utf-8"), where=SENT[1]).files:
+        make_private_folder((folder.path / file.path).parent)
+        write_whole(folder.path / file.path, file.text)
+    checkpoint = newest_checkpoint(made_things(objects, keys.base), number=keys.number)
+    if checkpoint is not None:
+        bring(objects, keys.base, checkpoint, folder)
+    write_whole(folder.place_file, _sent(objects, keys, SENT[2]))
+    return True
+
+
+def is_newest(objects: Objects, keys: Keys, token: str) -> bool:
+    """Whether the run's lease is of this submission."""
+    found = objects.read(keys.lease)
+    return found is not None and json.loads(found.content).get("token") == token
+
+
+class Exchange:
+    """What passes between the run's folder and its bucket while the run works."""
+
+    def __init__(self, objects: Objects, keys: Keys, folder: RunFolder, *, token: str, every_s: float) -> None:
+        self._objects, self._keys, self._folder, self._token, self._every_s = objects, keys, folder, token, every_s
+        self._writer, self._saver = Writer(objects, keys, folder), Saver(objects, keys, folder)
+        self._next, self._saving, self._failed = 0.0, threading.Lock(), ""
+
+    def flush(self) -> None:
+        """One exchange, where it is time for one. A bucket that fails is asked again: it never ends the run."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every_s
+        try:
+            self._exchange()
+            self._failed = ""
+        except TonnageError as error:
+            if error.message != self._failed:
+                self._failed = error.message
+                sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
+
+    def finish(self) -> None:
+        """Everything, after the run has ended: what the journal tells of is there before it."""
+        with self._saving:
+            if self._is_ours():
+                self._saver.save(steps_only=False, ours=self._is_ours)
+        self._write(JOURNAL)
+        if self._is_ours():
+            write_beat(self._objects, self._keys, self._folder, supervised=False)
+
+    def _exchange(self) -> None:
+        if not self._is_ours():
+            return
+        self._ask()
+        ended = self._folder.state().state.ended
+        self._write(*([] if ended else [JOURNAL]))  # an end is told after what the run has made is there
+        write_beat(self._objects, self._keys, self._folder, supervised=True)
+        if not self._saving.locked():
+            threading.Thread(target=self._save_steps, name="checkpoints", daemon=True).start()
+
+    def _save_steps(self) -> None:
+        with self._saving:
+            try:
+                self._saver.save(steps_only=True, ours=self._is_ours)
+            except TonnageError as error:
+                sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
+
+    def _write(self, *last: str) -> None:
+        for name in (*(name for name in GROWN if name != JOURNAL), *last):
+            self._writer.write(name)
+
+    def _ask(self) -> None:
+        """Take over what the client has asked."""
+        for word in ("stop", "cancel"):
+            path = self._folder.path / word
+            if not path.exists() and (found := self._objects.read(self._keys.asked(word))) is not None:
+                write_whole(path, found.content)
+
+    def _is_ours(self) -> bool:
+        """Whether the submission is the newest; else `place.json` gets the newer token: the supervisor then ends."""
+        found = self._objects.read(self._keys.lease)
+        lease: dict[str, Any] = {} if found is None else json.loads(found.content)
+        if lease.get("token") == self._token:
+            return True
+        if lease and _token_in(self._folder) == self._token:
+            write_whole(self._folder.place_file, json.dumps(lease) + "\n")
+        return False
+
+
+def insisted(act: Callable[[], Any], longest_s: float) -> Any:
+    """What `act` gives; tried again after TonnageError, which the last try raises."""
+    until = time.monotonic() + longest_s
+    while True:
+        try:
+            return act()
+        except TonnageError as error:
+            if time.monotonic() > until:
+                raise
+            sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
+            time.sleep(PAUSE_S)
+
+
+def _sent(objects: Objects, keys: Keys, name: str) -> bytes:
+    found = objects.read(keys.sent(name))
+    if found is None:
+        raise TonnageError(f"{objects.url}/{keys.sent(name)} is not there", hint="submit the run again")
+    return found.content
+
+
+def _token_in(folder: RunFolder) -> str | None:
+    try:
+        return str(json.loads(folder.place_file.read_text(encoding="utf-8"))["token"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
