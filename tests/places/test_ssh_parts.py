@@ -213,8 +213,8 @@ def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> N
     folder = RunFolder(tmp_path)
     noted = mirror.Mirror(token="a")
     for _ in range(2):  # the second time as a client that did not see the first's note
-        mirror._append(folder, noted, "log.txt", 0, b"one\ntwo\n", "/t/run", {})
-        mirror._append(folder, noted, "journal.jsonl", 0, b'{"n": 1}\n{"n": 2}\n{"n"', "/t/run", {})
+        mirror.append_grown(folder, noted, "log.txt", 0, b"one\ntwo\n", "/t/run", {})
+        mirror.append_grown(folder, noted, "journal.jsonl", 0, b'{"n": 1}\n{"n": 2}\n{"n"', "/t/run", {})
         with folder.journal_file.open("ab") as file:
             file.write(b'{"mine": 1}\n')
     assert folder.log_file.read_bytes() == b"one\ntwo\n"
