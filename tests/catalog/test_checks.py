@@ -134,7 +134,7 @@ def test_duplicates_and_spot_above_on_demand_are_errors(catalog: Catalog) -> Non
     offer = next(o for o in catalog.offers if o.instance_type == "g2-standard-8")
     doubled = new_findings(catalog, with_rows(catalog, offers=(*catalog.offers, offer)))
     assert [finding.message for finding in doubled if finding.severity == "error"] == [
-        "the same offer stands in the snapshot several times"
+        "the same offer occurs in the snapshot several times"
     ]
     spoiled = planted(catalog, "g2-standard-8", "us-central1", "spot", usd_per_instance_hour=Decimal("0.9"))
     assert "spot above on-demand" in {finding.message for finding in new_findings(catalog, spoiled)}

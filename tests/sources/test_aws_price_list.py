@@ -99,7 +99,7 @@ def test_rows_that_stand_twice(server: Any, web: Web, catalog: Catalog, shapes: 
     }
     assert quarantined(result) == {
         "the same row twice": 1,
-        "two dates for one row: the later one stands": 1,
+        "two dates for one row: the later one is kept": 1,
         "two prices for one machine, region and mode": 2,
     }
     assert result.report.rows_read == result.report.rows_used + result.report.rows_dropped
