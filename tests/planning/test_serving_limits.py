@@ -11,11 +11,13 @@ from tonnage.catalog import load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.batch_sizing import size_batch
+from tonnage.planning.layouts.serve_sizing import size_service
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import (
     ConcurrencyMiss,
+    DegreesMiss,
     MemoryMiss,
     NoFp8Miss,
     NoMxfp4Miss,
@@ -27,7 +29,7 @@ from tonnage.planning.sizes import make_size_report
 from tonnage.reports.reasons.misses import miss_words
 from tonnage.reports.size import render_size
 from tonnage.sizing.devices import Machine
-from tonnage.workload.jobs import BatchJob, BuyTerms, Constraints, Lengths, Requests, Team, TrainJob, Workload
+from tonnage.workload.jobs import BatchJob, BuyTerms, Constraints, Lengths, Requests, ServeJob, Team, TrainJob, Workload
 from tonnage.workload.known import find_model
 
 from .conftest import AS_OF
@@ -39,6 +41,44 @@ H100 = Machine(
 )
 LONG = Requests(input_tokens=Lengths(mean=1000, maximum=1000), output_tokens=Lengths(mean=1000, maximum=1000))
 BATCH = BatchJob(model=find_model("llama-3.1-8b"), requests=LONG, items=10_000, weights="bf16")
+
+
+def encoder(**changes: Any) -> ServeJob:
+    lengths = Requests(input_tokens=Lengths(mean=128, maximum=128), output_tokens=None)
+    return ServeJob(model=find_model("bert-base"), requests=lengths, rate_per_s=5.0, weights="bf16", **changes)
+
+
+SERVED = ServeJob(model=find_model("llama-3.1-8b"), requests=LONG, rate_per_s=1.0, weights="bf16")
+PAIR = replace(H100, count=2, intra=CATALOG.link("nvlink4"))
+
+
+@pytest.mark.parametrize("job", [SERVED, encoder()], ids=["decoder", "encoder"])
+def test_a_degree_over_the_gpus_of_a_machine_says_so(job: ServeJob) -> None:
+    """Beside a machine that takes the degree, and where none does: no machine is left out without a reason."""
+    four = replace(job, tensor_parallel=4)
+    for machines in ([PAIR], [PAIR, replace(PAIR, count=4)]):
+        sized = size_service(four, machines, Constraints(), CALIBRATED)
+        miss = sized.misses[0]
+        assert isinstance(miss, DegreesMiss)
+        assert (miss.binding, miss.degrees, miss.needed_gpus, miss.gpus) == ("layout", ("tensor parallel 4",), 4, 2)
+        assert sized.machine.tolist() == [1] * (len(machines) - 1)
+
+
+def test_a_degree_over_the_gpus_is_said_of_a_batch_too() -> None:
+    """None of the machines takes a copy."""
+    miss = size_batch(replace(BATCH, tensor_parallel=4), [H100, PAIR], Constraints(), CALIBRATED).misses
+    assert {index: (one.kind, getattr(one, "gpus", 0)) for index, one in miss.items()} == {
+        0: ("degrees", 1), 1: ("degrees", 2),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("job", [SERVED, encoder()], ids=["decoder", "encoder"])
+def test_a_link_that_nobody_rates_is_the_limit_where_memory_is_not(job: ServeJob) -> None:
+    """Two devices hold a copy; how fast they talk is not known."""
+    apart = replace(PAIR, intra=None)
+    miss = size_service(replace(job, tensor_parallel=2), [apart], Constraints(), CALIBRATED).misses[0]
+    assert isinstance(miss, UnpublishedMiss)
+    assert (miss.binding, miss.what) == ("network", "link bandwidth")
 
 
 @pytest.mark.parametrize("engine", ["pytorch", "onnxruntime", "tensorrt"])

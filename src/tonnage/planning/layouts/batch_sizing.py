@@ -56,6 +56,6 @@ def size_batch(
         detail=detail,
         in_flight_s=table.replicas.concurrency[rows] / table.replicas.requests_per_s[rows],  # each item's own pass
         host_in_doubt=table.hosts_in_doubt(rows),
-        misses=table.memory_misses(machines, set(table.machine[fitting].tolist())),
+        misses=table.memory_misses(job, machines, set(table.machine[fitting].tolist())),
         held_back=table.machines_held_back,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layouts.decoder_table import DecoderTable
 from tonnage.planning.layouts.fleets import ReplicaFleet
-from tonnage.planning.layouts.replica_layouts import ReplicaLayout
+from tonnage.planning.layouts.replica_layouts import ReplicaLayout, layout_miss, unknown_link
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, JobField, LargerGpus, SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
@@ -163,13 +163,16 @@ def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tup
 
 
 def memory_misses(table: DecoderTable, machines: Sequence[Machine]) -> dict[int, Miss]:
-    """For each machine type none of whose rows fit: the limit, from its roomiest row."""
+    """For each machine type none of whose rows fit: the limit, from its roomiest row; or that it has none."""
     fitting = set(table.machine[table.fits].tolist())
     saved_bytes = _saved_by_smaller_weights(table)
     out: dict[int, Miss] = {}
     for index in range(len(machines)):
         rows = np.flatnonzero(table.machine == index)
-        if index in fitting or not len(rows):
+        if not len(rows):
+            out[index] = layout_miss(table.job, machines[index])
+            continue
+        if index in fitting:
             continue
         row = int(rows[np.argmax(table.room[table.kind[rows]])])
         out[index] = _memory_miss(table, row, saved_bytes)
@@ -203,6 +206,8 @@ def _memory_miss(table: DecoderTable, row: int, saved_bytes: Mapping[str, float]
             engine_keeps=True,
             lifted_by=(AcceptRisk(limit="memory"),),
         )
+    if pool >= longest:  # it holds what it must: what its devices share goes over a link that nobody rates
+        return unknown_link()
     each = float(table.curves.rows.tensor_parallel[kind])
     enough = (name for name, saved in saved_bytes.items() if saved / each * KEPT_OF_FREED >= longest - pool)
     smaller = next(enough, None)

@@ -15,6 +15,7 @@ from tonnage.planning.layouts.decoder_pools import Pools, pool_miss, pooled, wan
 from tonnage.planning.layouts.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.layouts.layout_grid import node_counts
+from tonnage.planning.layouts.replica_layouts import layout_miss
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
 from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss
@@ -44,7 +45,7 @@ def size_decoder_service(
     are planned to `target_utilisation` of that, and latencies are shown at the load that each replica then gets.
     """
     if not placeable(job, machines):
-        return NOTHING
+        return replace(NOTHING, misses={index: layout_miss(job, one) for index, one in enumerate(machines)})
     table = decoder_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     limits = _limits(table, hold=constraints.held("latency"))
     most, kept = _capacity(table, limits)
@@ -163,7 +164,7 @@ def size_decoder_batch(
 ) -> Sized:
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
     if not placeable(job, machines):
-        return NOTHING
+        return replace(NOTHING, misses={index: layout_miss(job, one) for index, one in enumerate(machines)})
     table = decoder_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows = np.repeat(np.flatnonzero(table.fits), len(counts))

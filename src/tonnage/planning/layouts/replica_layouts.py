@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tonnage.planning.reasons.changes import DivideGpus, Publish
+from tonnage.planning.reasons.misses import DegreesMiss, Miss, UnpublishedMiss
+from tonnage.sizing.devices import Machine
 from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import EXPERT_RULES, Degrees, allowed
 from tonnage.workload.jobs import BatchJob, ServeJob
@@ -42,6 +45,27 @@ def replica_layouts(job: ServeJob | BatchJob, per_node: int) -> list[ReplicaLayo
         for devices in tensor_degrees(job.model, per_node, job.tensor_parallel)
         for layout in _layouts_over(job, devices)
     ]
+
+
+def layout_miss(job: ServeJob | BatchJob, machine: Machine) -> Miss:
+    """No layout with the degrees that the job fixes stands on this machine: a replica is never cut over machines."""
+    named = {
+        "tensor parallel": job.tensor_parallel,
+        "expert parallel": job.expert_parallel,
+        "attention data parallel": job.attention_data_parallel,
+    }
+    fixed = {name: degree for name, degree in named.items() if degree and degree > 1}
+    return DegreesMiss(
+        degrees=tuple(f"{name} {degree}" for name, degree in fixed.items()),
+        needed_gpus=max(fixed.values(), default=1),
+        gpus=machine.count,
+        lifted_by=(DivideGpus(gpus=machine.count),),
+    )
+
+
+def unknown_link() -> Miss:
+    """A replica of several devices whose link has no published bandwidth."""
+    return UnpublishedMiss(binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),))
 
 
 def _layouts_over(job: ServeJob | BatchJob, devices: int) -> list[ReplicaLayout]:

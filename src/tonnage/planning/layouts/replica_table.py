@@ -13,7 +13,7 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layouts.fleets import ReplicaFleet
 from tonnage.planning.layouts.hosts import Hosts, hosts_of, longer, slower
-from tonnage.planning.layouts.replica_layouts import tensor_degrees
+from tonnage.planning.layouts.replica_layouts import layout_miss, tensor_degrees, unknown_link
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import MemoryMiss, Miss
@@ -77,17 +77,25 @@ class ReplicaTable:
         rate = self.replicas.requests_per_s * self.per_node
         return self.hosts.in_doubt(self.machine[rows], rate[rows], self.devices.per_node[rows])
 
-    def memory_misses(self, machines: Sequence[Machine], fitting: set[int]) -> dict[int, Miss]:
-        """A memory miss for each machine type none of whose rows fit, from its leanest row."""
+    def memory_misses(
+        self, job: ServeJob | BatchJob, machines: Sequence[Machine], fitting: set[int]
+    ) -> dict[int, Miss]:
+        """A memory miss for each machine type none of whose rows fit, from its leanest row; or that it has none."""
         out: dict[int, Miss] = {}
         for index in range(len(machines)):
             rows = np.flatnonzero(self.machine == index)
-            if index in fitting or not len(rows):
+            if not len(rows):
+                out[index] = layout_miss(job, machines[index])
+                continue
+            if index in fitting:
                 continue
             row = rows[np.argmin(self.replicas.needed_bytes[rows])]
             needs, has = to_gib(float(self.replicas.needed_bytes[row])), to_gib(float(self.usable_bytes[row]))
             if self.held_back[row]:
                 out[index] = self._risky_miss(int(row), needs)
+                continue
+            if needs <= has:  # what its devices share goes over a link that nobody rates
+                out[index] = unknown_link()
                 continue
             smaller = self._smaller_weights(int(row), machines[index].accelerator)
             out[index] = MemoryMiss(

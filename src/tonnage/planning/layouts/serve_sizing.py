@@ -98,7 +98,7 @@ def _misses(
 ) -> dict[int, Miss]:
     """Memory misses first; then the promise (the best latency it shows); then the GPU limit."""
     fitting = set(table.machine[table.fits].tolist())
-    out = table.memory_misses(machines, fitting)
+    out = table.memory_misses(job, machines, fitting)
     for index in fitting - sized:
         rows = np.flatnonzero((table.machine == index) & table.fits)
         if not holds[rows].any():

@@ -12,6 +12,7 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layouts.hosts import Hosts, hosts_of, longer
 from tonnage.planning.layouts.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
+from tonnage.planning.layouts.replica_layouts import unknown_link
 from tonnage.planning.layouts.training_flips import cheapest_fit
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import (
@@ -19,7 +20,6 @@ from tonnage.planning.reasons.changes import (
     AnyChange,
     DivideBatch,
     DivideGpus,
-    Publish,
     WholeMachines,
 )
 from tonnage.planning.reasons.misses import (
@@ -27,7 +27,6 @@ from tonnage.planning.reasons.misses import (
     DegreesMiss,
     MemoryMiss,
     Miss,
-    UnpublishedMiss,
     WholeMachinesMiss,
 )
 from tonnage.planning.reasons.notes import AllocatorNote
@@ -319,9 +318,7 @@ def _misses(
             out[index] = _no_layout(job, machines[index], constraints.max_nodes)
             continue
         if index in any_fit:
-            out[index] = UnpublishedMiss(
-                binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),)
-            )
+            out[index] = unknown_link()
             continue
         row = lean_row[index]
         layout = grid.layouts.row(row).describe()
