@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,18 +37,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         made = WebServer(current_settings(as_of=DAY), EXAMPLES, access, secure=False, audit=lambda **_: None)
         with listening(made) as url:
             yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-    assert path, "no Chromium on this machine: install it, or leave `make test-browser` out"
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield made
-        made.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 420)])

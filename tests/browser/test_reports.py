@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +31,6 @@ OVERFLOW = """() => {
 EMPTY = """() => [...document.querySelectorAll('svg[role=img], figure svg')].filter(
   svg => svg.getBoundingClientRect().height < 40 || !svg.querySelector('path, rect, line, circle')
 ).map(svg => svg.getAttribute('aria-label') || svg.outerHTML.slice(0, 80))"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-    assert path, "no Chromium on this machine: install it, or leave `make test-browser` out"
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield made
-        made.close()
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=lambda path: path.name.split(".")[0])

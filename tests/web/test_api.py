@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ import tonnage
 from tonnage.client import Client
 from tonnage.errors import InputError, SourceError, UnknownName
 from tonnage.testing.runs import write_run
-from tonnage.web.resources import RESOURCES
+from tonnage.web.resources import RESOURCES, workload_files
+from tonnage.web.whatif import changed_workload
 
 SERVICE: dict[str, Any] = {
     "kind": "serve", "model": "gpt2",
@@ -190,3 +194,38 @@ def test_a_deadline_that_nothing_holds(server: Open) -> None:
     answer = server().get("/api/v1/plan/llama-65b-full?deadline=0.1")
     assert answer.status_code == 200
     assert answer.json()["options"] == []
+
+
+@pytest.mark.parametrize("name", sorted(workload_files(EXAMPLES)))
+def test_every_slider_of_an_example_can_be_moved(name: str) -> None:
+    """What a page offers to move makes a workload that can be read: a volume only in the way that the file states."""
+    path = workload_files(EXAMPLES)[name]
+    if "kind: compare" in path.read_text(encoding="utf-8"):
+        return
+    _, sliders = changed_workload(path, {})
+    assert sliders
+    for slider, value in sliders:
+        middle = (slider.least * slider.most) ** 0.5
+        moved, _ = changed_workload(path, {slider.name: str(min(slider.most, 1.1 * (value or middle)))})
+        assert tonnage.load_workload(moved, as_of=DAY)
+
+
+def test_two_requests_of_one_key_at_once(server: Open, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes second waits for the answer of the first: it is done once."""
+    write_run(home / "runs" / "teach", finished=False)
+    asked: list[str] = []
+
+    def slow(run: str, *, at_once: bool, wait: bool, settings: Any) -> Any:
+        assert at_once
+        assert not wait
+        asked.append(run)
+        time.sleep(0.3)
+        return tonnage.show(run, settings=settings)
+
+    monkeypatch.setattr(tonnage.api, "stop", slow, raising=False)
+    client = server()
+    with ThreadPoolExecutor(2) as pool:
+        send = partial(client.post, "/api/v1/runs/teach/cancel", json={}, headers={"idempotency-key": "one"})
+        first, second = (one.result() for one in [pool.submit(send), pool.submit(send)])
+    assert first.text == second.text
+    assert asked == ["teach"]

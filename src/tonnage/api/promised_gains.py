@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.errors import InputError, TonnageError, UnknownName, nearest
+from tonnage.errors import InputError, UnknownName, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
     from tonnage.catalog import Catalog
-    from tonnage.claimed_gains.gain import Gain, Lack, Side, Target
+    from tonnage.claimed_gains.devices import Missing
+    from tonnage.claimed_gains.gain import Gain, Side, Target
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.planning.plan import Plan
     from tonnage.reports.gains import GainsFound
@@ -147,36 +148,35 @@ def _device_gain(
 
     filters = parse_override_gpus(f"{target.subject.upper()}:1", market)
     size = make_size_report(job, market, gpus=filters, calibrated=calibrated)
-    processor, lack = _processor(job, options.device, settings)
-    return gpu_gain(target, size, processor, lack)
+    return gpu_gain(target, size, _processor(job, options.device, settings))
 
 
-def _processor(job: Workload, device: str, settings: Settings) -> tuple[Side | None, Lack | None]:
-    """The rate of the work on a measured processor, or why there is none."""
+def _processor(job: Workload, device: str, settings: Settings) -> Side | Missing:
+    """The rate of the work on a measured processor, or why there is none. Raises InputError for a profile that is named
+    or lies here and cannot be used, UnknownName for a name that is none."""
     from tonnage.api.local_service import predict_here
     from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity
-    from tonnage.calibration.local_file import find_profile
+    from tonnage.calibration.local_file import find_profile, read_profile, stored_profiles
+    from tonnage.claimed_gains.devices import Missing
     from tonnage.claimed_gains.gain import Side
     from tonnage.planning.local import predict_local
     from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
-    try:
-        profile = find_profile(device, settings.home, host_identity(), other_machine=device != "local")
-    except TonnageError:
-        if device != "local":
-            raise
-        return None, "no local profile"
+    here = host_identity()
+    known = [] if device != "local" else [read_profile(one).identity for one in stored_profiles(settings.home)]
+    if device == "local" and not any(one.same_machine(here) for one in known):
+        return Missing(lack="no local profile", said="")
+    profile = find_profile(device, settings.home, here, other_machine=device != "local")
     if profile.kind != "cpu":
-        return None, "not measured here"
-    name = f"{profile.name}, {max(profile.threads)} threads"
+        return Missing(lack="not measured here", said=f"{profile.name} is no processor")
     try:
         if isinstance(job.job, TrainJob):
             rate = predict_local(job.job, with_own_rows(profile, settings).profile).samples_per_s
         elif isinstance(job.job, (ServeJob, BatchJob)):
             rate = predict_here(job.job, settings, profile=profile).found.holds_per_s
         else:
-            return None, "not measured here"
-    except InputError:
-        return None, "not measured here"
-    return Side(name=name, per_s=rate), None
+            return Missing(lack="not measured here", said="tables are not timed on a processor")
+    except InputError as error:
+        return Missing(lack="not measured here", said=error.message)
+    return Side(name=f"{profile.name}, {max(profile.threads)} threads", per_s=rate)

@@ -7,23 +7,33 @@ from typing import Final
 
 from tonnage.catalog import Catalog, Offer
 from tonnage.catalog.market import InstanceType
-from tonnage.claimed_gains.gain import Gain, Lack, Side, Target, times
+from tonnage.claimed_gains.gain import Gain, Lack, Side, SpeedNeeded, Target, times
 from tonnage.planning.sizes import SizeReport, SizeRow
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 RATES: Final = ("samples_per_s", "items_per_s", "requests_per_s", "row_passes_per_s")
 ALIKE: Final = 0.01  # memory per vCPU of two machines of one kind, relative
 
 
-def gpu_gain(target: Target, size: SizeReport, processor: Side | None, lack: Lack | None) -> Gain:
-    """How many times as fast one GPU of `size` does this work as `processor`; `lack` says why there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Why there is no measured processor, and the words of what refused it."""
+
+    lack: Lack
+    said: str
+
+
+def gpu_gain(target: Target, size: SizeReport, processor: Side | Missing) -> Gain:
+    """How many times as fast one GPU of `size` does this work as `processor`, or why there is none."""
     found = [(rate, row) for row in size.rows if (rate := rate_of_one(row)) is not None]
     if not found:
         return Gain(target=target, lack="device does not hold it")
     rate, row = max(found, key=lambda one: (one[0].value, one[1].gpu or ""))
     after = Side(name=f"1 x {row.gpu}", per_s=rate)
-    if processor is None or processor.per_s is None:
-        return Gain(target=target, lack=lack or "no local profile", after=after)
+    if isinstance(processor, Missing):
+        return Gain(target=target, lack=processor.lack, said=processor.said, after=after)
+    assert processor.per_s is not None
     return Gain(target=target, figure=times(processor.per_s, rate), before=processor, after=after)
 
 
@@ -46,10 +56,10 @@ def arm_gain(target: Target, catalog: Catalog) -> Gain:
         return Gain(target=target, lack="no rows on these processors")
     shares.sort(key=lambda one: one[0])
     share, arm, other = shares[(len(shares) - 1) // 2]
-    needed = share / (1.0 - target.least)
+    needed = SpeedNeeded(price=share, speed=share / (1.0 - target.least), pairs=len(shares))
     return Gain(
         target=target, lack="no rows on these processors", before=Side(name=other), after=Side(name=arm),
-        note=(("price share", share), ("needed speed", needed), ("pairs", float(len(shares)))),
+        evidence=needed,
     )  # fmt: skip
 
 

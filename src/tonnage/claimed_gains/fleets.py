@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tonnage.claimed_gains.gain import Gain, Target
+from tonnage.claimed_gains.gain import FollowingFleet, Gain, Target
 from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import MachineOption, Plan
 from tonnage.planning.terms import terms_of
@@ -37,12 +37,11 @@ def scaling_gain(target: Target, plan: Plan, workload: Workload, *, used: float)
         for each in (capacity.value, capacity.low, capacity.high)
     ]
     each = [_saved(job.traffic, need) for need in needs]
-    value, law = each[0], scaled_fleet(job.traffic, needs[0]) if needs[0].working > 1 else None
-    figure = Figure(value=value, low=min(each), high=max(each))
-    note: tuple[tuple[str, float | str], ...] = (("machine", best.instance_type), ("fixed", float(needs[0].machines)))
-    if law is not None:
-        note = (*note, ("least", float(law.least)), ("most", float(law.most)), ("kept", law.kept_fraction))
-    return Gain(target=target, figure=figure, note=note)
+    shown = FollowingFleet(machine=best.instance_type, fixed=needs[0].machines)
+    if needs[0].working > 1:
+        law = scaled_fleet(job.traffic, needs[0])
+        shown = replace(shown, least=law.least, most=law.most, kept_fraction=law.kept_fraction)
+    return Gain(target=target, figure=Figure(value=each[0], low=min(each), high=max(each)), evidence=shown)
 
 
 def _need(job: ServeJob, capacity_per_s: float, per_machine: int, *, used: float, start_up_s: float) -> FleetNeed:
@@ -58,5 +57,5 @@ def _need(job: ServeJob, capacity_per_s: float, per_machine: int, *, used: float
 def _saved(traffic: Traffic, need: FleetNeed) -> float:
     if need.working < 2:
         return 0.0
-    law = scaled_fleet(traffic, replace(need))
+    law = scaled_fleet(traffic, need)
     return max(0.0, 1.0 - law.share_of(need.machines)) if law.keeps else 0.0

@@ -59,21 +59,65 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """One target for one workload. `figure` None: `lack` says what is missing.
+class Among:
+    """The same gain for every pair that could be made: how many, and the least, the median and the greatest (parts)."""
 
-    `before` and `after`: the two sides behind the figure. `others`: on how many further pairs the same was computed,
-    and the least, the median and the greatest gain among all of them. `note`: a figure that the words need (machines of
-    a fleet, the speed that a cheaper processor must reach).
+    pairs: int
+    least: float
+    median: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheapestOnDemand:
+    """What spot saves beside the cheapest machine on demand, whichever that is. `saved`: a part of its cost."""
+
+    name: str
+    saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowingFleet:
+    """The fleet behind a gain by scaling. `least` and `most` None: one machine carries the busy rate.
+
+    `kept_fraction`: of requests, those that find a machine below the most it carries within the promise.
+    """
+
+    machine: str
+    fixed: int
+    least: int | None = None
+    most: int | None = None
+    kept_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedNeeded:
+    """What a cheaper processor must reach: the gain holds where it does `speed` of the other one's work at
+    `price` of its price (parts); the middle one of so many `pairs`."""
+
+    price: float
+    speed: float
+    pairs: int
+
+
+Evidence = CheapestOnDemand | FollowingFleet | SpeedNeeded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """One target for one workload. `figure` None: `lack` says what is missing, and `said` in whose words.
+
+    `before` and `after`: the two sides behind the figure. `among`: the same over all pairs that could be made.
     """
 
     target: Target
     figure: Figure | None = None
     lack: Lack | None = None
+    said: str = ""
     before: Side | None = None
     after: Side | None = None
-    others: tuple[int, float, float, float] | None = None
-    note: tuple[tuple[str, float | str], ...] = ()
+    among: Among | None = None
+    evidence: Evidence | None = None
 
     @property
     def verdict(self) -> Verdict:

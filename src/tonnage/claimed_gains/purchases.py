@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tonnage.claimed_gains.gain import Gain, Side, Target, saved
+from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Gain, Side, Target, saved
 from tonnage.planning.plan import MachineOption, Plan
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
@@ -29,14 +29,14 @@ def spot_gain(target: Target, plan: Plan, workload: Workload) -> Gain:
         return Gain(target=target, lack="no on-demand price")
     relied = [pair for pair in pairs if all(one.relied_on for one in pair)]
     if not relied:
-        return Gain(target=target, lack="no relied-on option", others=_spread(map(_share_saved, pairs)))
+        return Gain(target=target, lack="no relied-on option", among=_among(map(_share_saved, pairs)))
     before, after = min(relied, key=lambda pair: pair[1].cost_usd.value)
     best = min((one for one in on_demand.values() if one.relied_on), key=lambda one: one.cost_usd.value)
     figure, each = saved(before.cost_usd, after.cost_usd, same_machine=True), map(_share_saved, relied)
     beside = _share_saved((best, after))
     return Gain(
-        target=target, figure=figure, before=_side(before), after=_side(after), others=_spread(each),
-        note=(("against the cheapest on-demand machine", beside), ("its name", _name(best))),
+        target=target, figure=figure, before=_side(before),  after=_side(after), among=_among(each),
+        evidence=CheapestOnDemand(name=_name(best), saved=beside),
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def machine_gain(target: Target, plan: Plan, against: str | None = None) -> Gain
     if against is not None:
         named = [one for one in options.values() if one.instance_type == against]
         if not named:
-            return Gain(target=target, lack="not another machine's name", note=(("named", against),))
+            return Gain(target=target, lack="not another machine's name", said=against)
         before = min(named, key=lambda one: one.cost_usd.value)
         figure = saved(before.cost_usd, best.cost_usd, same_machine=before is best)
         return Gain(target=target, figure=figure, before=_side(before), after=_side(best))
@@ -65,7 +65,7 @@ def machine_gain(target: Target, plan: Plan, against: str | None = None) -> Gain
         return Gain(target=target, lack="no other machine")
     each = [_share_saved((one, best)) for one in others]
     low, middle, high = np.quantile(each, (0.1, 0.5, 0.9)).tolist()
-    return Gain(target=target, figure=Figure(value=middle, low=low, high=high), after=_side(best), others=_spread(each))
+    return Gain(target=target, figure=Figure(value=middle, low=low, high=high), after=_side(best), among=_among(each))
 
 
 def _cheapest(plan: Plan, purchase: str) -> dict[Machine, MachineOption]:
@@ -93,6 +93,8 @@ def _side(option: MachineOption) -> Side:
     return Side(name=f"{_name(option)}, {option.purchase.replace('_', '-')}", usd=option.cost_usd)
 
 
-def _spread(each: Iterable[float]) -> tuple[int, float, float, float]:
+def _among(each: Iterable[float]) -> Among:
     values = np.array(list(each))
-    return len(values), float(values.min()), float(np.median(values)), float(values.max())
+    return Among(
+        pairs=len(values), least=float(values.min()), median=float(np.median(values)), most=float(values.max())
+    )

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.catalog import Catalog
-from tonnage.claimed_gains.gain import Gain, Side, Target
+from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Evidence, FollowingFleet, Gain, Side, Target
 from tonnage.reports.blocks import Block, Bullets, Page, Pairs, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
 from tonnage.reports.plain import plain_figure, plain_number, plain_usd
@@ -78,39 +78,36 @@ def words_of(gain: Gain) -> str:
 
 
 def _parts(gain: Gain) -> Iterator[str]:
-    note = dict(gain.note)
     if gain.lack is not None:
-        named = f" ({note['named']})" if "named" in note else ""
-        yield f"unknown{named}: {LACKS[gain.lack]}"
+        yield f"unknown{f' ({gain.said})' if gain.said else ''}: {LACKS[gain.lack]}"
     if gain.before is not None and gain.after is not None and gain.figure is not None:
         yield f"{_side(gain.after)} beside {_side(gain.before)}"
     elif gain.after is not None and gain.after.per_s is not None:
         yield f"{_side(gain.after)} predicted"
-    if gain.others is not None:
-        count, least, median, most = gain.others
+    if gain.among is not None:
         if gain.after is not None and gain.before is None:
             yield f"{_side(gain.after)} beside the other machines that hold the work; --against names the one you run"
-        what = "machines sold both ways" if gain.target.subject == "spot" else "other machines that hold it"
-        yield f"over {count:,} {what}: {least:.0%} to {most:.0%}, median {median:.0%}"
-    if "against the cheapest on-demand machine" in note:
-        yield f"{note['against the cheapest on-demand machine']:.0%} beside the cheapest on demand, {note['its name']}"
-    if "fixed" in note and gain.figure is not None:
-        yield _fleet(note)
-    if "needed speed" in note and gain.before is not None and gain.after is not None:
-        yield (
-            f"{gain.after.name} costs {note['price share']:.0%} of {gain.before.name} (the middle of "
-            f"{note['pairs']:.0f} pairs with as many vCPUs and as much memory): the promise holds from "
-            f"{note['needed speed']:.0%} of its speed"
+        among, what = gain.among, "machines sold both ways" if gain.target.subject == "spot" else "machines"
+        yield f"over {among.pairs:,} {what}: {among.least:.0%} to {among.most:.0%}, median {among.median:.0%}"
+    if gain.evidence is not None:
+        yield _evidence(gain.evidence, gain)
+
+
+def _evidence(found: Evidence, gain: Gain) -> str:
+    if isinstance(found, CheapestOnDemand):
+        return f"{found.saved:.0%} beside the cheapest on demand, {found.name}"
+    if isinstance(found, FollowingFleet):
+        if found.least is None:
+            return f"{found.fixed} of {found.machine} carries the busy rate: there is nothing to scale"
+        return (
+            f"{found.least} to {found.most} of {found.machine} by the traffic in place of {found.fixed}; "
+            f"{found.kept_fraction:.2%} of requests find a machine below its most"
         )
-
-
-def _fleet(note: Mapping[str, float | str]) -> str:
-    fixed = f"{note['fixed']:.0f}"
-    if "least" not in note:
-        return f"{fixed} of {note['machine']} carries the busy rate: there is nothing to scale"
+    assert gain.before is not None
+    assert gain.after is not None
     return (
-        f"{note['least']:.0f} to {note['most']:.0f} of {note['machine']} by the traffic in place of {fixed}; "
-        f"{note['kept']:.2%} of requests find a machine below its most"
+        f"{gain.after.name} costs {found.price:.0%} of {gain.before.name} (the middle of {plural(found.pairs, 'pair')} "
+        f"with as many vCPUs and as much memory): the promise holds from {found.speed:.0%} of its speed"
     )
 
 
@@ -159,12 +156,11 @@ def _side_document(side: Side | None) -> dict[str, Any] | None:
     return {"name": side.name, "cost_usd": cost, "work_per_s": plain_figure(side.per_s)}
 
 
-def _others_document(others: tuple[int, float, float, float] | None) -> dict[str, Any] | None:
-    if others is None:
+def _among_document(among: Among | None) -> dict[str, Any] | None:
+    if among is None:
         return None
-    count, least, median, most = others
-    parts = {"least": least, "median": median, "most": most}
-    return {"pairs": count} | {name: plain_number(value) for name, value in parts.items()}
+    parts = {"least": among.least, "median": among.median, "most": among.most}
+    return {"pairs": among.pairs} | {name: plain_number(value) for name, value in parts.items()}
 
 
 _HEAD: Final[Fields[Gain]] = (
@@ -180,7 +176,7 @@ _GAIN: Final[Fields[Gain]] = (
     Field("lack", lambda one: one.lack),
     Field("before", lambda one: one.before, json=_side_document),
     Field("after", lambda one: one.after, json=_side_document),
-    Field("others", lambda one: one.others, json=_others_document),
+    Field("among", lambda one: one.among, json=_among_document),
     Field("how", words_of),
 )
 _ROW: Final[Fields[Gain]] = (

@@ -47,6 +47,7 @@ class RequestFacts:
 
     method: str
     host: str  # as the client named the server, without a port
+    authority: str  # the same with it
     origin: str | None  # scheme and host that the page came from
     address: str  # of the client
     key: str | None
@@ -142,7 +143,7 @@ class Access:
         """Without an origin it is no browser's form: programs send none, browsers do with every change."""
         if asked.origin is None:
             return self.open_here
-        return asked.origin.rpartition("//")[2].rsplit(":", 1)[0] in self.hosts
+        return asked.origin.rpartition("//")[2] == asked.authority
 
     def _takes(self, who: str) -> bool:
         now_s = monotonic()

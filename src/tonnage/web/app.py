@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
-from tonnage.errors import InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
+from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.web.access import COOKIE, SESSION, Access, Denied, Identity, RequestFacts
@@ -41,6 +41,13 @@ HEADERS: Final[Mapping[str, str]] = {
 STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
 
 
+class Repeat:
+    """Requests of one Idempotency-Key: who comes second waits for the answer of the first."""
+
+    def __init__(self) -> None:
+        self.lock, self.answer = Lock(), cast(Response | None, None)
+
+
 class WebServer:
     """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom."""
 
@@ -49,7 +56,7 @@ class WebServer:
     ) -> None:
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
-        self._repeats: OrderedDict[tuple[str, str, str], Response] = OrderedDict()
+        self._repeats: OrderedDict[tuple[str, str, str], Repeat] = OrderedDict()
         self._lock = Lock()
 
     def read(self, resource: Resource, request: Request, name: str) -> tuple[Identity, Shown]:
@@ -66,31 +73,38 @@ class WebServer:
         key = bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get("x-api-key")
         return self.access.admit(
             RequestFacts(
-                method=request.method, host=_host(headers.get("host", "")), origin=headers.get("origin"),
-                address=request.client.host if request.client else "", key=key, session=request.cookies.get(COOKIE),
+                method=request.method,
+                host=_host(headers.get("host", "")),
+                authority=headers.get("host", ""),
+                origin=headers.get("origin"),
+                address=request.client.host if request.client else "",
+                key=key,
+                session=request.cookies.get(COOKIE),
             ),
             role,
-        )  # fmt: skip
+        )
 
     def act(self, verb: Verb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
-        """Do what is asked, once for an Idempotency-Key. Raises TonnageError."""
+        """Do what is asked, once for an Idempotency-Key, also where both ask at once. Raises TonnageError."""
         who = self.admit(request, verb.role)
         repeat = request.headers.get("idempotency-key")
-        place = (who.name, request.url.path, repeat or "")
-        if repeat:
-            with self._lock:
-                if place in self._repeats:
-                    return self._repeats[place]
+        if not repeat:
+            return self._do(verb, request, who, name, body)
+        place = (who.name, request.url.path, repeat)
+        with self._lock:
+            begun = self._repeats.setdefault(place, Repeat())
+            while len(self._repeats) > MOST_REPEATS:
+                self._repeats.popitem(last=False)
+        with begun.lock:
+            if begun.answer is None:
+                begun.answer = self._do(verb, request, who, name, body)
+            return begun.answer
+
+    def _do(self, verb: Verb, request: Request, who: Identity, name: str, body: Mapping[str, Any]) -> Response:
         if verb.changes:
             self.audit(at=now_utc(), who=who.name, what=f"ui {verb.name}", name=name)
         with self._computing:
-            answer = _json(dump_json(verb.do(name, body, self.settings).document()), request)
-        if repeat:
-            with self._lock:
-                self._repeats[place] = answer
-                while len(self._repeats) > MOST_REPEATS:
-                    self._repeats.popitem(last=False)
-        return answer
+            return _tagged(dump_json(verb.do(name, body, self.settings).document()), "application/json", request)
 
 
 def make_app(server: WebServer) -> FastAPI:
@@ -134,7 +148,7 @@ def _add(app: FastAPI, server: WebServer, resource: Resource) -> None:
 
     def document(request: Request, name: str = "") -> Response:
         _, shown = server.read(resource, request, name)
-        return _json(dump_json(_paged(dict(shown.report.document()), request)), request)
+        return _tagged(dump_json(_paged(dict(shown.report.document()), request)), "application/json", request)
 
     def csv(request: Request, name: str = "") -> Response:
         _, shown = server.read(resource, request, name)
@@ -227,6 +241,7 @@ def _add_errors(app: FastAPI) -> None:
 def _status(error: TonnageError) -> HTTPStatus:
     kinds: tuple[tuple[type[TonnageError], HTTPStatus], ...] = (
         (UnknownName, HTTPStatus.NOT_FOUND), (MissingExtra, HTTPStatus.NOT_IMPLEMENTED),
+        (DataError, HTTPStatus.SERVICE_UNAVAILABLE),  # a file of the server's, not of the request
         (InputError, HTTPStatus.BAD_REQUEST), (NothingFits, HTTPStatus.UNPROCESSABLE_ENTITY),
         (PlanRefused, HTTPStatus.CONFLICT),
     )  # fmt: skip
@@ -262,10 +277,6 @@ def _paged(document: dict[str, Any], request: Request) -> dict[str, Any]:
     whole = document[name]
     part = whole[cut["offset"] : cut["offset"] + cut["limit"]]
     return {**document, name: part, "page": {"of": name, "total": len(whole), **cut}}
-
-
-def _json(text: str, request: Request) -> Response:
-    return _tagged(text, "application/json", request)
 
 
 def _tagged(text: str, media_type: str, request: Request) -> Response:

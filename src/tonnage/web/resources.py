@@ -95,7 +95,7 @@ def _home(asked: Asked) -> Shown:
     from tonnage.api.run_listing import run_listing
     from tonnage.api.services import service_lines
     from tonnage.runs.states import RunStatus
-    from tonnage.web.home import home_report
+    from tonnage.web.reports import home_report
 
     asked.refuse_others()
     runs = list(all_runs(asked.settings))
@@ -111,7 +111,7 @@ def _home(asked: Asked) -> Shown:
 
 
 def _workloads(asked: Asked) -> Shown:
-    from tonnage.web.home import workloads_report
+    from tonnage.web.reports import workloads_report
 
     asked.refuse_others()
     files = workload_files(asked.folder)
@@ -181,7 +181,7 @@ def _run(asked: Asked) -> Shown:
 
 def _logs(asked: Asked) -> Shown:
     from tonnage.api.home_runs import find_run
-    from tonnage.web.home import logs_report
+    from tonnage.web.reports import logs_report
 
     asked.refuse_others("lines")
     folder = find_run(asked.settings, asked.name)
@@ -241,7 +241,7 @@ def _standing(settings: Settings) -> tuple[Report, int]:
     """Alerts that are pending or fire, and how many; where no watch has run there are none, and the page says so."""
     from tonnage import api
     from tonnage.api.watch import watch_folder
-    from tonnage.web.home import no_watch_report
+    from tonnage.web.reports import no_watch_report
 
     if not (watch_folder(settings) / "state.json").exists():
         return no_watch_report(), 0

@@ -15,7 +15,8 @@ Unit = Literal["h", "usd", "count", "per_s", "per_hour", "percent"]
 
 
 class Slider(NamedTuple):
-    """A key of the workload file that a reader may move. `least` and `most` bound it; the slider is logarithmic."""
+    """A key of the workload file that a reader may move. `least` and `most` bound it; the slider is logarithmic.
+    `stated`: only where the file has the key, since a volume is stated in one of several ways."""
 
     name: str
     key: str
@@ -25,17 +26,20 @@ class Slider(NamedTuple):
     most: float
     kinds: tuple[str, ...]
     whole: bool = False
+    stated: bool = False
 
 
 _WORK: Final = ("train", "batch", "tabular")
 SLIDERS: Final = (
     Slider("deadline", "constraints.deadline", "Deadline, hours", "h", 0.1, 2000, _WORK),
     Slider("budget", "constraints.budget_usd", "Budget, USD", "usd", 0.1, 1e6, (*_WORK, "serve")),
-    Slider("samples", "data.samples", "Training samples", "count", 100, 1e10, ("train",), whole=True),
+    Slider("samples", "data.samples", "Training samples", "count", 100, 1e10, ("train",), whole=True, stated=True),
+    Slider("tokens", "data.tokens", "Training tokens", "count", 1e5, 1e14, ("train",), whole=True, stated=True),
     Slider("batch", "train.global_batch", "Global batch", "count", 1, 65536, ("train",), whole=True),
-    Slider("rate", "serve.rate_per_s", "Requests a second", "per_s", 0.01, 1e5, ("serve",)),
-    Slider("items", "batch.items", "Items", "count", 100, 1e11, ("batch",), whole=True),
-    Slider("rows", "tabular.rows", "Rows", "count", 1000, 1e10, ("tabular",), whole=True),
+    Slider("rate", "serve.rate_per_s", "Requests a second", "per_s", 0.01, 1e5, ("serve",), stated=True),
+    Slider("items", "batch.items", "Items", "count", 100, 1e11, ("batch",), whole=True, stated=True),
+    Slider("items_per_hour", "batch.items_per_hour", "Items an hour", "count", 1, 1e10, ("batch",), stated=True),
+    Slider("rows", "tabular.rows", "Rows", "count", 1000, 1e10, ("tabular",), whole=True, stated=True),
     Slider("gpus", "constraints.max_gpus", "GPUs at most", "count", 1, 4096, (*_WORK, "serve"), whole=True),
     Slider("interruptions", "buy.interruptions_per_hour", "Spot interruptions an hour", "per_hour", 0.001, 5, _WORK),
 )
@@ -65,7 +69,7 @@ def changed_workload(path: Path, given: Mapping[str, str]) -> tuple[WorkloadText
     Raises InputError for a name that is no slider of this kind of work, and a value outside its bounds.
     """
     document = read_document(path)
-    sliders = {one.name: one for one in SLIDERS if document.get("kind") in one.kinds}
+    sliders = {one.name: one for one in SLIDERS if _belongs(one, document)}
     for name, text in given.items():
         if name not in sliders:
             hint = did_you_mean(nearest(name, sliders), f"known: {', '.join(sliders)}")
@@ -76,6 +80,12 @@ def changed_workload(path: Path, given: Mapping[str, str]) -> tuple[WorkloadText
         return path, chosen
     text = yaml.safe_dump(document, sort_keys=False)
     return WorkloadText(text=text, file=path.name, folder=path.parent), chosen
+
+
+def _belongs(slider: Slider, document: Mapping[str, Any]) -> bool:
+    if document.get("kind") not in slider.kinds:
+        return False
+    return not slider.stated or _value(document, slider) is not None
 
 
 def _read(slider: Slider, text: str) -> float:

@@ -66,7 +66,7 @@ class SideRequests:
             hold = await self.book.hold(allowances, amounts, who=who, request=request, lost_usd_pico=cost.usd_pico)
         except Refused as refused:
             running.count_refused(refused.allowance)
-            raise SideFailed(f"{refused.allowance.words} has too little left for the check") from refused
+            raise SideFailed(f"{refused.allowance.words} has too little left for {deployment.name}") from refused
         except (TonnageError, OSError) as error:
             raise SideFailed(f"the accounts take nothing now: {error}") from error
         health.begin()

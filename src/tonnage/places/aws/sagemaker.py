@@ -14,10 +14,11 @@ from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.calls import Account, AwsError, refused
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
-from tonnage.places.bucket.cloud import Body, Request, TaggedJob, Work, merged
+from tonnage.places.bucket.cloud import Body, Request, TaggedJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import Gap, PlaceFinding
+from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
 from tonnage.values import dataclass
 

@@ -106,13 +106,3 @@ def script_of(requests: tuple[Request, ...]) -> str:
 def requests_in(script: str) -> tuple[Request, ...]:
     """The requests of such a text."""
     return tuple(Request(**one) for one in json.loads(script))
-
-
-def merged(given: Any, patch: Any) -> Any:
-    """A body with the place's own words put into it: as a JSON merge patch (RFC 7396), without its null."""
-    if not isinstance(given, dict) or not isinstance(patch, Mapping):
-        return patch
-    made = dict(given)
-    for key, value in patch.items():
-        made[key] = merged(made[key], value) if key in made else value
-    return made

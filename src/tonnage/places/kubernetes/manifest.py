@@ -6,7 +6,6 @@ The object that spends comes last: a client that dies before it has started noth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from tonnage.places.kubernetes.forms import FORMS
 from tonnage.places.kubernetes.names import HOME, MANAGED, PLACE, RunNames
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import ACCOUNT, PORT, PodWork, claim_of
+from tonnage.places.patching import merged
 from tonnage.places.record import PlaceRecord
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.secrets import named_secrets
@@ -121,16 +121,6 @@ def _sent(names: RunNames, spec: RunSpec, job: Job, record: PlaceRecord) -> Docu
         "place.json": json.dumps(asdict(record), indent=2) + "\n",
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": names.metadata(), "immutable": True, "data": data}
-
-
-def merged(given: Any, patch: Any) -> Any:
-    """As a JSON merge patch (RFC 7396), without its null: a place adds and replaces."""
-    if not isinstance(given, dict) or not isinstance(patch, Mapping):
-        return patch
-    made = dict(given)
-    for key, value in patch.items():
-        made[key] = merged(made[key], value) if key in made else value
-    return made
 
 
 class _Plain(yaml.SafeDumper):

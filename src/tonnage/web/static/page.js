@@ -5,6 +5,7 @@ const form = document.getElementById("whatif");
 const EVERY_MS = 3000;
 const SETTLES_MS = 120; // a slider that is still moved asks for nothing
 let asking = null;
+let drawn = null; // what the server said last: the same is not drawn again, so that scroll and focus stay
 
 function address(path, query) {
   const text = query.toString();
@@ -15,16 +16,18 @@ async function redraw(query) {
   if (asking) asking.abort();
   const mine = (asking = new AbortController());
   const began = performance.now();
-  report.classList.add("stale");
+  if (form) report.classList.add("stale");
   const wanted = new URLSearchParams(query);
   wanted.set("fragment", "1");
   try {
     const answer = await fetch(address(location.pathname, wanted), { signal: mine.signal, headers: { accept: "text/html" } });
     const text = await answer.text();
+    report.classList.remove("stale");
+    if (text === drawn) return Math.round(performance.now() - began);
+    drawn = text;
     const read = new DOMParser().parseFromString(text, "text/html");
     const part = answer.ok ? read.body : read.querySelector("main");
     report.replaceChildren(...read.head.querySelectorAll("style"), ...part.childNodes);
-    report.classList.remove("stale");
     return Math.round(performance.now() - began);
   } catch (error) {
     if (error.name !== "AbortError") report.classList.add("stale");
