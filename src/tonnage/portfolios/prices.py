@@ -100,7 +100,7 @@ def looser_share(row: LinearRow, program: LinearProgram, step: float) -> LinearR
 
 
 def share_reached(row: LinearRow, solution: Solution, edge: float) -> float:
-    """The share a solution gives the provider of a share row: spend_p / T. A sum that rounds to less than nothing is 0."""
+    """The share a solution gives the provider of a share row: spend_p / T, at least 0 after rounding."""
     constant = -(row.lower if np.isfinite(row.lower) else row.upper)  # fixed - edge·offset
     return max(0.0, edge + (_value(row, solution) + constant) / solution.total) if solution.total else 0.0
 
