@@ -98,6 +98,28 @@ def test_slurm_then_ssh_then_here(desk: Any, cluster: slurm.SlurmCluster, tmp_pa
     assert first == last
 
 
+@pytest.mark.skipif(bool(sshd.missing_binaries()), reason="needs openssh-server")
+@pytest.mark.slow
+def test_on_plan(tmp_path: Path, box: Callable[..., str], desk_at: Callable[..., Any]) -> None:
+    """The first option that a place has is carried out there; the option and its cost are said before."""
+    pytest.importorskip("torch")
+    desk = desk_at(tmp_path / "here", "", {})
+    del desk.environ["TONNAGE_WORKER"]
+    desk.tonnage("init", "mlp", "--out", str(tmp_path / "st"))
+    file = str(tmp_path / "st" / "mlp.tonnage.yaml")
+    chosen = json.loads(desk.tonnage("plan", file, "-o", "json"))["options"][4]
+    machine = f'machine = "{chosen["provider"]}/{chosen["instance_type"]}"\nregion = "{chosen["region"]}"\n'
+    bought = f'purchase = "{chosen["purchase"]}"\n'
+    (desk.home / "places.toml").write_text(box(tmp_path / "there") + machine + bought)
+    following = desk.begin("run", file, "--name", "planned", "--on", "plan")
+    said = following.communicate(timeout=300)[1]
+    assert following.returncode == 0, said
+    assert f"option {chosen['rank']} of the plan: {chosen['instance_type']}" in said
+    folder = desk.folder("planned")
+    assert (folder.state().state.value, folder.state().place) == ("succeeded", "box")
+    assert folder.spec().guard.usd_per_hour == pytest.approx(chosen["usd_per_instance_hour"] * chosen["count"])
+
+
 @NEEDED
 @pytest.mark.slow
 def test_on_any(desk: Any) -> None:

@@ -8,8 +8,10 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -229,3 +231,36 @@ def test_a_machine_names_no_file_outside_the_folder(inside: str) -> None:
     """What the other side says is not believed."""
     with pytest.raises(TonnageError, match="outside"):
         mirror._safe(inside)
+
+
+class AgentHere:
+    """A line whose other end is the agent in this process."""
+
+    name = "box"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def ask(self, verb: str, request: dict[str, Any]) -> Any:
+        answer, rest = ask(verb, self.folder, **request)
+        source = io.BytesIO(rest)
+
+        def frames() -> Iterator[tuple[str, int, int, Iterator[bytes]]]:
+            for name, offset, size in answer["frames"]:
+                yield name, offset, size, iter([source.read(size)])
+
+        return SimpleNamespace(answer=answer, frames=frames, close=lambda: None)
+
+
+def test_files_of_one_content_all_come(tmp_path: Path) -> None:
+    """As the best and the last weights of a run are; what a broken transfer left is not brought again."""
+    there, here = tmp_path / "there", RunFolder(tmp_path / "here")
+    for name in ("model/best.bin", "model/last.bin", "model/empty", "model/none"):
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_bytes(b"weights" if name.endswith("bin") else b"")
+    here.path.mkdir()
+    line = cast(Line, AgentHere(tmp_path))
+    assert mirror.fetch_made(line, here, str(there)) == 4
+    brought = {one.name: one.read_bytes() for one in (here.path / "model").iterdir()}
+    assert brought == {"best.bin": b"weights", "last.bin": b"weights", "empty": b"", "none": b""}
+    assert mirror.fetch_made(line, here, str(there)) == 0

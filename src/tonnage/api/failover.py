@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tonnage.settings import Settings
 
 ANY: Final = "any"  # --on any
+PLAN: Final = "plan"  # --on plan
 
 
 def first_that_can(settings: Settings, folder: RunFolder, *, last: Collection[str] = ()) -> str:
@@ -21,22 +22,30 @@ def first_that_can(settings: Settings, folder: RunFolder, *, last: Collection[st
 
     `last`: places to ask after all others. PlanRefused with the reason of each where none can.
     """
-    from tonnage.api.placing import executor_at, known_places
+    from tonnage.api.placing import known_places
     from tonnage.places.file import LOCAL
 
     names = [*known_places(settings), LOCAL]
     against = []
     for name in sorted(names, key=lambda one: one in last):
-        try:
-            refused = [one.message for one in executor_at(settings, name).check(folder) if one.kind == "refused"]
-        except TonnageError as error:
-            refused = [error.message]
-        if not refused:
+        fault = refusal_at(settings, name, folder)
+        if not fault:
             return name
-        against.append(f"{name}: {'; '.join(refused)}")
+        against.append(fault)
     raise PlanRefused(
         "no place can carry it: " + " | ".join(against), hint="`tonnage places check PLACE` says what mends it"
     )
+
+
+def refusal_at(settings: Settings, name: str, folder: RunFolder) -> str:
+    """What prevents a run at a place, with its name; empty where nothing does. The place is asked."""
+    from tonnage.api.placing import executor_at
+
+    try:
+        refused = [one.message for one in executor_at(settings, name).check(folder) if one.kind == "refused"]
+    except TonnageError as error:
+        refused = [error.message]
+    return f"{name}: {'; '.join(one.removeprefix(f'{name}: ') for one in refused)}" if refused else ""
 
 
 def place_of(folder: RunFolder) -> str:

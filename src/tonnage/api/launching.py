@@ -13,6 +13,7 @@ from tonnage.errors import InputError, MissingExtra, PlanRefused
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.api.planned_places import PlannedPlace
     from tonnage.places.contract import Executor, Submission
     from tonnage.places.file import AnyPlace
     from tonnage.runners.runner import Runner
@@ -36,21 +37,36 @@ class Launch:
     executor: Executor | None = None  # of the place it goes to; None: this machine
     submission: Submission | None = None  # what is sent there
     cost: dict[str, Any] | None = None  # of a place
+    planned: PlannedPlace | None = None  # the option of the plan that it carries out
 
 
-def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
+def prepare(settings: Settings, file: str, given: dict[str, Any], *, ask: bool = True) -> Launch:
     """Read, check and render. InputError and PlanRefused say what prevents the run.
 
-    At `any` place means at the first that can carry it: then, and only then, places are asked.
+    At `any` place means at the first that can carry it, and `plan` at the first of the plan's options that a place
+    has: then, and only then, places are asked; `ask`: False takes the first of them unasked, for a dry run.
     """
-    from tonnage.api.failover import ANY, first_that_can
+    from tonnage.api.failover import ANY, PLAN, first_that_can
+    from tonnage.api.placing import cost_at
+    from tonnage.api.planned_places import first_planned
     from tonnage.runs.folder import RunFolder
 
-    on = given.get("on")
+    on, planned, nowhere = given.get("on"), None, RunFolder(runs_folder(settings.home) / "check")
     if on == ANY:
-        on = first_that_can(settings, RunFolder(runs_folder(settings.home) / "check"))
+        on = first_that_can(settings, nowhere)
+    elif on == PLAN:
+        planned = first_planned(settings, file, nowhere, ask=ask)
+        on, given = planned.place, {"usd_per_hour": planned.usd_per_hour, **_stated(given)}
     there = None if on is None else _holds(settings, on)
-    return prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
+    launch = prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
+    if planned is None or launch.executor is None:
+        return launch
+    cost = cost_at(launch.executor.place, launch.prediction, planned_usd_per_hour=planned.usd_per_hour)
+    return replace(launch, planned=planned, cost=cost)
+
+
+def _stated(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _holds(settings: Settings, on: str) -> Callable[[str], bool]:

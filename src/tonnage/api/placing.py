@@ -88,9 +88,15 @@ def machine_at(place: AnyPlace) -> LocalMachine:
     return LocalMachine(cores=cores, memory_gib=memory_gib, gpus=gpus)
 
 
-def cost_at(place: AnyPlace, prediction: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
+def cost_at(
+    place: AnyPlace, prediction: Mapping[str, Any], *, planned_usd_per_hour: float | None = None
+) -> dict[str, Any]:
+    """What a run costs there: as predicted, and at most, where its first job takes all of its time.
+
+    The plan's price of all machines counts where the place states none.
+    """
     hour, hours = place.run_usd_per_hour, place.longest_job_h
+    hour = planned_usd_per_hour if hour is None else hour
     return {
         "usd_per_hour": hour,
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),

@@ -81,8 +81,8 @@ class RunOptions(ResumeOptions):
 
     name: str | None = option("--name", "[default: the file's own]", default=None, metavar="NAME")
     on: str | None = option(
-        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can. "
-        "[default: this machine]", default=None, metavar="PLACE",
+        "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can; plan: "
+        "the first option of the plan that a place has. [default: this machine]", default=None, metavar="PLACE",
     )  # fmt: skip
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535

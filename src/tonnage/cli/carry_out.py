@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tonnage.api.failover import ANY
+from tonnage.api.failover import ANY, PLAN
 from tonnage.api.runs import ResumeOptions, RunOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
@@ -62,7 +62,7 @@ def run(
 
     if dry_run and asked.on == ANY:
         raise InputError("a dry run asks no place, so it cannot tell which one can", hint="--on PLACE")
-    launch = prepare(session.settings, file, asked.given())
+    launch = prepare(session.settings, file, asked.given(), ask=not dry_run)
     if dry_run:
         from tonnage.reports.jobs import job_report, sent_report
         from tonnage.runs.job import dump_job
@@ -82,7 +82,7 @@ def run(
         refuse_cut_short(launch.doubts)
         confirm()
     start(launch)
-    _go_on(session, launch.folder, detach=detach, anywhere=asked.on == ANY)
+    _go_on(session, launch.folder, detach=detach, anywhere=asked.on in {ANY, PLAN})
 
 
 @with_options(ResumeOptions, completions=_COMPLETIONS)
@@ -118,6 +118,7 @@ def _head(launch: Launch) -> dict[str, Any]:
         "kind": sent.kind,
         "tag": sent.tag,
         "cost": launch.cost,
+        "plan": None if launch.planned is None else launch.planned.document(),
         "prediction": launch.prediction,
     }
 
@@ -129,6 +130,8 @@ def _announce(session: Session, launch: Launch) -> None:
     where = f"{launch.spec.launch.runner}, {plural(launch.spec.launch.processes, 'process')}"
     there = "" if launch.executor is None else f" at {launch.executor.name}"
     session.say(f"run {launch.spec.name} ({launch.spec.task}; {where}){there} in {launch.folder.path}")
+    if launch.planned is not None:
+        session.say(launch.planned.line())
     session.say(prediction_line(launch.prediction))
     for doubt in launch.doubts:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))

@@ -80,6 +80,7 @@ WrittenPlace = Annotated[
 ]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
+CHOSEN: Final = frozenset({LOCAL, "any", "plan"})  # what `--on` takes beside the names of places
 _ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
 
 
@@ -119,8 +120,11 @@ def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
     if set(read) - {"places"}:
         raise InputError(f"{file}: {min(set(read) - {'places'})}: not a key", hint="every place is a [places.NAME]")
     for name, values in read.get("places", {}).items():
-        if not NAME.fullmatch(name) or name == LOCAL:
-            raise InputError(f"{file}: '{name}' cannot be the name of a place", hint="letters, digits, - and _")
+        if not NAME.fullmatch(name) or name in CHOSEN:
+            raise InputError(
+                f"{file}: '{name}' cannot be the name of a place",
+                hint="letters, digits, - and _; not local, any or plan",
+            )
         try:
             yield name, _ADAPTER.validate_python(values)
         except ValidationError as error:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from tonnage.catalog.market import Platform, Purchase
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogMachine:
+    """Which machines of the catalog those of a place are, and how they are bought there; None: any."""
+
+    platform: Platform
+    provider: str
+    instance_type: str
+    region: str | None
+    purchase: Purchase | None
 
 
 class PlaceTerms(StrictModel):
@@ -20,7 +33,22 @@ class PlaceTerms(StrictModel):
     grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
     python: str | None = None  # there; None: the one that runs this
     usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine
+    machine: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$")] | None = (
+        None  # PROVIDER/TYPE of the catalog: for plans
+    )
+    region: str | None = None  # of that machine, as the catalog names it; None: any
+    purchase: Purchase | None = None  # how it is bought; None: any way
     like_this_machine: bool = False  # its machines are such as this one: its measurements predict runs there
+
+    platform: ClassVar[Platform] = "vm"
+
+    @property
+    def catalog_machine(self) -> CatalogMachine | None:
+        """What a plan calls one of its machines; None where that is not written down."""
+        if self.machine is None:
+            return None
+        provider, _, instance_type = self.machine.partition("/")
+        return CatalogMachine(self.platform, provider, instance_type, self.region, self.purchase)
 
     @property
     def where(self) -> str:

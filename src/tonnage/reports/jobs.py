@@ -65,10 +65,15 @@ def sent_report(
 ) -> Report:  # fmt: skip
     """What a run would send to its place: the commands, the script they send, the job it starts, and its cost.
 
-    `head`: place, kind, tag, cost and prediction.
+    `head`: place, kind, tag, cost, prediction, and under plan the option that is carried out.
     """
     lines = [shlex.join(one) for one in commands]
-    rows = [("place", f"{head['place']} ({head['kind']})"), ("folder", folder), *_cost(head["cost"] or {})]
+    rows = [
+        ("place", f"{head['place']} ({head['kind']})"),
+        ("folder", folder),
+        *_plan(head.get("plan")),
+        *_cost(head["cost"] or {}),
+    ]
     predicted = [Pairs(rows=tuple(map(_figure, head["prediction"]["figures"].items())))]
     none = [Paragraph(text=f"Nothing: {head['prediction'].get('why_none')}.", tone="faint")]
     return Report(
@@ -95,6 +100,11 @@ def sent_report(
     )  # fmt: skip
 
 
+def _plan(option: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if option is not None:
+        yield "plan", option["line"]
+
+
 def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """A price that is not written down is said to be unknown."""
     hour, most, predicted = cost.get("usd_per_hour"), cost.get("most_usd_a_job"), cost.get("predicted_usd")
@@ -103,7 +113,10 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     if predicted is not None:
         yield _figure(("cost_usd", predicted))
-    yield "at most", f"${most:,.2f} a job: {cost['time_limit_h']:g} h at ${hour:,.2f} an hour"
+    if most is None:
+        yield "price", f"${hour:,.2f} an hour, without a limit of time"
+    else:
+        yield "at most", f"${most:,.2f} a job: {cost['time_limit_h']:g} h at ${hour:,.2f} an hour"
 
 
 def _figure(one: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import CloudPlace
+from tonnage.places.terms import CatalogMachine
 
 STOP_S: Final = 120  # SageMaker ends a container so long after SIGTERM
 ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
@@ -15,6 +17,7 @@ ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
 class SageMakerPlace(CloudPlace):
     """Training jobs of one region. Figures are those of the instance type; a run has one instance."""
 
+    platform: ClassVar[Platform] = "sagemaker"
     kind: Literal["sagemaker"]
     profile: str | None = None  # of ~/.aws/config; None: boto3's own chain
     role: Annotated[str, Field(pattern=ROLE)]  # that the job takes: the bucket, the image, the secret
@@ -26,6 +29,12 @@ class SageMakerPlace(CloudPlace):
     security_groups: Annotated[tuple[str, ...], Field(strict=False, max_length=5)] = ()
     kms_key: str | None = None  # of the instance's disk
     training_plan: str | None = None  # ARN of reserved capacity
+
+    @property
+    def catalog_machine(self) -> CatalogMachine:
+        """The instance type in the place's own region, on-demand or as managed spot."""
+        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
+        return CatalogMachine(self.platform, "aws", self.instance_type.removeprefix("ml."), self.region, bought)
 
     @model_validator(mode="after")
     def _hang_together(self) -> SageMakerPlace:

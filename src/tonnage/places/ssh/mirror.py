@@ -175,7 +175,8 @@ def _is_here(folder: RunFolder, inside: str, size: int, digest: str) -> bool:
 def _bring(line: Line, folder: RunFolder, run: str, missing: Iterable[tuple[str, int, str]]) -> int:
     wanted = {}
     for inside, size, digest in missing:
-        beside = folder.path / INCOMING / f"{digest}-{size}"
+        name = hashlib.sha256(inside.encode()).hexdigest()[:16]  # files of one content are brought apart
+        beside = folder.path / INCOMING / f"{digest}-{size}-{name}"
         make_private_folder(beside.parent)
         wanted[inside] = (beside, _length(beside), size, digest)
     asked = [[inside, have, size] for inside, (_, have, size, _) in wanted.items() if have < size]
