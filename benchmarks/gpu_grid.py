@@ -36,7 +36,7 @@ shape_source quality program program_version optimizer_fused objective
 """.split()  # noqa: SIM905
 INFERENCE_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab kind gpu n_gpus tp engine precision
-weights_quant batch_size concurrency input_len output_len metric value note
+weights_quant batch_size concurrency input_len output_len metric value note mem_kind quality
 """.split()  # noqa: SIM905
 ENGINES = {"eager": "pytorch", "graph": "pytorch-cudagraph", "compile": "torch-compile"}  # the engine column
 WARM_UP, STEPS = 3, 10  # steps before the clock, steps timed: at most
@@ -365,6 +365,9 @@ class Bench:
     def _clear(self, *, keep_peak: bool = False) -> None:
         gc.collect()
         if self.cuda:
+            # cuBLAS keeps a workspace for every stream it ran on (32 MiB on Hopper): those of earlier points' graphs
+            # would count in the peaks of later ones.
+            self.torch._C._cuda_clearCublasWorkspaces()
             self.torch.cuda.empty_cache()
             if not keep_peak:
                 self.torch.cuda.reset_peak_memory_stats()
@@ -399,8 +402,8 @@ class Bench:
                 }  # fmt: skip
             else:
                 row |= {"kind": shape.kind, "tp": 1, "engine": ENGINES[point.how], "batch_size": point.batch,
-                        "input_len": point.length, "output_len": None if shape.kind == "encoder" else 1}  # fmt: skip
-                row["note"] += f"; {kind}" if kind else ""
+                        "input_len": point.length, "output_len": None if shape.kind == "encoder" else 1,
+                        "mem_kind": kind, "quality": "ok"}  # fmt: skip
             rows.append(row)
 
 

@@ -1,4 +1,4 @@
-"""What `validate` says of a decoder row is what a plan says of the same run with its layout forced."""
+"""What `validate` says of a row's rate or memory is what a plan says of the same run with its layout forced."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tonnage.workload.jobs import BatchJob, Constraints
 CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()
 FACTS = os.environ.get("TONNAGE_FACTS")
 RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
+JUDGED = (*RATES, "peak_mem_gib")
 PUBLISHED = InferenceRow(
     id="r1", config_id="c1", source="NVIDIA/TensorRT-LLM perf-overview v1.0", model="llama3.1-8b", params=8.0e9,
     n_layers=32, d_model=4096, n_heads=32, n_kv_heads=8, d_ff=14336, vocab=128256, kind="decoder", gpu="H100-80GB-SXM",
@@ -41,6 +42,11 @@ SAMPLE = [
     replace(PUBLISHED, id="r4", engine="vllm", precision="bf16", weights_quant="", input_len=512.0, output_len=128.0),
     replace(PUBLISHED, id="r5", model="llama-7b", batch_size=64, input_len=128.0, output_len=128.0, value=5000.0,
             note="static batch"),
+    replace(PUBLISHED, id="r6", engine="fastertransformer", precision="fp16", weights_quant="", model="gpt-6.7b",
+            params=6.7e9, n_kv_heads=32, d_ff=16384, vocab=51200, gpu="A100-80GB-SXM", batch_size=64, input_len=512.0,
+            output_len=32.0, metric="peak_mem_gib", value=41.84, note="FasterTransformer gpt_guide"),
+    replace(PUBLISHED, id="r7", engine="pytorch", precision="fp16", weights_quant="", model="llama2-7b", batch_size=32,
+            input_len=512.0, output_len=128.0, metric="peak_mem_gib", value=40.0, note="static batch"),
 ]  # fmt: skip
 
 
@@ -68,7 +74,11 @@ def planned(case: InferenceCase, job: BatchJob) -> float | None:
     sized = size_batch(job, [case.machine], Constraints(max_nodes=nodes), CALIBRATED)
     if not len(sized.machine):
         return None
-    rates = dict(sized.detail(len(sized.machine) - 1).rates)
+    detail = sized.detail(len(sized.machine) - 1)
+    if case.row.metric == "peak_mem_gib":
+        assert detail.memory_gib is not None
+        return detail.memory_gib.value
+    rates = dict(detail.rates)
     if case.row.metric == "requests_per_s":
         return rates["requests_per_s"].value
     tokens = rates["output_tokens_per_s"].value
@@ -81,7 +91,7 @@ def compare(rows: list[InferenceRow]) -> tuple[int, list[str]]:
     for row, judged in zip(rows, judge_inference(rows, CATALOG, CALIBRATED.inference), strict=True):
         case = read_case(row, CATALOG)
         job = forced(case) if isinstance(case, InferenceCase) else None
-        if not isinstance(judged, JudgedRow) or job is None or row.metric not in RATES:
+        if not isinstance(judged, JudgedRow) or job is None or row.metric not in JUDGED:
             continue
         assert isinstance(case, InferenceCase)
         figure = planned(case, job)
@@ -96,7 +106,8 @@ def compare(rows: list[InferenceRow]) -> tuple[int, list[str]]:
 
 
 def test_a_sample_of_published_rows_has_one_figure() -> None:
-    """All requests at once and fixed batches, one GPU and two, three engines: the same rate by plan and by validate."""
+    """All requests at once and fixed batches, one GPU and two, five engines: the same rate or memory by plan and by
+    validate."""
     assert compare(SAMPLE) == (len(SAMPLE), [])
 
 
@@ -114,7 +125,7 @@ def test_published_rates_are_planned() -> None:
 @pytest.mark.facts
 @pytest.mark.skipif(not FACTS, reason="TONNAGE_FACTS is not set")
 def test_every_row_of_the_facts_has_one_figure() -> None:
-    """Every decoder rate of the facts that is a batch with a known layout."""
+    """Every decoder's rate and memory of the facts that is a batch with a known layout."""
     read = read_inference_rows(Path(FACTS or "") / "inference_calibration.csv")
     rows = [row for row in read if not isinstance(row, SkippedRow) and row.kind == "decoder"]
     compared, wrong = compare(rows)

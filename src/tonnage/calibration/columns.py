@@ -25,7 +25,7 @@ INFERENCE_COLUMNS: Final = (
     "output_len", "metric", "value", "note",
 )  # fmt: skip
 # Optional: what the engine of an inference run did.
-ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads")
+ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads", "mem_kind")
 FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
     "training": TRAINING_COLUMNS,
     "inference": INFERENCE_COLUMNS,

@@ -8,15 +8,17 @@ import numpy as np
 
 from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.inference_serving import DecoderService, ServedTogether, Timed, served_together, services
+from tonnage.calibration.mem_kinds import memory_reading
 from tonnage.calibration.memo import Same
 from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
+from tonnage.sizing.decoder_replicas import batch_bytes, rows_memory
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.host import photographs_s
 from tonnage.sizing.inference_devices import host_factor, serving_devices
-from tonnage.sizing.inference_memory import inference_peak_bytes
+from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
 from tonnage.units import to_gib
 from tonnage.values import dataclass
@@ -144,25 +146,37 @@ def _passed(group: Group, engine: Engine, seen: Seen) -> Figures:  # noqa: ARG00
     load = group.cases[0].load
     assert load in ("pass", "offline", "batching-server")
     waits = np.array([fixed_and_sending_s(case) for case in group.cases])
-    return encoder_figures(
+    return _held_by_pass(group, engine) | encoder_figures(
         load, group.works[0], engine, replicas=group.column("replicas"), fixed_s=waits[:, 0], sending_s=waits[:, 1],
         users=group.column("users"), within_latency=group.column("rate_per_s"),
         fed_s=np.array([fed_s(case) for case in group.cases]),
     )  # fmt: skip
 
 
-def _decoded(group: Group, engine: Engine, seen: Seen) -> Figures:
+def _decoded(group: Group, engine: Engine, seen: Seen) -> Figures:  # noqa: ARG001
     """Whatever a decoder is asked: the function that plans call."""
     columns: Figures = {}
     for service in group.services:
         for name, values in seen[Same(service)].items():
             columns.setdefault(name, np.full(len(group.cases), np.nan))[list(service.places)] = values
-    if any(case.row.metric == "peak_mem_gib" for case in group.cases):
-        columns["peak"] = inference_peak_bytes(
-            group.cases[0].shape, group.cases[0].served, group.column("tensor_parallel"), group.column("batch"),
-            group.column("input_tokens"), group.column("output_tokens"), layer_buffers=engine.layer_buffers,
-        )  # fmt: skip
+        if any(group.cases[place].row.metric == "peak_mem_gib" for place in service.places):
+            rows = service.passes.rows
+            peak, outside = batch_bytes(rows, rows.prompt + rows.output), rows_memory(rows, rows.slots).outside_bytes
+            for name, values in (("peak", peak), ("allocated", peak - outside)):
+                columns.setdefault(name, np.full(len(group.cases), np.nan))[list(service.places)] = values
     return columns
+
+
+def _held_by_pass(group: Group, engine: Engine) -> Figures:
+    """Memory of an encoder's batches, where a row asks: the function that plans call."""
+    if all(case.row.metric != "peak_mem_gib" for case in group.cases):
+        return {}
+    first = group.cases[0]
+    memory = estimate_serving_memory(
+        first.shape, served=first.served, tensor_parallel=group.column("tensor_parallel"), batch=group.column("batch"),
+        tokens=group.column("input_tokens"), engine=engine,
+    )  # fmt: skip
+    return {"peak": memory.fixed_bytes, "allocated": memory.allocated_bytes}
 
 
 _LOADS: Mapping[str, Callable[[Group, Engine, Seen], Figures]] = {
@@ -180,7 +194,8 @@ def _metric(values: Figures, case: InferenceCase, place: int) -> float:
         found = values.get(_RATES[metric], values.get("rate"))
         return float(found[place]) if found is not None else np.nan
     if metric == "peak_mem_gib":
-        return to_gib(float(values["peak"][place])) if "peak" in values else np.nan
+        name = "peak" if memory_reading(case.row.mem_kind, "device") == "device" else "allocated"
+        return to_gib(float(values[name][place])) if name in values else np.nan
     if metric == "server_compute_ms_mean":
         return float(values.get("compute", values["latency"])[place]) * 1e3 if "latency" in values else np.nan
     name, _, percentile = metric.replace("_ms", "").partition("_")

@@ -110,6 +110,7 @@ def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], e
         tensor_parallel=np.array([float(case.tensor_parallel) for case in cases]),
         concurrency=np.array([case.batch or np.nan for case in cases]),
         beams=np.array([float(case.beams) for case in cases]),
+        engine=engine,
     )  # fmt: skip
     load = DecoderLoad(
         requests=np.array([case.prompts or np.inf for case in cases]) / replicas,

@@ -111,6 +111,7 @@ class InferenceRow:
     compiled: str = ""  # y: a compiler merges the graph that a framework would launch kernel by kernel
     autocast: str = ""  # y: weights are held in 32 bit and cast to 16 in every pass
     decoding_threads: int | None = None  # of the host, that decode photographs while the device works; blank: no need
+    mem_kind: str = ""  # what a peak counts: allocated or reserved by the framework; blank: all that the device holds
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 

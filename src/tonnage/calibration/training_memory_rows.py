@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.calibration.mem_kinds import memory_reading
 from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow, publication
@@ -28,7 +29,7 @@ from tonnage.sizing.training_memory import MemoryLayout, TrainingMemory, lay_out
 from tonnage.units import from_gib, to_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
-from tonnage.workload.programs import DOCUMENTED
+from tonnage.workload.programs import DOCUMENTED, Reading
 
 MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_len")
 LENGTH_GROUP = "training length"  # of a row that prints a length, not bytes
@@ -93,16 +94,11 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
     )
 
 
-def reading_of(row: TrainingRow) -> str:
+def reading_of(row: TrainingRow) -> Reading:
     """Which of the three figures the row's tool reports: as stated, else what its program's log calls the peak, else
     reserved, as most do."""
-    text = row.mem_kind.lower()
-    if "smi" in text or "nvml" in text:
-        return "device"
-    if "active" in text or "alloc" in text:
-        return "allocated"
-    told = next((entry.reading for name, entry in DOCUMENTED.items() if name == row.program), None)
-    return "reserved" if "reserved" in text or told is None else told
+    documented = next((entry.reading for name, entry in DOCUMENTED.items() if name == row.program), None)
+    return memory_reading(row.mem_kind, documented or "reserved")
 
 
 def reads_cache(row: TrainingRow) -> bool:

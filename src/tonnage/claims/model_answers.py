@@ -12,6 +12,7 @@ from tonnage.claims.model_names import PublishedSize, namesake, published_size
 from tonnage.claims.statements import MemoryNeedClaim, ModelSizeClaim
 from tonnage.errors import UnknownModel
 from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.precision import TRAINING, WEIGHT_BYTES, optimizer_bytes_per_parameter
 from tonnage.units import GB
 from tonnage.workload.known import find_model
@@ -74,7 +75,7 @@ def _serving_gb(claim: MemoryNeedClaim, weights_gb: float) -> float:
     except UnknownModel:
         return weights_gb
     memory = estimate_serving_memory(
-        shape, weights=claim.precision, tensor_parallel=np.ones(1), batch_tokens=SERVED_TOKENS
+        shape, served=FORMATS[claim.precision], tensor_parallel=np.ones(1), batch=1.0, tokens=SERVED_TOKENS
     )
     return float(np.asarray(memory.needed_bytes(1, SERVED_TOKENS))[0]) / GB
 

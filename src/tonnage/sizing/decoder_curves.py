@@ -31,7 +31,7 @@ TOKEN_POINTS: Final = 14
 
 
 _ROW_COLUMNS: Final = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
-                       "output_shares", "beams", "data_ranks", "expert_parallel")  # fmt: skip
+                       "output_shares", "beams", "data_ranks", "expert_parallel", "read_bytes")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,8 @@ class DecoderRows:
     speculation: Speculation | None = None
     data_ranks: Array | float = 1.0  # groups of `tensor_parallel` devices with requests and a cache of their own
     expert_parallel: Array | float = 1.0  # devices that experts are dealt to whole
+    read_bytes: Array | float = 0.0  # activations that each request of a fixed batch adds while the prompts are read
+    workspace_bytes: float = 0.0  # what the engine keeps beside weights, cache and activations
 
     def on_rank(self, tokens: Array) -> Array:
         """Tokens of one step that the busiest data rank reads of `tokens` in all: a prompt stands on one."""

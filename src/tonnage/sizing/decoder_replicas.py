@@ -10,13 +10,15 @@ import numpy as np
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.decoder_curves import DecoderRows, draft_rows
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor
-from tonnage.sizing.inference_memory import held_tokens, weights_bytes
+from tonnage.sizing.inference_memory import activation_bytes, held_tokens, weights_bytes
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_memory, windowed
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
+from tonnage.units import from_gib
 from tonnage.workload.jobs import Lengths, Requests, Speculation
 from tonnage.workload.shapes import ModelShape
 
@@ -36,11 +38,12 @@ def decoder_rows(
     speculation: Speculation | None = None,
     data_ranks: Array | float = 1.0,
     expert_parallel: Array | float = 1.0,
+    engine: Engine | None = None,
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
     fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
     of prompts that the prefix cache holds. `data_ranks`: engines side by side in a replica that share the experts, each
-    with limits and a cache of its own."""
+    with limits and a cache of its own. `engine`: the class whose memory counts beside the scheduler's own rule."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
     limit = np.array([float(scheduler.most_requests(device)) for device in accelerators]) * data_ranks
@@ -54,12 +57,27 @@ def decoder_rows(
         data_ranks=data_ranks, expert_parallel=expert_parallel,
         step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
         output_shares=output_shares, beams=beams, cached=cached,
-        speculation=speculation,
+        speculation=speculation, read_bytes=_read_bytes(shape, served, scheduler, requests, tensor_parallel, engine),
+        workspace_bytes=0.0 if engine is None else from_gib(engine.workspace_gib),
     )  # fmt: skip
     if scheduler.admission == "fixed":
         return rows
     held = cache_room(rows, limit)
     return replace(rows, slots=np.maximum(np.minimum(most, np.floor(held)), 1.0))
+
+
+def _read_bytes(
+    shape: ModelShape, served: ServedFormat, scheduler: Scheduler, requests: Sequence[Requests], tensor_parallel: Array,
+    engine: Engine | None,
+) -> Array:  # fmt: skip
+    """Activations of each request's prompt, read in one pass with the other prompts of its batch; 0 where the engine
+    reads prompts in steps of so many tokens."""
+    if scheduler.admission != "fixed":
+        return np.zeros(len(requests))
+    tokens = np.array([float(one.input_tokens.maximum) for one in requests])
+    made = activation_bytes(shape, served, engine, batch=1.0, tokens=tokens, tensor_parallel=tensor_parallel)
+    buffers = 0.0 if engine is None else engine.layer_buffers
+    return np.asarray(np.maximum(made, buffers * shape.hidden * tokens * served.element_bytes))
 
 
 def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
@@ -69,14 +87,21 @@ def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
     return engine_memory(
         rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel,
         requests=requests / rows.data_ranks, step_tokens=rows.step_tokens / rows.data_ranks, beside_bytes=beside,
+        workspace_bytes=rows.workspace_bytes,
         data_ranks=rows.data_ranks,
     )  # fmt: skip
 
 
 def request_bytes(rows: DecoderRows, tokens: Array) -> Array:
-    """Bytes of cache per device that a request of `tokens` keeps for itself, beside what all share."""
+    """Bytes per device that a request of `tokens` takes for itself, beside what all share: its cache, and in a fixed
+    batch the activations of its prompt."""
     own = np.maximum(tokens - rows.cached * rows.prompt, 1.0) if rows.cached else tokens
-    return _cache_bytes(rows, own)
+    return _cache_bytes(rows, own) + rows.read_bytes
+
+
+def batch_bytes(rows: DecoderRows, tokens: Array) -> Array:
+    """Bytes per device with as many requests of `tokens` in flight as there may be, all held to their last token."""
+    return rows_memory(rows, rows.slots).held_bytes + request_bytes(rows, tokens) * rows.slots + shared_bytes(rows)
 
 
 def shared_bytes(rows: DecoderRows) -> Array:

@@ -56,9 +56,11 @@ def encoder_replicas(
     queue = service * used / (2 * (1 - used)) / np.maximum(batch, 1.0)
     memory = estimate_serving_memory(
         shape,
-        weights=weights,
+        served=served,
         tensor_parallel=tensor_parallel,
-        batch_tokens=batch * length.maximum,
+        batch=batch,
+        tokens=length.maximum,
+        engine=engine,
         assumed=assumed,
     )
     p95 = around + service + longest + 3.0 * queue

@@ -87,6 +87,7 @@ class Engine:
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
+    workspace_gib: float = 0.0  # kept beside weights, activations and the device's context
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
     mixed_residual: bool = False  # 16 bit is autocast: residual stream and weights in fp32
@@ -142,7 +143,9 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=512.0,
     ),
     Engine(
+        # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB stand beside weights, cache and activations.
         name="static-llm", attention_fraction=0.55, kernel_floor_us=6.0, sequence_us=5.0, layer_buffers=28.0,
+        workspace_gib=1.6,
     ),
     Engine(
         name="hosted-llm", attention_fraction=0.55, host_us_per_kernel=9.0, sequence_us=5.0, cache_copies=1.0,

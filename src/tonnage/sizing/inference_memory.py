@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.inference_pass import FORMATS, ServedFormat
+from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 KV_ELEMENT_BYTES = 2.0  # fp16 / bf16 cache whatever the weights
+ACTIVATION_ELEMENT_BYTES = 2.0  # at least: between 8-bit products activations are 16 bit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +23,19 @@ class ServingMemory:
 
     weights_bytes: Array
     activations_bytes: Array
+    workspace_bytes: Array  # of libraries, inside the framework's allocator
     context_bytes: Array
     kv_bytes_per_token: Array
 
     @property
     def fixed_bytes(self) -> Array:
         """What a replica needs before its first request."""
-        return self.weights_bytes + self.activations_bytes + self.context_bytes
+        return self.allocated_bytes + self.context_bytes
+
+    @property
+    def allocated_bytes(self) -> Array:
+        """What the framework's allocator counts of it."""
+        return self.weights_bytes + self.activations_bytes + self.workspace_bytes
 
     def needed_bytes(self, requests: Num, tokens_per_request: Num) -> Array:
         """Fixed bytes and the KV cache of `requests` held at once."""
@@ -64,56 +72,66 @@ def held_tokens(shape: ModelShape, tokens: Num) -> Num:
     return share * tokens + (1.0 - share) * np.minimum(tokens, shape.sliding_window)
 
 
+def activation_bytes(
+    shape: ModelShape, served: ServedFormat, engine: Engine | None, *, batch: Num, tokens: Num, tensor_parallel: Num
+) -> Num:
+    """Activations at the widest instant of a pass over `batch` sequences of `tokens`, bytes per device.
+
+    Nothing is kept for backward. An attention holds queries, keys, values and its output, and scores where the engine
+    writes them (before and after their softmax); an MLP the outputs of its first products and what the activation
+    makes of them; the layer's input and the residual stand beside them, and a normalised copy in a layer that
+    normalises first. `engine` None: scores stay on the chip.
+    """
+    if shape.architecture == "convolution":
+        element = max(served.element_bytes, ACTIVATION_ELEMENT_BYTES)
+        return (
+            batch * tokens * max(conv.out_channels * conv.output_side**2 for conv in shape.convolutions) * 4 * element
+        )
+    scores: Num = 0.0
+    if engine is not None:
+        written = np.asarray(tokens) > engine.fused_attention_tokens
+        scores = np.where(written, 2.0 * batch * shape.heads * np.square(tokens), 0.0)
+    return _widest_bytes(shape, served, batch * tokens, scores, tensor_parallel)
+
+
+def token_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Num = 1.0) -> Num:
+    """`activation_bytes` of one token of a transformer whose scores stay on the chip."""
+    return _widest_bytes(shape, served, 1.0, 0.0, tensor_parallel)
+
+
+def _widest_bytes(shape: ModelShape, served: ServedFormat, tokens: Num, scores: Num, tensor_parallel: Num) -> Num:
+    beside = shape.hidden * (2.0 if shape.architecture == "encoder" else 3.0)
+    attention = 2.0 * (shape.heads + shape.kv_heads) * shape.head_dim
+    experts = max(shape.experts_per_token, 1)
+    mlp = (3.0 if shape.gated_mlp else 2.0) * shape.ffn * experts
+    routed = shape.hidden * experts if shape.experts_per_token else 0.0  # what each expert gives back
+    widest = np.maximum(tokens * attention + scores, tokens * mlp) / tensor_parallel
+    return (tokens * (beside + routed) + widest) * max(served.element_bytes, ACTIVATION_ELEMENT_BYTES)
+
+
 def estimate_serving_memory(
     shape: ModelShape,
     *,
-    weights: str,
-    tensor_parallel: Array,
-    batch_tokens: Num,
-    assumed: Assumptions | None = None,
-) -> ServingMemory:
-    """Memory of one replica: weights, the activations of `batch_tokens` in one pass, runtime; bytes per device.
-
-    Nothing is kept for backward: activations are the widest layer's inputs and outputs (and, for a causal model, the
-    logits of the sequences, which are small beside them). int4 keeps embeddings and head at 16 bit.
-    """
-    assumed = assumed or Assumptions()
-    rows, t = len(tensor_parallel), tensor_parallel
-    widest: Num = shape.hidden * 4 + 2 * max(shape.ffn * (max(shape.experts_per_token, 1)), shape.hidden * 3) / t
-    if shape.architecture == "convolution":
-        widest = max(conv.out_channels * conv.output_side**2 for conv in shape.convolutions) * 4.0
-    several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
-    return ServingMemory(
-        weights_bytes=column(weights_bytes(shape, FORMATS[weights]) / t, rows),
-        activations_bytes=column(batch_tokens * widest * 2.0, rows),
-        context_bytes=column(
-            from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several), rows
-        ),
-        kv_bytes_per_token=column(kv_bytes_per_token(shape, t), rows),
-    )
-
-
-def inference_peak_bytes(
-    shape: ModelShape,
     served: ServedFormat,
     tensor_parallel: Array,
     batch: Num,
-    prompt: Num,
-    output: Num,
-    *,
-    layer_buffers: float = 0.0,
-) -> Array:
-    """Device memory of a fixed batch held to its last token: weights, cache, the prompt's activations, runtime.
-
-    `layer_buffers`: as wide as the model, for each token of the prompts (`Engine.layer_buffers`); 0: the widest layer.
-    """
-    several = np.where(tensor_parallel > 1, from_gib(Assumptions().collective_buffers_gib), 0.0)
-    cache = batch * (prompt + output) * kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
-    widest = shape.hidden * 4 + 2 * max(shape.ffn, shape.hidden * 3) / tensor_parallel
-    kept = layer_buffers * shape.hidden if layer_buffers else widest
-    activations = batch * prompt * kept * served.element_bytes
-    weights = weights_bytes(shape, served) / tensor_parallel
-    return np.asarray(weights + cache + activations + ENGINE_WORKSPACE_BYTES + several)
+    tokens: Num,
+    engine: Engine | None = None,
+    assumed: Assumptions | None = None,
+) -> ServingMemory:
+    """Memory of one replica: weights, the activations of one pass over `batch` sequences of `tokens`, runtime; bytes
+    per device. int4 keeps embeddings and head at 16 bit."""
+    assumed = assumed or Assumptions()
+    rows, t = len(tensor_parallel), tensor_parallel
+    several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
+    activations = activation_bytes(shape, served, engine, batch=batch, tokens=tokens, tensor_parallel=t)
+    return ServingMemory(
+        weights_bytes=column(weights_bytes(shape, served) / t, rows),
+        activations_bytes=column(activations, rows),
+        workspace_bytes=column(from_gib(assumed.library_workspace_gib), rows),
+        context_bytes=column(from_gib(1.0) * (assumed.runtime_context_gib + several), rows),
+        kv_bytes_per_token=column(kv_bytes_per_token(shape, t), rows),
+    )
 
 
 def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
@@ -131,6 +149,3 @@ def held_weights_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel:
         return weights_bytes(shape, served) / tensor_parallel
     experts = count_parameters(shape).experts * served.expert_bytes
     return (weights_bytes(shape, served) - experts + experts / data_ranks) / tensor_parallel
-
-
-ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token
+from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token, token_bytes
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
 from tonnage.units import from_gib
@@ -63,11 +63,13 @@ def engine_memory(
     requests: Num,
     step_tokens: Num,
     beside_bytes: Num = 0.0,
+    workspace_bytes: float = 0.0,
     data_ranks: Num = 1.0,
 ) -> EngineMemory:
     """What an engine holds; `requests` and `step_tokens` are what a full step holds; `beside_bytes`: weights
-    of another model on each device. `data_ranks` of `tensor_parallel` devices each hold all but the experts once,
-    and the experts together; requests and tokens are those of one of them.
+    of another model on each device; `workspace_bytes`: what the engine keeps for itself. `data_ranks` of
+    `tensor_parallel` devices each hold all but the experts once, and the experts together; requests and tokens are
+    those of one of them.
 
     vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
     is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
@@ -87,7 +89,7 @@ def engine_memory(
         step = np.asarray((fixed + per_token * np.asarray(step_tokens) + graphs) * 2.0**20)
         pool = memory - weights - step - outside
     else:
-        outside = outside + from_gib(CONTEXT_GIB)
+        outside = outside + from_gib(CONTEXT_GIB) + workspace_bytes
         shares = {"tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE, "static": 1.0}
         step = step if scheduler.admission == "fixed" else step + logits * LOGIT_BYTES / ranks
         pool = (memory - outside - weights - step) * shares.get(scheduler.name, TRTLLM_SHARE)
@@ -96,11 +98,10 @@ def engine_memory(
 
 
 def step_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Array, step_tokens: Num) -> Array:
-    """Activations of one step of `step_tokens`: inputs, outputs and the residual of the widest layer."""
+    """Activations of one step of `step_tokens`; 0 where a batch sets them: they are counted with its requests."""
     tokens = np.asarray(step_tokens, dtype=np.float64)
     tokens = np.where(tokens >= UNLIMITED, 0.0, tokens)
-    inner = np.maximum(shape.ffn * max(shape.experts_per_token, 1), shape.hidden * 3)
-    return np.asarray(tokens * (shape.hidden * 4 + 2 * inner / tensor_parallel) * max(served.element_bytes, 2.0))
+    return np.asarray(tokens * token_bytes(shape, served, tensor_parallel))
 
 
 def cache_bytes_per_token(shape: ModelShape, served: ServedFormat, tensor_parallel: Num) -> Num:

@@ -147,15 +147,16 @@ def _memory(table: DecoderTable, kind: int, gib: float) -> Figure:
 
 def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
     rows, memory = table.curves.rows, table.memory
-    shared = float(shared_bytes(rows)[kind])
+    shared, read = float(shared_bytes(rows)[kind]), float(np.broadcast_to(rows.read_bytes, rows.slots.shape)[kind])
     if table.scheduler.admission == "fixed":  # held to its last token, every place as long as the longest request
-        each = float(table.longest_bytes[kind]) - shared
+        each = float(table.longest_bytes[kind]) - shared - read
     else:
         each = float(request_bytes(rows, rows.context)[kind])
-    cache = in_flight / table.layouts[int(np.flatnonzero(table.kind == kind)[0])].groups * each + shared
+    own = in_flight / table.layouts[int(np.flatnonzero(table.kind == kind)[0])].groups
+    cache = own * each + shared
     parts = {
         "weights": float(memory.weights_bytes[kind]),
-        "activations": float(memory.step_bytes[kind]),
+        "activations": float(memory.step_bytes[kind]) + own * read,
         "kv cache": min(cache, max(float(memory.pool_bytes[kind]), 0.0)),
         "context": float(memory.outside_bytes[kind]),
     }

@@ -13,7 +13,14 @@ from tonnage.planning.intervals import Interval
 from tonnage.planning.layouts.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
-from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
+from tonnage.sizing.decoder_replicas import (
+    batch_bytes,
+    cache_room,
+    decoder_rows,
+    request_bytes,
+    rows_memory,
+    shared_bytes,
+)
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
@@ -134,13 +141,14 @@ def decoder_table(
         tensor_parallel=np.array([float(layout.devices) for _, layout in firsts]) / groups,
         data_ranks=groups, expert_parallel=np.array([float(layout.experts) for _, layout in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
-        cached=job.prefix_cache_fraction, speculation=job.speculative,
+        cached=job.prefix_cache_fraction, speculation=job.speculative, engine=engine,
     )  # fmt: skip
     set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts]) * groups
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
     output = job.requests.output_tokens
     longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))
-    full_bytes = request_bytes(rows, np.full(len(firsts), longest))
+    longest_tokens = np.full(len(firsts), longest)
+    full_bytes = request_bytes(rows, longest_tokens)
     longest_bytes = full_bytes + shared_bytes(rows)
     if scheduler.admission == "fixed":  # every place of a batch is as long as its longest request
         room = (memory.pool_bytes - shared_bytes(rows)) / full_bytes
@@ -151,8 +159,8 @@ def decoder_table(
     curves = lay_out_decoder(rows.take(some), engine).under(engine).among(rows, some)
     expected = roomy & np.isfinite(curves.decode_grid_s).all(axis=1)
     held = calibrated.served_memory()
-    claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
-    used = memory.held_bytes + claimed
+    fixed = scheduler.admission == "fixed"
+    used = batch_bytes(rows, longest_tokens) if fixed else memory.held_bytes + longest_bytes
     worst = used + memory.beyond_bytes(used, held.spread.high_factor)
     fits = expected & (worst <= memory.held_bytes + memory.pool_bytes) if hold_memory else expected
     kinds = np.array(kind, dtype=np.intp)

@@ -26,7 +26,8 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.fitting import holds
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_memory import weights_bytes
+from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replicas import Replicas
 from tonnage.units import to_gib
@@ -122,13 +123,8 @@ class ReplicaTable:
         memory = self.replicas.memory
         kept = float(self.replicas.needed_bytes[row] - memory.weights_bytes[row])
         for weights in (one for one in ("fp8", "int8", "int4") if not missing_figure(device, SERVING_COMPUTE[one])):
-            smaller = estimate_serving_memory(
-                self.shape,
-                weights=weights,
-                tensor_parallel=self.tensor_parallel[row : row + 1],
-                batch_tokens=1.0,
-            )
-            if float(smaller.weights_bytes[0]) + kept <= float(self.usable_bytes[row]):
+            smaller = weights_bytes(self.shape, FORMATS[weights]) / float(self.tensor_parallel[row])
+            if smaller + kept <= float(self.usable_bytes[row]):
                 return weights
         return None
 
@@ -159,7 +155,7 @@ class ReplicaTable:
         components = {
             "weights": float(memory.weights_bytes[row]),
             "activations": float(memory.activations_bytes[row]),
-            "context": float(memory.context_bytes[row]),
+            "context": float(memory.context_bytes[row] + memory.workspace_bytes[row]),
         }
         concurrency = int(replicas.concurrency[row])
         text = f"{count} replica" + ("s" if count > 1 else "")
