@@ -96,8 +96,9 @@ an H100 and on an H200, of which no training row is in any fit. They were in vie
 adapters and kept activations was written, and memory on the H200 reads as on the H100, so they are a check, not an
 independent test. Small batches are bound by the host, whose speed is not known beforehand: the two machines differ by a
 factor of 1.5; the mean speed of such hosts was chosen on these rows. Memory intervals of known programs rest on the
-peaks of the H100. Peaks of `gpu_grid.py` are doubted and in no figure: its process kept a cuBLAS workspace of 32 MiB
-for the stream of every CUDA graph it had captured, up to 1.1 GiB at its end (the script now frees them).
+peaks of the H100. Peaks of `gpu_grid.py` are less what its process kept for earlier points (a cuBLAS workspace of
+32 MiB for the stream of every CUDA graph it had captured, up to 1.1 GiB; the script now frees them): known from decode
+steps, which need next to nothing beside weights and cache, and said in each row.
 """
 
 
