@@ -129,6 +129,12 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Vision rests on two families. Without ResNet what is known of convolutions is the structure of the program, and
   TensorFlow 1 takes up to 4 ms a step more than that says, by the host it ran on, and on A100 up to twice the time in
   tf32.
+- Transformer-XL: two laboratories ran the same scripts in the same number format at the same lengths, and one is 1.4
+  times as fast on an A100 (with the smaller batch) and twice on a V100 in fp32. No column tells them apart.
+- Encoders on a T4: TensorFlow 1's table is 1.5 to 1.7 times as slow as those of TensorFlow 2 and FasterTransformer, in
+  every batch, length and number format, though the two agree with it on other GPUs: a card below its clocks.
+- Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
+  layouts by up to a factor of 2.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an
   error of the capacity is one of the wait, and engines differ in whom they let in first. All percentiles beyond the
   median that count come from one laboratory: without it, the means of others speak for them, one unknown further away.
