@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tonnage.api.serving import ServeOptions, planned_replica
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
+    from tonnage.api.team_budgets import check_budgets, list_budgets
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.api.watch import (
         WatchOptions,
@@ -75,15 +76,15 @@ __all__ = [
     "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions",
     "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
     "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
-    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate",
-    "calibrate_local", "calibrated_model_of", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
+    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local",
+    "calibrated_model_of", "check_budgets", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
     "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "load_catalog",
-    "load_workload", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "orphans", "places",
-    "plan", "planned_replica", "portfolio", "predict", "reconcile_gateway", "replay_watch", "restore", "resume",
-    "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
-    "simulate_scaling", "size", "snapshot_order", "spot", "stop", "ui_keys", "validate", "verify_backup",
-    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "list_budgets",
+    "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch",
+    "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "reconcile_gateway", "replay_watch",
+    "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "ui_keys", "validate",
+    "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -119,6 +120,7 @@ __getattr__ = lazy_names(
         ".portfolios": ("portfolio",),
         ".judging": ("CalibrateOptions", "ValidateOptions", "calibrate", "validate"),
         ".local": ("LocalOptions", "calibrate_local", "export_local_rows"),
+        ".team_budgets": ("check_budgets", "list_budgets"),
         ".trained": ("EvaluateOptions", "PredictOptions", "evaluate", "predict"),
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),

@@ -92,7 +92,7 @@ def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -
     _refuse_taken_name(settings, folder)
     machine = look_at_machine()
     prediction = predict_run(spec, machine, settings)
-    doubts = _check(spec, machine, folder, prediction)
+    doubts = _check(spec, machine, folder, prediction) + _over_soft_budgets(settings, spec, folder, prediction)
     runner = runner_for(spec, machine, prediction.get("threads"))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
@@ -116,12 +116,24 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     _refuse_taken_name(settings, folder)
     prediction = predict_at(spec, machine, settings, executor)
     doubts = _check(spec, machine, folder, prediction, there=place.holds)
+    doubts += _over_soft_budgets(settings, spec, folder, prediction)
     runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
         submission=executor.render(spec, job, folder, number=next_number(folder)), cost=cost_at(place, prediction),
     )  # fmt: skip
+
+
+def _over_soft_budgets(
+    settings: Settings, spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]
+) -> tuple[PreflightFinding, ...]:
+    """What soft budgets say; PlanRefused where a hard one has no room."""
+    from tonnage.api.committing import soft_warnings
+    from tonnage.runs.preflight import PreflightFinding
+
+    said = soft_warnings(settings.home, spec, folder, prediction)
+    return tuple(PreflightFinding(kind="doubtful", message=one, hint="the budget is soft") for one in said)
 
 
 def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executor: Executor) -> dict[str, Any]:
@@ -154,6 +166,7 @@ def start(launch: Launch) -> None:
     """Write the run down and submit it. PlanRefused where its place could not carry it: nothing is written then."""
     import json
 
+    from tonnage.api.committing import reserved
     from tonnage.errors import TonnageError
     from tonnage.runs.data_prints import with_prints
     from tonnage.runs.secrets import masked
@@ -164,12 +177,14 @@ def start(launch: Launch) -> None:
         from tonnage.api.placing import refuse_at
 
         refuse_at(launch.executor.name, launch.executor.check(launch.folder))
+    home = launch.folder.path.parent.parent
     try:
-        launch.folder.create(
-            replace(launch.spec, data=with_prints(launch.spec.data)),
-            prediction=masked(json.dumps(launch.prediction, indent=2)) + "\n",
-            submitted={"name": name, **how(launch.spec), **place},
-        )
+        with reserved(home, launch.spec, launch.folder, launch.prediction):
+            launch.folder.create(
+                replace(launch.spec, data=with_prints(launch.spec.data)),
+                prediction=masked(json.dumps(launch.prediction, indent=2)) + "\n",
+                submitted={"name": name, **how(launch.spec), **place},
+            )
     except FileExistsError as error:  # another of this name was faster
         raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
     except OSError as error:
@@ -222,7 +237,24 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         metrics_port=given.get("metrics_port"),
         notices=tuple(notices) if notices else None,
     )
-    return changed(spec, name=given.get("name"), guard=guard, launch=launch)  # type: ignore[no-any-return]
+    charge = changed(
+        spec.charge,
+        project=given.get("project"),
+        team=given.get("team"),
+        environment=given.get("environment"),
+        labels=_labels(spec, given.get("labels") or ()),
+    )
+    return changed(spec, name=given.get("name"), guard=guard, launch=launch, charge=charge)  # type: ignore[no-any-return]
+
+
+def _labels(spec: RunSpec, given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    labels = dict(spec.charge.labels)
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals or not value:
+            raise InputError(f"found '{one}' for --label, expected NAME=VALUE", hint="--label cost-center=a42")
+        labels[name] = value
+    return tuple(labels.items())
 
 
 def how(spec: RunSpec) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
+    from tonnage.api.committing import reserved
     from tonnage.api.failover import leave_place
     from tonnage.api.launching import how, installed_at, overridden, predict_at, runner_for
     from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
@@ -69,14 +70,15 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     runner = runner_for(spec, machine, threads, **({} if executor is None else installed_at(executor.place)))
     if executor is not None:
         refuse_at(executor.name, executor.check(folder))
-    if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
-        message = "its supervisor was gone without a last word"
-        folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
-    if spec != old:  # limits, patience and processes only: what is trained stays as it was
-        write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
-    if prediction is not None:
-        write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
-    folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
+    with reserved(settings.home, spec, folder, _predicted(folder, prediction), resumed=True):
+        if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
+            message = "its supervisor was gone without a last word"
+            folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
+        if spec != old:  # limits, patience and processes only: what is trained stays as it was
+            write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
+        if prediction is not None:
+            write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
+        folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
     if executor is None:
         runner.submit(runner.render(spec, folder), folder)
     else:
@@ -118,12 +120,19 @@ def _repriced(spec: RunSpec, was: AnyPlace | None, now: AnyPlace) -> RunSpec:
 
 def _threads(folder: RunFolder) -> int | None:
     """Of each process, as the run began with; None: nothing was predicted, or its file can no longer be read."""
-    try:
-        prediction = json.loads(folder.prediction_file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    threads: int | None = prediction.get("threads")
+    threads: int | None = _predicted(folder, None).get("threads")
     return threads
+
+
+def _predicted(folder: RunFolder, made: dict[str, Any] | None) -> dict[str, Any]:
+    """What was `made` just now, else what the run began with; empty where its file can no longer be read."""
+    if made is not None:
+        return made
+    try:
+        found: dict[str, Any] = json.loads(folder.prediction_file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found
 
 
 def _check_data(folder: RunFolder, spec: RunSpec) -> None:

@@ -84,6 +84,19 @@ class RunOptions(ResumeOptions):
         "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can; plan: "
         "the first option of the plan that a place has. [default: this machine]", default=None, metavar="PLACE",
     )  # fmt: skip
+    project: str | None = option(
+        "--project", "Whose budgets apply: the project. [default: the file's]", default=None, metavar="NAME"
+    )
+    team: str | None = option(
+        "--team", "Whose budgets apply: the team. [default: the file's]", default=None, metavar="NAME"
+    )
+    environment: str | None = option(
+        "--environment", "Whose budgets apply: the environment. [default: the file's]", default=None, metavar="NAME"
+    )
+    labels: tuple[str, ...] = option(
+        "--label", "NAME=VALUE that budgets may name, over the file's; may be repeated.", default=(),
+        metavar="NAME=VALUE",
+    )  # fmt: skip
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535
     )

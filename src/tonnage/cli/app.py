@@ -40,6 +40,7 @@ VERBS: Final = (
     Verb("evaluate", "evaluate", "evaluate", "Measure how good the finished model of a run is"),
     Verb("places", "places", "commands", "Where runs can be carried out: list, check, orphans"),
     Verb("predict", "predict", "predict", "Apply the finished model of a run to each row"),
+    Verb("budgets", "budgets", "commands", "What teams may spend: limits, reserved, spent, left"),
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),

@@ -33,9 +33,11 @@ def choose(
 
 def delete(settings: Settings, paths: Sequence[Path]) -> None:
     """Delete them; of a whole run the entry in the index goes first, so that none is left without its folder."""
+    from tonnage.api.committing import settle_ended
     from tonnage.runs.folder import RunFolder
     from tonnage.store import open_store
 
+    settle_ended(settings.home)  # by what the folders tell, while they are there
     with open_store(settings.database_url) as store:
         for path in paths:
             if (path / "spec.json").exists():

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tonnage.errors import InputError, WorkloadError
 from tonnage.runs.locations import absolute, files_at, is_remote
 from tonnage.runs.spec import (
+    ChargeSpec,
     CheckpointSpec,
     DataSource,
     DataSpec,
@@ -103,6 +104,7 @@ class _Reader:
             guard=_guard(run),
             launch=_launch(run),
             tracking=TrackingSpec(**run.tracking.model_dump()),
+            charge=_charge(run),
             workload_file=str(self.path),
         )
 
@@ -284,6 +286,13 @@ def _guard(run: SharedRunFields) -> GuardSpec:
         billing_quantum_s=limits.billing_quantum,
         max_s=None if limits.max_hours is None else limits.max_hours * SECONDS_PER_HOUR,
         idle_s=limits.idle,
+    )
+
+
+def _charge(run: SharedRunFields) -> ChargeSpec:
+    asked = run.charge
+    return ChargeSpec(
+        project=asked.project, team=asked.team, environment=asked.environment, labels=tuple(asked.labels.items())
     )
 
 

@@ -20,6 +20,7 @@ from tonnage.workload.run_terms import (
 )
 
 __all__ = [
+    "ChargeSpec",
     "CheckpointSpec",
     "DataFormat",
     "DataSource",
@@ -182,6 +183,16 @@ class TrackingSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeSpec:
+    """Whose money it is: budgets that name these values apply to the run."""
+
+    project: str | None = None
+    team: str | None = None
+    environment: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One run. `weights` is a folder, a hub name (`hf://org/name`) or None: new weights from the model's shape."""
 
@@ -200,6 +211,7 @@ class RunSpec:
     guard: GuardSpec = field(default_factory=GuardSpec)
     launch: LaunchSpec = field(default_factory=LaunchSpec)
     tracking: TrackingSpec = field(default_factory=TrackingSpec)
+    charge: ChargeSpec = field(default_factory=ChargeSpec)
     workload_file: str | None = None
     sweep: str | None = None  # the sweep it is a trial of; its values are then not those of the file
     schema: Literal["tonnage/run@1"] = SCHEMA

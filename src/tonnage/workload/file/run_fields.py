@@ -39,6 +39,7 @@ Text = Annotated[str, Field(min_length=1, max_length=100_000), Spelled("text")]
 Notices = Annotated[
     tuple[Literal["aws", "gcp", "azure"], ...], BeforeValidator(as_names), Spelled("list of `aws`, `gcp`, `azure`")
 ]
+Labels = Annotated[dict[Word, Word], Spelled("name: value")]
 Columns = Annotated[dict[Word, Word], Spelled("role: column")]
 
 
@@ -128,6 +129,15 @@ class TrackingFields(StrictModel):
     alias: Word | None = key("Alias of the registered version.", default=None, shown="none", example="champion")
 
 
+class ChargeFields(StrictModel):
+    """Whose money a run spends: budgets of these names apply to it (docs/budgets.md)."""
+
+    project: Word | None = key("Project.", default=None, shown="none", example="search")
+    team: Word | None = key("Team.", default=None, shown="none", example="ranking")
+    environment: Word | None = key("Environment.", default=None, shown="none", example="staging")
+    labels: Labels = key("Further names and values.", default=dict, shown="none", example="{cost-center: a42}")
+
+
 class SharedRunFields(StrictModel):
     """Keys of every `run`."""
 
@@ -141,6 +151,7 @@ class SharedRunFields(StrictModel):
     restarts: CountOrZero = key("Most restarts after lost workers.", default=3, example="10")
     notices: Notices = key("Clouds whose notice of interruption is watched.", default=(), shown="none", example="[aws]")
     tracking: TrackingFields = key("MLflow.", default=TrackingFields, shown="its defaults")
+    charge: ChargeFields = key("Whose money it spends.", default=ChargeFields, shown="nobody's")
 
 
 class LearningFields(SharedRunFields):

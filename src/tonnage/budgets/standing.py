@@ -1,0 +1,94 @@
+"""How a budget stands: what is spent and reserved in its period, what is left, where it will be at the end. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from tonnage.budgets.file import MICRO_USD, Budget
+from tonnage.budgets.periods import Window, window_of
+from tonnage.runs.spec import ChargeSpec
+from tonnage.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a reservation came to, and the time it was spent over. `micro_usd` None: no price was given."""
+
+    micro_usd: int | None
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """A reservation in the book. It is open until `spent` is known."""
+
+    number: int
+    run: str
+    charge: ChargeSpec
+    reserved_at: datetime
+    bound_micro_usd: int | None  # the most it may cost; None: not known
+    spent: Spent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A budget in the period of one instant, in millionths of a US dollar."""
+
+    budget: Budget
+    window: Window
+    spent_micro_usd: int
+    committed_micro_usd: int  # the bounds of what is under way, in full whenever it began
+    unknown: int  # runs of this period whose cost is not known: the sums lack them
+    forecast_micro_usd: int | None  # at the end of the period; None: it has no end, or has just begun
+
+    @property
+    def left_micro_usd(self) -> int:
+        """What a new run may reserve; below 0 where more was spent than the limit."""
+        return self.budget.limit_micro_usd - self.spent_micro_usd - self.committed_micro_usd
+
+    def takes(self, bound_micro_usd: int | None) -> bool:
+        """Whether a run of this bound fits; one whose bound is not known does not."""
+        return bound_micro_usd is not None and bound_micro_usd <= self.left_micro_usd
+
+
+def standing_of(budget: Budget, commitments: Iterable[Commitment], now: datetime) -> Standing:
+    """Spending counts in the period in which its hours lie, evenly over them; a reservation in full until it ends."""
+    window = window_of(budget.period, now)
+    spent = committed = unknown = 0
+    for one in commitments:
+        if not budget.applies_to(one.charge):
+            continue
+        if one.spent is None:
+            committed += one.bound_micro_usd or 0
+            unknown += one.bound_micro_usd is None
+        elif share := window.share_of(one.spent.started_at, one.spent.ended_at):
+            spent += math.ceil((one.spent.micro_usd or 0) * share - 1e-6)
+            unknown += one.spent.micro_usd is None
+    return Standing(
+        budget=budget, window=window, spent_micro_usd=spent, committed_micro_usd=committed, unknown=unknown,
+        forecast_micro_usd=_forecast(window, spent, committed, now),
+    )  # fmt: skip
+
+
+def _forecast(window: Window, spent: int, committed: int, now: datetime) -> int | None:
+    """What the period comes to at the pace so far, and at least what is spent and reserved already.
+
+    None in the first hundredth of a period, when a pace says nothing yet.
+    """
+    if window.start is None or window.end is None:
+        return None
+    whole: timedelta = window.end - window.start
+    elapsed = (now - window.start) / whole
+    return None if elapsed < 0.01 else max(spent + committed, math.ceil(spent / elapsed))
+
+
+def usd(micro_usd: int) -> float:
+    """US dollars.
+
+    >>> usd(1_500_000)
+    1.5
+    """
+    return micro_usd / MICRO_USD

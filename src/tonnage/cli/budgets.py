@@ -1,0 +1,38 @@
+"""`tonnage budgets`: what teams may spend on runs, what is spent and reserved of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.session import open_session
+
+commands = typer.Typer(no_args_is_help=True, help="What teams may spend on runs: budgets.toml at home.")
+
+
+@commands.command("list", short_help="Every budget as it stands now")
+def list_budgets(output: options.Output = None, quiet: options.Quiet = False) -> None:
+    """List each budget's limit, what runs have reserved and spent of it in this period, what is left, and a forecast.
+
+    The forecast is what the period comes to at the pace so far. What has ended since the last time is settled first.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.list_budgets(settings=session.settings))
+
+
+@commands.command("check", short_help="Check a file of budgets")
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A budgets.toml.", show_default=False)],
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Read a file of budgets and print what it states; exit code 2, with the key, where it cannot be used."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.check_budgets(file))
