@@ -54,7 +54,8 @@ def test_a_run_over_a_hard_budget_is_refused(inside: Run, spec: str, budgets: Pa
     assert listed(inside)["ranking"]["left_usd"] == 10
 
 
-def test_a_run_whose_cost_is_unknown_is_refused(inside: Run, spec: str, budgets: Path) -> None:
+@pytest.mark.usefixtures("budgets")
+def test_a_run_whose_cost_is_unknown_is_refused(inside: Run, spec: str) -> None:
     """A hard budget is not held by what nobody knows."""
     done = inside("run", spec, "--team", "ranking")
     assert done.returncode == 4
@@ -68,9 +69,8 @@ def test_a_label_is_a_name_and_a_value(inside: Run, spec: str) -> None:
     assert "expected NAME=VALUE" in done.stderr
 
 
-def test_a_run_under_budgets_is_warned_reserved_and_settled(
-    inside: Run, tonnage: Run, spec: str, budgets: Path
-) -> None:
+@pytest.mark.usefixtures("budgets")
+def test_a_run_under_budgets_is_warned_reserved_and_settled(inside: Run, tonnage: Run, spec: str) -> None:
     """A soft budget warns and lets it run; at the end a billed minute is spent of what was reserved."""
     done = tonnage("run", spec, *PRICED, "--max-cost", "9", "-y", env=FAKE | {"TONNAGE_FAKE": '{"steps": 3}'})
     assert done.returncode == 0, done.stderr
@@ -93,3 +93,26 @@ def test_a_file_is_checked(inside: Run, budgets: Path) -> None:
     assert "budgets.a.period" in done.stderr
     budgets.unlink()
     assert "names no budget" in inside("budgets", "list").stderr
+
+
+def test_a_resumed_run_reserves_anew(inside: Run, tonnage: Run, spec: str, budgets: Path) -> None:
+    """Refused without a trace where nothing is left; else only its new hours are added to what was settled."""
+    failing = FAKE | {"TONNAGE_FAKE": '{"steps": 30, "crash_at": 3}'}
+    done = tonnage("run", spec, *PRICED, "--max-cost", "9", "--max-restarts", "0", "-y", env=failing)
+    assert done.returncode == 1, done.stderr
+    assert listed(inside)["ranking"]["spent_usd"] == 1
+    journal = budgets.parent / "runs" / "one" / "journal.jsonl"
+    before, stated = journal.read_text(), budgets.read_text()
+    budgets.write_text(stated.replace("usd = 10", "usd = 8"))
+    refused = tonnage("resume", "one", env=FAKE)
+    assert refused.returncode == 4
+    assert "$7.00 of $8.00 is left" in refused.stderr
+    assert "it may cost $8.00" in refused.stderr
+    assert journal.read_text() == before
+    budgets.write_text(stated)
+    again = tonnage("resume", "one", env=FAKE | {"TONNAGE_FAKE": '{"steps": 30}'})
+    assert again.returncode == 0, again.stderr
+    found = listed(inside)["ranking"]
+    assert (found["committed_usd"], found["spent_usd"]) == (0, 2)
+    assert tonnage("runs", "rm", "one", "-y").returncode == 0
+    assert listed(inside)["ranking"]["spent_usd"] == 2
