@@ -57,6 +57,19 @@ def soft_warnings(home: Path, spec: RunSpec, folder: RunFolder, prediction: dict
     return tuple(shortage(one, asked.bound_micro_usd) for one in short)
 
 
+def refuse_over_budget(home: Path, spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]) -> None:
+    """PlanRefused where a hard budget has no room for a run that is to go on. Nothing is reserved."""
+    if not (home / FILE).exists():
+        return
+    from datetime import UTC, datetime
+
+    from tonnage.budgets.book import refuse, short_of
+
+    book, budgets = _swept(home)
+    asked = _resumed(spec, folder, prediction)
+    refuse(short_of(asked, budgets, book.commitments(), datetime.now(UTC)), asked)
+
+
 @contextmanager
 def reserved(
     home: Path, spec: RunSpec, folder: RunFolder, prediction: dict[str, Any], *, resumed: bool = False

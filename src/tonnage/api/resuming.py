@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
+    from tonnage.places.contract import Executor
     from tonnage.places.file import AnyPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.preflight import LocalMachine
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.api.committing import reserved
+    from tonnage.api.committing import refuse_over_budget, reserved
     from tonnage.api.failover import leave_place
-    from tonnage.api.launching import how, installed_at, overridden, predict_at, runner_for
+    from tonnage.api.launching import how, installed_at, predict_at, runner_for
     from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
     from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
@@ -40,9 +41,11 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         raise TonnageError(fault, hint="`--on PLACE` goes on elsewhere, from the newest checkpoint that is here")
     if moved:
         _refuse_done(folder, answers=not fault)
-        refuse_at(moved, executor_at(settings, moved).check(folder))
+        there = executor_at(settings, moved)
+        refuse_at(moved, there.check(folder))
+        refuse_over_budget(settings.home, _asked_of(folder, given, executor, there), folder, _predicted(folder, None))
         leave_place(settings, folder)
-        was, executor = executor, executor_at(settings, moved)
+        was, executor = executor, there
     here = executor is None or executor.kind == LOCAL
     place: dict[str, Any] = {} if executor is None or here else {"place": executor.name}
     name, state = folder.path.name, observed_state(folder)
@@ -52,9 +55,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
     old = folder.spec()
     recall_secrets(old)
-    spec = overridden(old, given)
-    if moved and executor is not None and given.get("usd_per_hour") is None:
-        spec = _repriced(spec, None if was is None else was.place, executor.place)
+    spec = _asked_of(folder, given, was, executor if moved else None)
     check_guard(spec.guard)
     _check_limits(folder, spec)
     _check_disk(folder)
@@ -83,6 +84,16 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         runner.submit(runner.render(spec, folder), folder)
     else:
         submit_at(executor, spec, runner.render(spec, executor.folder_there(folder)), folder)
+
+
+def _asked_of(folder: RunFolder, given: dict[str, Any], was: Executor | None, now: Executor | None) -> RunSpec:
+    """The run with what its user gives now; at another place (`now`) with its price, unless one is given."""
+    from tonnage.api.launching import overridden
+
+    spec = overridden(folder.spec(), given)
+    if now is None or given.get("usd_per_hour") is not None:
+        return spec
+    return _repriced(spec, None if was is None else was.place, now.place)
 
 
 def _moved_to(settings: Settings, folder: RunFolder, on: str | None) -> str | None:
