@@ -28,7 +28,7 @@ LIMITED = ("--max-hours", "0.1")
 
 
 def test_a_place_is_left_only_within_budgets(
-    tmp_path: Path, box: Callable[..., str], desk_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, box: Callable[..., str], desk_at: Callable[..., Any]
 ) -> None:
     """Six minutes at 60 USD an hour fit 10 USD; those at 600 do not: nothing of the run is touched then. Its bill is
     settled from the journal that came back."""
