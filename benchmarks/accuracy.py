@@ -26,6 +26,7 @@ from accuracy_tables import (
     skipped_table,
     source_table,
     summary_table,
+    with_doubted_table,
     worst_table,
 )
 from doubted_rows import beyond_sentence, doubted_table
@@ -156,12 +157,14 @@ def beyond(studies: Mapping[str, Study]) -> Iterator[str]:
     yield ""
 
 
-def agreement(tables: dict[str, list[Any]], catalog: Catalog) -> Iterator[str]:
+def agreement(studies: Mapping[str, Study], tables: dict[str, list[Any]], catalog: Catalog) -> Iterator[str]:
     """What bounds the errors: how far sources differ, and which rows their reader doubts."""
     yield AGREEMENT
     yield from spread_table(tables)
     yield "\nRows that are doubted, by their figures or by their table; they are judged and counted apart:\n"
     yield from doubted_table(tables, catalog)
+    yield ""
+    yield from with_doubted_table(studies)
     yield ""
 
 
@@ -183,7 +186,8 @@ def page(
         yield from memory_sentences(studies["training"], catalog)
         yield ""
     yield from beyond(studies)
-    yield from agreement({name: list(kind_named(name).read(path, catalog)) for name, path in files.items()}, catalog)
+    read = {name: list(kind_named(name).read(path, catalog)) for name, path in files.items()}
+    yield from agreement(studies, read, catalog)
     yield STACKS
     yield from stack_table()
     yield ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -52,6 +52,15 @@ class Study:
             for row in results
             if isinstance(row, JudgedRow) and usable(row) and target.belongs(row, self.cells[row.row_id])
         ]
+
+    def doubted(self, target: Target) -> list[JudgedRow]:
+        """Doubted rows of a target that a prediction can be set beside, their family left out."""
+        return [
+            row
+            for row in self.part.left_out
+            if isinstance(row, JudgedRow) and usable(replace(row, suspect=False)) and row.suspect
+            and target.belongs(row, self.cells[row.row_id])
+        ]  # fmt: skip
 
     def left_out(self, target: Target) -> list[JudgedRow]:
         return self.rows(target, self.part.left_out)

@@ -83,6 +83,17 @@ def detail(found: Study, target: Target) -> Iterator[str]:
     yield "\n</details>\n"
 
 
+def with_doubted_table(studies: Mapping[str, Study]) -> Iterator[str]:
+    """What each figure would be with its doubted rows counted like all others."""
+    yield "| prediction | doubted rows | left out, with them: median | p90 |"
+    yield "| --- | ---: | ---: | ---: |"
+    for target in TARGETS:
+        found = studies.get(target.kind)
+        doubted = [] if found is None else found.doubted(target)
+        if found is not None and doubted:
+            yield f"| {target.name} | {len(doubted):,} | {two(errors([*found.left_out(target), *doubted]))} |"
+
+
 def worst_table(found: Study) -> Iterator[str]:
     """The rows that are farthest off when their family is left out."""
     rows = [row for row in found.part.left_out if isinstance(row, JudgedRow) and usable(row)]
