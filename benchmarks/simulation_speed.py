@@ -18,7 +18,7 @@ from time import perf_counter
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
-from tonnage.sizing.arrivals import Arrivals, Bursty, ClosedLoop, Poisson, Replay, SpreadLengths
+from tonnage.sizing.arrivals import Arrivals, Bursty, ClosedLoop, Poisson, SpreadLengths, TraceReplay
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices, Machine, stack
@@ -94,7 +94,11 @@ def main() -> None:
                 output_tokens=Lengths(mean=1, maximum=int(trace.output_tokens.max())),
             ),
         )  # fmt: skip
-        run(f"decoder, {given.trace.name} ({len(trace):,} requests)", replayed, Arrivals(process=Replay(trace=trace)))
+        run(
+            f"decoder, {given.trace.name} ({len(trace):,} requests)",
+            replayed,
+            Arrivals(process=TraceReplay(trace=trace)),
+        )
     bert = ReplicaModel.from_sizing(
         find_model("bert-base-uncased"),
         device("T4", "fp16"),

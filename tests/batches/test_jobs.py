@@ -49,7 +49,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bedrock]:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr(s3_objects, "S3Objects", lambda _: store)
+    monkeypatch.setattr(s3_objects, "S3BatchObjects", lambda _: store)
     monkeypatch.setattr(bedrock_jobs.BedrockJobs, "most_rows", 150)
     with Bedrock(store) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK", server.url)

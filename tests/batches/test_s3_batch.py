@@ -26,7 +26,7 @@ import tonnage
 from tonnage import BatchOptions
 from tonnage.batches import s3_objects
 from tonnage.batches.objects import ObjectChanged
-from tonnage.batches.s3_objects import S3Objects
+from tonnage.batches.s3_objects import S3BatchObjects
 from tonnage.errors import InputError, TonnageError
 from tonnage.testing.upstream import PretendedUpstream
 
@@ -150,7 +150,7 @@ def test_what_is_not_there_is_bad_input(s3: Any, monkeypatch: pytest.MonkeyPatch
 def test_a_large_object_is_replaced_whole_or_not(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In parts, over the version that was read; parts that a kill has left are ended; nothing stays of a failure."""
     monkeypatch.setattr(s3_objects, "PART_BYTES", 5 * 2**20)
-    store, mebibyte = S3Objects("bkt"), bytes(2**20)
+    store, mebibyte = S3BatchObjects("bkt"), bytes(2**20)
     s3.create_multipart_upload(Bucket="bkt", Key="a")
     store.replace("a", iter([mebibyte] * 11), None)
     state = store.look("a")

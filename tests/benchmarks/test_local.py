@@ -13,7 +13,7 @@ from tonnage.benchmarks import local, timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
 from tonnage.benchmarks.machine import check_memory, check_threads, group_memory_bytes, read_identity
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, Probe, probes, queued
-from tonnage.benchmarks.timing import Clock, Samples, take_samples
+from tonnage.benchmarks.timing import CallTimer, Samples, take_samples
 from tonnage.errors import InputError
 from tonnage.planning.local import predict_local
 from tonnage.workload.jobs import Lengths, TrainJob
@@ -28,7 +28,7 @@ def test_the_first_call_does_not_count() -> None:
     """It warms up; at least as many repeats as asked for follow."""
     calls: list[int] = []
     samples = Samples()
-    take_samples(lambda: calls.append(1), Clock(lambda: None, 0), samples, budget_s=0.0, fewest=5)
+    take_samples(lambda: calls.append(1), CallTimer(lambda: None, 0), samples, budget_s=0.0, fewest=5)
     assert (len(calls), len(samples.seconds)) == (6, 5)
 
 
@@ -36,7 +36,7 @@ def test_queued_calls_are_one_sample() -> None:
     """Ten calls, then one wait: what a GPU is timed by."""
     calls: list[str] = []
     samples = Samples()
-    clock = Clock(lambda: calls.append("wait"), 0)
+    clock = CallTimer(lambda: calls.append("wait"), 0)
     take_samples(queued(lambda: calls.append("work"), 10), clock, samples, budget_s=0.0)
     assert calls == [*["work"] * 10, "wait"] * 2
     assert len(samples.seconds) == 1
@@ -69,7 +69,7 @@ def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -
     ticks = iter([10.0, 11.0])
     monkeypatch.setattr(timing, "run_delays", lambda: next(delays))
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(ticks), process_time=lambda: 0.0))
-    seconds, disturbed = Clock(lambda: None, 1).time(lambda: None)
+    seconds, disturbed = CallTimer(lambda: None, 1).time(lambda: None)
     assert seconds == pytest.approx(0.7)
     assert disturbed
 
@@ -124,7 +124,7 @@ def test_every_operation_that_training_asks_for_is_measured() -> None:
     for probe in probes(torch, "cpu", ("fp32",), SMALL):
         call, times = probe.make()
         found = Samples()
-        take_samples(call, Clock(lambda: None, 1), found, budget_s=0.0)
+        take_samples(call, CallTimer(lambda: None, 1), found, budget_s=0.0)
         assert found.timing(times).median_s > 0
         samples[probe.operation, probe.precision] = probe
     for name in ("minilm", "gpt2", "llama-2-7b"):

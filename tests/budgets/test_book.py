@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tonnage.api.committing import bound_micro_usd
-from tonnage.budgets.book import Asked, Book
+from tonnage.budgets.book import ReservationBook, ReservationRequest
 from tonnage.budgets.file import Budget, read_budgets
 from tonnage.budgets.settling import LOST_AFTER, sweep
-from tonnage.budgets.standing import Spent, standing_of
+from tonnage.budgets.standing import SettledCost, standing_of
 from tonnage.errors import InputError, PlanRefused
 from tonnage.runs import EventKind, RunFolder
 from tonnage.runs.spec import ChargeSpec, DataSource, DataSpec, GuardSpec, RunSpec
@@ -27,15 +27,17 @@ RANKING = ChargeSpec(project="search", team="ranking", labels=(("cost-center", "
 MANY = """
 import sys
 from pathlib import Path
-from tonnage.budgets.book import Asked, Book
+from tonnage.budgets.book import ReservationBook, ReservationRequest
 from tonnage.budgets.file import read_budgets
 from tonnage.errors import PlanRefused
 from tonnage.runs.spec import ChargeSpec
 home = Path(sys.argv[1])
-book, budgets, taken = Book(home / "budgets.db"), read_budgets(home / "budgets.toml"), 0
+book, budgets, taken = ReservationBook(home / "budgets.db"), read_budgets(home / "budgets.toml"), 0
 for number in range(250):
-    asked = Asked(run=f"{sys.argv[2]}-{number}", folder=home / "runs" / "x", charge=ChargeSpec(team="ranking"),
-                  bound_micro_usd=1_000_000)
+    asked = ReservationRequest(
+        run=f"{sys.argv[2]}-{number}", folder=home / "runs" / "x", charge=ChargeSpec(team="ranking"),
+        bound_micro_usd=1_000_000,
+    )
     try:
         book.reserve(asked, budgets)
         taken += 1
@@ -46,11 +48,11 @@ print(taken)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tonnage.budgets.book import Asked, Book
+from tonnage.budgets.book import ReservationBook, ReservationRequest
 from tonnage.runs.spec import ChargeSpec
 home = Path(sys.argv[1])
-Book(home / "budgets.db").reserve(
-    Asked(run="one", folder=home / "runs" / "one", charge=ChargeSpec(), bound_micro_usd=5_000_000), ())
+ReservationBook(home / "budgets.db").reserve(
+    ReservationRequest(run="one", folder=home / "runs" / "one", charge=ChargeSpec(), bound_micro_usd=5_000_000), ())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -60,8 +62,8 @@ def budget(usd: str = "10", **said: Any) -> Budget:
     return Budget(**values | said)
 
 
-def asked(bound: int | None, folder: Path = Path("/none"), charge: ChargeSpec = RANKING) -> Asked:
-    return Asked(run=folder.name, folder=folder, charge=charge, bound_micro_usd=bound)
+def asked(bound: int | None, folder: Path = Path("/none"), charge: ChargeSpec = RANKING) -> ReservationRequest:
+    return ReservationRequest(run=folder.name, folder=folder, charge=charge, bound_micro_usd=bound)
 
 
 def spec(**guard: Any) -> RunSpec:
@@ -117,7 +119,7 @@ def test_a_budget_applies_where_all_that_it_names_agrees(named: dict[str, Any], 
 
 def test_a_run_that_does_not_fit_is_told_which_budget_and_until_when(tmp_path: Path) -> None:
     """A reservation over two budgets is made in both or in none."""
-    book = Book(tmp_path / "budgets.db")
+    book = ReservationBook(tmp_path / "budgets.db")
     budgets = (budget("100", name="wide", period="month"), budget("10", name="narrow", team="ranking"))
     book.reserve(asked(6_000_000), budgets, now=NOW)
     with pytest.raises(PlanRefused, match=r"'narrow' \(team=ranking\).*\$4.00 of \$10.00 is left until 2026-11-25 00"):
@@ -129,7 +131,7 @@ def test_a_run_that_does_not_fit_is_told_which_budget_and_until_when(tmp_path: P
 
 def test_unknown_cost_is_not_free(tmp_path: Path) -> None:
     """A hard budget refuses it; a soft one takes it, and says that its sums lack it."""
-    book = Book(tmp_path / "budgets.db")
+    book = ReservationBook(tmp_path / "budgets.db")
     with pytest.raises(PlanRefused, match="not known"):
         book.reserve(asked(None), (budget(),), now=NOW)
     soft = budget(at_limit="soft")
@@ -158,10 +160,10 @@ def test_the_bound_is_the_lowest_limit_else_the_prediction(
 
 def test_spending_counts_where_its_hours_lie(tmp_path: Path) -> None:
     """Half of a night's spending is each day's; the forecast is at the pace so far."""
-    book = Book(tmp_path / "budgets.db")
+    book = ReservationBook(tmp_path / "budgets.db")
     number = book.reserve(asked(8_000_000), (), now=NOW)
     night = datetime(2026, 11, 23, 18, tzinfo=UTC)
-    book.settle(number, Spent(micro_usd=4_000_000, started_at=night, ended_at=night + timedelta(hours=12)))
+    book.settle(number, SettledCost(micro_usd=4_000_000, started_at=night, ended_at=night + timedelta(hours=12)))
     known = book.commitments()
     today = standing_of(budget(), known, NOW)
     assert (today.spent_micro_usd, today.committed_micro_usd, today.forecast_micro_usd) == (2_000_000, 0, 4_000_000)
@@ -171,7 +173,7 @@ def test_spending_counts_where_its_hours_lie(tmp_path: Path) -> None:
 
 def test_a_run_that_ended_is_settled_by_its_hours(tmp_path: Path) -> None:
     """90 s at $60 an hour, billed by the minute: $2 of the $9 that were reserved; a second look changes nothing."""
-    book, folder = Book(tmp_path / "budgets.db"), RunFolder(tmp_path / "runs" / "one")
+    book, folder = ReservationBook(tmp_path / "budgets.db"), RunFolder(tmp_path / "runs" / "one")
     number = book.reserve(asked(9_000_000, folder.path), (), now=NOW)
     ended_run(folder, started=NOW, seconds=90)
     book.mark_started(number)
@@ -183,7 +185,7 @@ def test_a_run_that_ended_is_settled_by_its_hours(tmp_path: Path) -> None:
 
 def test_a_folder_deleted_before_its_settlement_counts_in_full(tmp_path: Path) -> None:
     """What it took can no longer be known: never less than was reserved."""
-    book = Book(tmp_path / "budgets.db")
+    book = ReservationBook(tmp_path / "budgets.db")
     book.mark_started(book.reserve(asked(9_000_000, tmp_path / "gone"), (), now=NOW))
     sweep(book, now=NOW + timedelta(hours=1))
     assert standing_of(budget(), book.commitments(), NOW).committed_micro_usd == 0
@@ -192,7 +194,7 @@ def test_a_folder_deleted_before_its_settlement_counts_in_full(tmp_path: Path) -
 
 def test_a_supervisor_that_dies_holds_nothing(tmp_path: Path) -> None:
     """A run that was submitted and never heard of is lost, and its reservation goes; a young one keeps it."""
-    book, folder = Book(tmp_path / "budgets.db"), RunFolder(tmp_path / "runs" / "one")
+    book, folder = ReservationBook(tmp_path / "budgets.db"), RunFolder(tmp_path / "runs" / "one")
     at = datetime.now(UTC)
     number = book.reserve(asked(9_000_000, folder.path), (), now=at)
     folder.create(spec(), submitted={"name": "one"})
@@ -207,7 +209,7 @@ def test_a_client_killed_before_the_start_leaves_nothing_held(tmp_path: Path) ->
     """kill -9 between reservation and start: the next look releases it; that of a living client stays."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, env=dict(os.environ))
     assert done.returncode == -9
-    book = Book(tmp_path / "budgets.db")
+    book = ReservationBook(tmp_path / "budgets.db")
     book.reserve(asked(1_000_000, tmp_path / "runs" / "two"), ())
     assert len(book.commitments()) == 2
     sweep(book)
@@ -225,5 +227,7 @@ def test_a_thousand_starts_at_once_never_pass_the_cap(tmp_path: Path) -> None:
     ]
     taken = [json.loads(client.communicate(timeout=120)[0]) for client in clients]
     assert sum(taken) == 300
-    standing = standing_of(read_budgets(tmp_path / "budgets.toml")[0], Book(tmp_path / "budgets.db").commitments(), NOW)
+    standing = standing_of(
+        read_budgets(tmp_path / "budgets.toml")[0], ReservationBook(tmp_path / "budgets.db").commitments(), NOW
+    )
     assert (standing.left_micro_usd, standing.committed_micro_usd) == (0, 300_000_000)

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from tonnage.calibration.kinds import Kind, family_of
+from tonnage.calibration.kinds import FactKind, family_of
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
@@ -95,9 +95,9 @@ def fit(rows: list[TrainingRow], catalog: object, start: object) -> Rates:
 
 
 @pytest.fixture
-def kind() -> Kind:
+def kind() -> FactKind:
     """Training rows judged by the stand-in."""
-    return Kind(
+    return FactKind(
         name="training", read=lambda path, _: read_training_rows(path), judge=judge, fit=fit,
         keys={"family": family_of, "gpu": lambda row: row.gpu},
     )  # fmt: skip

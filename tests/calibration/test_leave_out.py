@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from tonnage.calibration.calibrating import cross_validate
-from tonnage.calibration.kinds import Kind
+from tonnage.calibration.kinds import FactKind
 from tonnage.calibration.leave_out import leave_one_out, left_out
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.catalog.loading import load_catalog
@@ -77,7 +77,7 @@ def test_one_value_is_an_error(rows: list[Row]) -> None:
         leave_one_out(rows, lambda row: row[0], fit, judge)
 
 
-def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None:
+def test_cross_validation_sees_every_row_twice(write: Write, kind: FactKind) -> None:
     """Once fitted, once left out; a model stands for its family where none is stated; unusable rows stay skipped."""
     path = write(
         [
@@ -103,7 +103,7 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None
     assert part.data.rows == 3
 
 
-def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: Kind) -> None:
+def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: FactKind) -> None:
     """A further table is in no fit and in no figure of what was left out; its peaks, and every peak with its program
     not stated, stand beside. A family that the table has too is none that no fit saw."""
     path = write([{"family": "A", "value": "100"}, {"family": "B", "metric": "peak_mem_gib", "value": "300"}])
@@ -128,7 +128,7 @@ def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: 
 
 
 def test_a_further_table_that_is_missing_is_told_before_anything_is_fitted(
-    write: Write, kind: Kind, tmp_path: Path
+    write: Write, kind: FactKind, tmp_path: Path
 ) -> None:
     steps: list[str] = []
     with pytest.raises(InputError, match="cannot be read"):

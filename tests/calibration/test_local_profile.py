@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.local_file import find_profile, profile_text, read_profile, save_profile
-from tonnage.calibration.local_profile import DeviceCurve, Identity, MeasuredPoint, Timing
+from tonnage.calibration.local_profile import DeviceCurve, MachineIdentity, MeasuredPoint, Timing
 from tonnage.errors import InputError
 from tonnage.testing.devices import fake_profile
 
@@ -98,7 +98,7 @@ def test_local_is_the_newest_profile_of_this_machine(tmp_path: Path) -> None:
     for one in (old, new, foreign):
         save_profile(one, tmp_path / "devices" / f"{one.name}.json")
     assert find_profile("local", tmp_path, old.identity) == new
-    nowhere = Identity(processor="Y", physical_cores=1, logical_cores=1, architecture="arm64", memory_gib=1.0)
+    nowhere = MachineIdentity(processor="Y", physical_cores=1, logical_cores=1, architecture="arm64", memory_gib=1.0)
     with pytest.raises(InputError, match=r"3 of other machines"):
         find_profile("local", tmp_path, nowhere)
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import pytest
 
 from tonnage.calibration.calibrating import cross_validate, make_calibration, value_ranges
-from tonnage.calibration.kinds import Kind
+from tonnage.calibration.kinds import FactKind
 from tonnage.calibration.store import (
     Calibration,
     digest_file,
@@ -58,7 +58,7 @@ OUTER = Outer(
 
 
 @pytest.fixture
-def made(write: Write, kind: Kind) -> Calibration:
+def made(write: Write, kind: FactKind) -> Calibration:
     """A calibration of a small table by the stand-in."""
     rows = [{"family": f"F{n % 4}", "value": str(100 + n % 7), "gpu": "T4" if n % 2 else "L4"} for n in range(80)]
     part = cross_validate(kind, write(rows), load_catalog())

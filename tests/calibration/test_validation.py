@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.kinds import Kind, device_capacity, seen_names, with_distance, with_hints
+from tonnage.calibration.kinds import FactKind, device_capacity, seen_names, with_distance, with_hints
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validating import validate_file, validate_left_out
@@ -111,7 +111,7 @@ def test_a_device_keeps_the_margin_free() -> None:
     assert device_capacity(catalog)("VRAM-24GB") is None
 
 
-def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None:
+def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: FactKind) -> None:
     """The reason names what was meant; a reason of another sort stays."""
     row = next(item for item in kind.read(write([{"gpu": "H10O-80GB-SXM"}]), load_catalog()))
     other = SkippedRow(row_id=row.id, metric=row.metric, reason="length not stated")
@@ -122,7 +122,7 @@ def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None
     assert found[1] == other
 
 
-def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> None:
+def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: FactKind) -> None:
     """At least one step, whatever the judge counted; a blank name is no unknown, and an alias is its device."""
     rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}]), load_catalog()))
     results = [
@@ -149,7 +149,7 @@ def test_no_rows_are_no_error() -> None:
     assert (found.rows, found.predicted, found.metrics, found.worst, found.memory_fit.n) == (0, 0, (), (), 0)
 
 
-def test_quality_comes_from_the_row(write: Write, kind: Kind) -> None:
+def test_quality_comes_from_the_row(write: Write, kind: FactKind) -> None:
     """A row marked suspect is counted apart even where the judge does not look."""
     path = write([{}, {"quality": "suspect", "value": "900"}, {"metric": "sequences_per_s", "value": "nan"}])
     rows = [row for row in kind.read(path, load_catalog()) if not isinstance(row, SkippedRow)]
@@ -159,14 +159,14 @@ def test_quality_comes_from_the_row(write: Write, kind: Kind) -> None:
     assert dict(found.skipped) == {"value is not finite": 1}
 
 
-def test_left_out_rows_are_judged_by_the_others(write: Write, kind: Kind) -> None:
+def test_left_out_rows_are_judged_by_the_others(write: Write, kind: FactKind) -> None:
     """Two families on one GPU: each is predicted at the other's rate."""
     path = write([{"family": "A", "value": "100"}, {"family": "B", "value": "200"}])
     found = validate_left_out(kind, path, load_catalog(), leave_out="family")
     assert {row.row_id: row.predicted for row in found.worst} == {"t1": 200.0, "t2": 100.0}
 
 
-def test_one_family_cannot_be_left_out(write: Write, kind: Kind) -> None:
+def test_one_family_cannot_be_left_out(write: Write, kind: FactKind) -> None:
     """Nothing would be left to fit on; and a table that names no engine says so."""
     path = write([{}, {}])
     with pytest.raises(InputError, match="nothing is left to fit on"):
@@ -175,7 +175,7 @@ def test_one_family_cannot_be_left_out(write: Write, kind: Kind) -> None:
         validate_left_out(kind, path, load_catalog(), leave_out="engine")
 
 
-def test_the_file_is_read_as_it_is_judged(write: Write, kind: Kind) -> None:
+def test_the_file_is_read_as_it_is_judged(write: Write, kind: FactKind) -> None:
     """A broken line far behind stops the run with its place; progress before it was told in rows."""
     path = write([{} for _ in range(12_000)])
     path.write_text(path.read_text() + "broken\n")

@@ -11,7 +11,7 @@ import pytest
 
 import tonnage
 from tonnage.catalog import load_catalog
-from tonnage.claimed_gains import TARGETS, Gain, Target, with_least
+from tonnage.claimed_gains import TARGETS, Gain, PromisedGain, with_least
 from tonnage.claimed_gains.devices import arm_gain, gpu_gain
 from tonnage.claimed_gains.gain import Side, SpeedNeeded, saved, times
 from tonnage.errors import InputError, UnknownName
@@ -21,7 +21,7 @@ from tonnage.sizing.estimates import Figure
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRAINING = EXAMPLES / "bert-finetune.tonnage.yaml"
 DAY = "2026-11-20"
-SAVING = Target(subject="spot", unit="saving", least=0.6)
+SAVING = PromisedGain(subject="spot", unit="saving", least=0.6)
 WAVE: dict[str, Any] = {
     "kind": "serve",
     "model": "llama-7b",
@@ -55,7 +55,7 @@ def by_name(found: Any) -> dict[str, Gain]:
 )  # fmt: skip
 def test_both_ends_decide(unit: Any, ends: tuple[float, float], verdict: str) -> None:
     """A gain holds where the whole interval reaches the promise; of a difference, where the whole lies below it."""
-    target = Target(subject="spot", unit=unit, least=0.6)
+    target = PromisedGain(subject="spot", unit=unit, least=0.6)
     assert target.verdict(figure(ends[0], *ends)) == verdict
     assert target.verdict(None) == "unknown"
 
@@ -137,7 +137,7 @@ def test_a_gpu_beside_a_measured_processor() -> None:
     """The figure is the ratio of both rates, and the fastest of the GPU's kinds is taken."""
     size = tonnage.size(TRAINING, as_of=DAY, gpus="H100:1").size
     processor = Side(name="cpu", per_s=figure(10.0, 8.0, 12.5))
-    target = Target(subject="h100", unit="times", least=10.0)
+    target = PromisedGain(subject="h100", unit="times", least=10.0)
     gain = gpu_gain(target, size, processor)
     rates = [dict(row.run.rates)["samples_per_s"].value for row in size.rows if row.gpu_count == row.nodes == 1]
     assert gain.figure is not None
@@ -184,7 +184,7 @@ def test_an_arm_machine_says_which_speed_it_must_reach() -> None:
     x86 = replace(arm, name="c7x.xlarge", cpu_arch="x86_64")
     dear = replace(cheap, instance_type="c7x.xlarge", usd_per_instance_hour=cheap.usd_per_instance_hour * 10 / 7)
     elsewhere = replace(dear, region="nowhere", usd_per_instance_hour=dear.usd_per_instance_hour * 9)
-    target = Target(subject="arm", unit="saving", least=0.2)
+    target = PromisedGain(subject="arm", unit="saving", least=0.2)
     gain = arm_gain(target, replace(known, instance_types=(arm, x86), offers=(cheap, dear, elsewhere)))
     assert isinstance(gain.evidence, SpeedNeeded)
     assert (gain.verdict, gain.evidence.pairs) == ("unknown", 1)

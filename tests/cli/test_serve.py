@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -271,11 +272,18 @@ def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) ->
     assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"
 
 
+def command_of(process: psutil.Process) -> str:
+    """Its command line; empty of one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie too
+        return ""
+
+
 def test_a_batch_starts_and_ends_its_own_service(
     encoder: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`batch --serve`: every row answered by the model that it names, and no server left behind."""
-    import psutil
 
     folder, home = encoder
     monkeypatch.setenv("TONNAGE_HOME", str(home))
@@ -287,6 +295,4 @@ def test_a_batch_starts_and_ends_its_own_service(
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert {one["response"]["status_code"] for one in answers} == {200}
     assert len(answers) == 40
-    assert not [
-        one for one in psutil.Process().children(recursive=True) if "tonnage.serving" in " ".join(one.cmdline())
-    ]
+    assert not [one for one in psutil.Process().children(recursive=True) if "tonnage.serving" in command_of(one)]

@@ -30,11 +30,11 @@ from tonnage.reports.comparison.drawings import (
     ScoreBars,
     Shift,
     Shifts,
-    Spans,
     Stack,
     StackedBar,
     Station,
     TaskSpan,
+    TaskSpans,
 )
 from tonnage.reports.comparison.sections import Chart
 from tonnage.sizing.estimates import Figure
@@ -89,7 +89,7 @@ DRAWINGS = {
         bars=(ScoreBar(name=ODD, label="3", value=Figure(value=3.0, low=2.5, high=3.5)),), highest=5.0, x_title="score"
     ),
     "shifts": Shifts(shifts=(Shift(name=ODD, label="now 1", now=1.0, tie=3.0),), x_title="weight"),
-    "spans": Spans(
+    "spans": TaskSpans(
         spans=(
             TaskSpan(name=ODD, phase="Prepare", start=date(2026, 12, 1), end=date(2026, 12, 4), critical=True,
                  end_fast=date(2026, 12, 3), end_slow=date(2026, 12, 12)),
@@ -277,7 +277,7 @@ def test_gantt_ends_lie_in_order(compared: Callable[..., Comparison]) -> None:
     """Fast, likely, slow; the outlined tasks are the critical ones."""
     comparison = compared()
     spans = charts_of(comparison)["chart-migration"].drawing
-    assert isinstance(spans, Spans)
+    assert isinstance(spans, TaskSpans)
     assert comparison.migration is not None
     assert all(one.end_fast <= one.end <= one.end_slow for one in spans.spans)
     assert sum(one.critical for one in spans.spans) == len(comparison.migration.critical)

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.energy import Missing, Stated, footprint, load_carbon, total
+from tonnage.comparison.energy import MissingFootprint, Stated, footprint, load_carbon, total
 from tonnage.errors import WorkloadError
 from tonnage.planning import Option, TokenOption
 from tonnage.planning.plan import BaseOption
@@ -66,7 +66,7 @@ def test_power_goes_with_the_load(
 
 def test_a_load_nobody_knows_leaves_the_energy_unknown(option: Option, catalog: Catalog) -> None:
     """Unless the user states what the devices draw."""
-    assert footprint(option, HOURS, catalog, Stated(), load=None).missing == (Missing(of="load"),)
+    assert footprint(option, HOURS, catalog, Stated(), load=None).missing == (MissingFootprint(of="load"),)
     assert footprint(option, HOURS, catalog, Stated(power_fraction=0.5), load=None).energy_kwh is not None
 
 
@@ -92,7 +92,7 @@ def test_a_token_api_is_not_known(option: Option, catalog: Catalog) -> None:
     """No vendor of tokens publishes their power."""
     shared = {field.name: getattr(option, field.name) for field in fields(BaseOption)}
     tokens = TokenOption(**shared, training=False, input_tokens=9, output_tokens=1, latency_p95_s=None, ttft_p95_s=None)
-    assert footprint(tokens, HOURS, catalog, Stated()).missing == (Missing(of="token power"),)
+    assert footprint(tokens, HOURS, catalog, Stated()).missing == (MissingFootprint(of="token power"),)
 
 
 def test_a_month_of_jobs_and_of_a_service(compared: Callable[..., Comparison], standard: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.fetching import Fetched, FetchRequest, Watcher, fetch, partial
+from tonnage.fetching import Fetched, FetchRequest, ProgressWatcher, fetch, partial
 
 PART_BYTES = 64 * 1024
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
@@ -189,7 +189,9 @@ def fetch_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     """`fetch_here(source, ..., to="out")`: fetch with small ranges, short waits and a cache of this test's own."""
     monkeypatch.setattr("tonnage.fetching.file_transfer.Partial", SmallParts)
 
-    def run(*sources: str, to: str | tuple[str, ...] = "out", watcher: Watcher | None = None, **more: Any) -> Fetched:
+    def run(
+        *sources: str, to: str | tuple[str, ...] = "out", watcher: ProgressWatcher | None = None, **more: Any
+    ) -> Fetched:
         free = {"free": more.pop("free")} if "free" in more else {}
         targets = (to,) if isinstance(to, str) else to
         request = FetchRequest(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import FetchError
-from tonnage.fetching import Fetched, Watcher
+from tonnage.fetching import Fetched, ProgressWatcher
 
 pytest.importorskip("huggingface_hub", reason="the extra 'fetch' is not installed")
 
@@ -126,7 +126,7 @@ def test_cuts_and_refusals_are_gone_through(
     hub.shop.files["/api/models/org/tiny/revision/main"].refusals = [(503, {})]
     hub.shop.files["/api/models/org/tiny"].refusals = [(503, {})]
     came: list[int] = []
-    done = fetch_here("hf://org/tiny", watcher=Watcher(advance=came.append), attempts=8)
+    done = fetch_here("hf://org/tiny", watcher=ProgressWatcher(advance=came.append), attempts=8)
     assert not done.failures
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == hub.weights
     resumed = [one for path, one in hub.shop.ranges if path.startswith("/cdn")]
@@ -153,7 +153,7 @@ def test_a_damaged_copy_in_the_cache_is_fetched_again(hub: Hub, fetch_here: Run,
     with blob.open("r+b") as stream:
         stream.write(b"spoiled")
     said: list[str] = []
-    assert not fetch_here("hf://org/tiny", watcher=Watcher(say=said.append)).failures
+    assert not fetch_here("hf://org/tiny", watcher=ProgressWatcher(say=said.append)).failures
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == hub.weights
     assert "damaged" in said[0]
 

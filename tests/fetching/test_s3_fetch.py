@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import FetchError
-from tonnage.fetching import Fetched, Watcher, verify
+from tonnage.fetching import Fetched, ProgressWatcher, verify
 
 pytest.importorskip("boto3", reason="the extra 'fetch' is not installed")
 pytest.importorskip("moto.server", reason="moto[server] is not installed")
@@ -110,7 +110,7 @@ def test_an_object_that_changes_midway_is_never_mixed(s3: Any, content: bytes, f
             put(s3, "a.bin", new)
 
     said: list[str] = []
-    fetch_here("s3://src/a.bin", jobs=1, watcher=Watcher(advance=overwrite, say=said.append))
+    fetch_here("s3://src/a.bin", jobs=1, watcher=ProgressWatcher(advance=overwrite, say=said.append))
     assert (tmp_path / "out" / "a.bin").read_bytes() == new
     assert said == ["s3://src/a.bin changed on the way: starting over"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import FetchError, InputError
-from tonnage.fetching import Fetched, Watcher
+from tonnage.fetching import Fetched, ProgressWatcher
 
 Run = Callable[..., Fetched]
 PART_BYTES = 64 * 1024
@@ -72,7 +72,7 @@ def test_a_file_that_changes_midway_is_never_mixed(
 
     served.on_body = change
     said: list[str] = []
-    done = fetch_here(url, jobs=2, watcher=Watcher(say=said.append))
+    done = fetch_here(url, jobs=2, watcher=ProgressWatcher(say=said.append))
     assert (tmp_path / "out" / "a.bin").read_bytes() == new
     assert done.files[0].sha256 == sha(new)
     assert "changed on the way" in said[0]
@@ -230,6 +230,6 @@ def test_progress_adds_up(shop: Any, content: bytes, fetch_here: Run) -> None:
         came: list[int] = []
         expected: list[int] = []
         url = shop.put(f"/{number}.bin", content, **manners)
-        fetch_here(url, watcher=Watcher(expect=expected.append, advance=came.append))
+        fetch_here(url, watcher=ProgressWatcher(expect=expected.append, advance=came.append))
         assert expected == [len(content)]
         assert sum(came) == len(content)

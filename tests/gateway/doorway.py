@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tonnage.gateway.file.reading import load_gateway
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
@@ -167,7 +167,7 @@ class Doorway:
             catalog_rates=_unused, planned_speeds=_unused,
         )  # fmt: skip
         self.accounts = SharedAccounts(self.gateway.store)
-        self.book = Book(self.accounts, self.folder / "journals")
+        self.book = SpendBook(self.accounts, self.folder / "journals")
         await self.book.open()
         self.running = Running(self.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, _no_page)

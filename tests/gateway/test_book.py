@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Hold, Outcome, Refused, Who
+from tonnage.gateway.money.book import SpendBook
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold, Who
 from tonnage.gateway.money.remains import remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 
@@ -22,29 +22,29 @@ PLACES = Allowance(scope="total", name="", unit="at-once", window="ever", cap=3)
 RATE = Allowance(scope="team", name="t", unit="requests", window="minute", cap=5)
 
 
-def outcome(pico: int) -> Outcome:
-    return Outcome(
+def outcome(pico: int) -> AttemptOutcome:
+    return AttemptOutcome(
         status=200, outcome="ok", amounts=Amounts(usd_pico=pico, tokens=1), input_tokens=1, output_tokens=0,
         cached_tokens=0, estimated=False, first_byte_s=0.1, latency_s=0.2,
     )  # fmt: skip
 
 
-async def take(book: Book, pico: int, *allowances: Allowance) -> Hold:
+async def take(book: SpendBook, pico: int, *allowances: Allowance) -> Hold:
     return await book.hold(
         allowances or (BUDGET,), Amounts(usd_pico=pico, tokens=1), who=WHO, request="q", lost_usd_pico=7
     )
 
 
 def play(
-    folder: Path, scenario: Callable[[Callable[[], Awaitable[Book]]], Awaitable[None]], url: str | None = None
+    folder: Path, scenario: Callable[[Callable[[], Awaitable[SpendBook]]], Awaitable[None]], url: str | None = None
 ) -> None:
     """Run a scenario, which is given a function that opens one more worker's book."""
 
     async def run() -> None:
-        opened: list[Book] = []
+        opened: list[SpendBook] = []
 
-        async def open_book() -> Book:
-            book = Book(SharedAccounts(url or str(folder / "accounts.db")), folder / "journals")
+        async def open_book() -> SpendBook:
+            book = SpendBook(SharedAccounts(url or str(folder / "accounts.db")), folder / "journals")
             await book.open()
             opened.append(book)
             return book
@@ -59,7 +59,7 @@ def play(
     asyncio.run(run())
 
 
-async def kill(book: Book) -> None:
+async def kill(book: SpendBook) -> None:
     """As `kill -9`: nothing more is written, the lock is free."""
     book._flushes.cancel()
     book.journal._map.close()
@@ -84,14 +84,14 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_workers_together_pass_no_cap(tmp_path: Path, url: str | None) -> None:
     """Four workers draw at random from one budget: it is never passed, and its last part can be had by any."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         books = [await open_book() for _ in range(4)]
         random, spent = Random(1), 0
 
-        async def draw(book: Book) -> int:
+        async def draw(book: SpendBook) -> int:
             try:
                 hold = await take(book, 40)
-            except Refused:
+            except AllowanceExceeded:
                 return 0
             await asyncio.sleep(random.random() / 100)
             paid = random.randrange(10, 40)
@@ -114,7 +114,7 @@ def test_workers_together_pass_no_cap(tmp_path: Path, url: str | None) -> None:
 def test_a_killed_worker_loses_and_repeats_nothing(tmp_path: Path, flushed: int) -> None:
     """Killed after some of its settlements are in the accounts: the rest is brought in once, open holds by estimate."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         for number in range(6):
             if number == flushed:
@@ -144,7 +144,7 @@ def test_a_renewed_journal_is_counted_on(tmp_path: Path, monkeypatch: pytest.Mon
     """A long journal is begun anew with its open holds; what comes after it is brought in once."""
     monkeypatch.setattr("tonnage.gateway.money.journal.RENEW_BYTES", 400)
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         kept = await take(book, 100)
         for _ in range(6):
@@ -167,17 +167,17 @@ def test_a_renewed_journal_is_counted_on(tmp_path: Path, monkeypatch: pytest.Mon
 def test_limits_of_requests_at_once_and_a_minute(tmp_path: Path) -> None:
     """Places come back when a request ends, requests of a minute do not; nothing is taken where one refuses."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         holds = [await take(book, 1, BUDGET, PLACES, RATE) for _ in range(3)]
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(AllowanceExceeded) as refused:
             await take(book, 1, BUDGET, PLACES, RATE)
         assert (refused.value.allowance, refused.value.has) == (PLACES, 0)
         for hold in holds:
             book.settle(hold, outcome(1))
         for _ in range(2):
             book.settle(await take(book, 1, BUDGET, PLACES, RATE), outcome(1))
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(AllowanceExceeded) as refused:
             await take(book, 1, BUDGET, PLACES, RATE)
         assert refused.value.allowance == RATE
         assert refused.value.until is not None
@@ -190,7 +190,7 @@ def test_a_soft_budget_refuses_nothing(tmp_path: Path) -> None:
     """It is counted beyond its cap."""
     soft = Allowance(scope="total", name="", unit="usd", window="ever", cap=10, hard=False)
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         for _ in range(3):
             book.settle(await take(book, 10, soft), outcome(10))
@@ -204,7 +204,7 @@ def test_a_soft_budget_refuses_nothing(tmp_path: Path) -> None:
 def test_accounts_that_fail_are_said_and_caught_up(tmp_path: Path) -> None:
     """While the database cannot be written, leases go on and nothing that was settled is lost."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         book.settle(await take(book, 10), outcome(10))
         apply = book.accounts.apply
@@ -234,7 +234,7 @@ def test_a_silent_worker_of_another_host_is_given_up(tmp_path: Path) -> None:
     The silent one stays known: it may be suspended, and go on with what it has spent.
     """
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         silent, living = await open_book(), await open_book()
         await take(silent, 10)
         hold = await take(living, 10)
@@ -257,7 +257,7 @@ def test_a_refusal_is_remembered_for_a_moment(tmp_path: Path, monkeypatch: pytes
     """A scope over its limit asks the store once in a quarter of a second, not at every request; less than what is left
     is given at once, and so is what this worker frees."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         book = await open_book()
         clock = [1000.0]
         asked: list[object] = []
@@ -267,21 +267,21 @@ def test_a_refusal_is_remembered_for_a_moment(tmp_path: Path, monkeypatch: pytes
         first = await take(book, 900)
         asked.clear()
         for _ in range(20):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(AllowanceExceeded) as refused:
                 await take(book, 200)
             assert (refused.value.need, refused.value.has) == (200, 100)
         assert len(asked) == 1
         small = await take(book, 100)  # what is left
         book.settle(small, None)
-        with pytest.raises(Refused):
+        with pytest.raises(AllowanceExceeded):
             await take(book, 200)
         book.settle(first, outcome(10))
         book.settle(await take(book, 200), None)
-        with pytest.raises(Refused):
+        with pytest.raises(AllowanceExceeded):
             await take(book, 2000)
         asked.clear()
         clock[0] += 0.3
-        with pytest.raises(Refused):
+        with pytest.raises(AllowanceExceeded):
             await take(book, 2000)
         assert len(asked) == 1
 
@@ -291,16 +291,16 @@ def test_a_refusal_is_remembered_for_a_moment(tmp_path: Path, monkeypatch: pytes
 def test_what_another_worker_frees_is_found_after_the_moment(tmp_path: Path) -> None:
     """One worker was refused; the other settles for less and gives back; within a second the first has it."""
 
-    async def scenario(open_book: Callable[[], Awaitable[Book]]) -> None:
+    async def scenario(open_book: Callable[[], Awaitable[SpendBook]]) -> None:
         one, other = await open_book(), await open_book()
         held = await take(one, 1000)
-        with pytest.raises(Refused):
+        with pytest.raises(AllowanceExceeded):
             await take(other, 500)
         one.settle(held, outcome(100))
         for _ in range(40):
             try:
                 book_hold = await take(other, 500)
-            except Refused:
+            except AllowanceExceeded:
                 await asyncio.sleep(0.05)
             else:
                 other.settle(book_hold, None)

@@ -14,7 +14,7 @@ from tests.gateway.doorway import USAGE, Doorway, Scripted, chat, event, late, p
 
 from tonnage.errors import InputError
 from tonnage.gateway.file.guardrail_entries import PII, SECRETS
-from tonnage.gateway.guardrails.detectors import Finding, ShapeDetector, WordDetector, disjoint, replaced
+from tonnage.gateway.guardrails.detectors import DetectedText, ShapeDetector, WordDetector, disjoint, replaced
 from tonnage.gateway.guardrails.held_events import HeldEvents
 from tonnage.gateway.guardrails.texts import text_slots
 
@@ -74,7 +74,7 @@ def test_words_and_replacement() -> None:
     assert replaced(
         "The MERGER of project\nfalcon, not of mergers", detector.find("The MERGER of project\nfalcon")
     ) == ("The [topic] of [topic], not of mergers")
-    assert replaced("abcdef", [Finding(1, 3, "x"), Finding(2, 5, "y")]) == "a[x]f"
+    assert replaced("abcdef", [DetectedText(1, 3, "x"), DetectedText(2, 5, "y")]) == "a[x]f"
 
 
 def test_texts_of_a_body() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, late, play, said, spoken, streamed, whole, words
 
-from tonnage.gateway.idempotency.store import LOST_AFTER_S, SILENT_S, Claim, IdempotencyStore, KeptAnswer
+from tonnage.gateway.idempotency.store import LOST_AFTER_S, SILENT_S, Claim, IdempotencyStore, ReplayableAnswer
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 
 
@@ -167,7 +167,7 @@ def test_claims_of_dead_workers_are_free(stores: tuple[SharedAccounts, Idempoten
     new = Claim("me", "key", "second", 1001.0 + SILENT_S)
     accounts.join("second", "here", new.at_s)
     assert store.claim(new, "body", 60.0).met == "claimed"
-    store.keep(old, KeptAnswer(200, b"", b"late", streamed=False), 5000.0)
+    store.keep(old, ReplayableAnswer(200, b"", b"late", streamed=False), 5000.0)
     store.release(old)
     assert store.claim(Claim("me", "key", "third", new.at_s + 1), "body", 60.0).met == "in-flight"
     accounts.leave("second", (), ())
@@ -180,7 +180,7 @@ def test_answers_are_kept_for_their_time(stores: tuple[SharedAccounts, Idempoten
     accounts.join("w", "here", 1000.0)
     first = Claim("me", "key", "w", 1000.0)
     store.claim(first, "body", 60.0)
-    kept = KeptAnswer(200, b"a: b\r\n", b"\x00text", streamed=True)
+    kept = ReplayableAnswer(200, b"a: b\r\n", b"\x00text", streamed=True)
     store.keep(first, kept, 1060.0)
     assert store.claim(first._replace(at_s=1059.0), "body", 60.0).answer == kept
     assert store.claim(first._replace(at_s=1059.0), "other", 60.0).met == "another-body"

@@ -20,14 +20,14 @@ from tests.gateway.test_book import play as play_books
 
 from tonnage.errors import TonnageError
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.holds import Hold
 from tonnage.gateway.money.remains import bring_in_dead, remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.processes import GatewayProcesses, _Child
 
-OpenBook = Callable[[], Awaitable[Book]]
+OpenBook = Callable[[], Awaitable[SpendBook]]
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -269,7 +269,7 @@ def test_a_worker_that_was_suspended_goes_on_right(tmp_path: Path) -> None:
     play_books(tmp_path, scenario)
 
 
-def _journal_of(book: Book) -> tuple[bytes, list[bytes]]:
+def _journal_of(book: SpendBook) -> tuple[bytes, list[bytes]]:
     data = book.journal.path.read_bytes().rstrip(b"\0")
     return data, data.splitlines(keepends=True)
 

@@ -13,8 +13,8 @@ from tests.gateway.doorway import play
 import tonnage
 from tonnage.errors import InputError
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Outcome, Refused, Who
+from tonnage.gateway.money.book import SpendBook
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Who
 from tonnage.gateway.money.redis_limits import LimitsInRedis
 from tonnage.gateway.money.sql_store import AccountsError
 
@@ -36,21 +36,21 @@ class Clock:
         return NOW + 60 * self.minutes + min(5 * (monotonic() - self._began_s), 54.0)
 
 
-async def opened(folder: Path, url: str, now: Clock) -> Book:
+async def opened(folder: Path, url: str, now: Clock) -> SpendBook:
     """A worker of a host of its own."""
     folder.mkdir()
-    book = Book(LimitsInRedis(str(folder / "accounts.db"), url), folder / "journals", now=now)
+    book = SpendBook(LimitsInRedis(str(folder / "accounts.db"), url), folder / "journals", now=now)
     await book.open()
     return book
 
 
-async def one(book: Book, *allowances: Allowance) -> bool:
+async def one(book: SpendBook, *allowances: Allowance) -> bool:
     """Whether a request was let in; it is settled at once."""
     try:
         hold = await book.hold(allowances, Amounts(usd_pico=1, tokens=0), who=WHO, request="r", lost_usd_pico=0)
-    except Refused:
+    except AllowanceExceeded:
         return False
-    book.settle(hold, Outcome(200, "ok", Amounts(usd_pico=1, tokens=0), 1, 1, 0, False, 0.1, 0.1))
+    book.settle(hold, AttemptOutcome(200, "ok", Amounts(usd_pico=1, tokens=0), 1, 1, 0, False, 0.1, 0.1))
     return True
 
 
@@ -62,7 +62,7 @@ def test_hosts_together_keep_a_limit(tmp_path: Path, redis_url: str) -> None:
         books = [await opened(tmp_path / str(index), redis_url, now) for index in range(3)]
         let_in = 0
 
-        async def ask(book: Book) -> None:
+        async def ask(book: SpendBook) -> None:
             nonlocal let_in
             while await one(book, LIMIT):
                 let_in += 1
@@ -97,7 +97,7 @@ def test_a_refused_budget_gives_the_limit_back(tmp_path: Path, redis_url: str, r
     async def scenario() -> None:
         book = await opened(tmp_path / "a", redis_url, Clock())
         dear = Amounts(usd_pico=60, tokens=0)
-        with pytest.raises(Refused):
+        with pytest.raises(AllowanceExceeded):
             await book.hold((LIMIT, BUDGET), dear, who=WHO, request="r", lost_usd_pico=0)
         (name,) = redis_server.keys("tonnage:limit:*")
         assert int(redis_server.hget(name, "leased")) == 0

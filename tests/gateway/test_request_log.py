@@ -19,14 +19,14 @@ from tonnage.gateway.observing.log_files import LogFiles, log_files
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.observing.redaction import redacted
-from tonnage.gateway.observing.request_log import RequestLog
+from tonnage.gateway.observing.request_log import RequestLogWriter
 
 PRICE = {"input_usd_per_million": 1, "output_usd_per_million": 2}
 
 
 def made_log(folder: Path, measures: GatewayMeasures | None = None, said: list[str] | None = None, **keys: Any) -> Any:
     entry = RequestLogEntry.model_validate({"folder": str(folder / "log"), **keys})
-    return RequestLog(entry, measures or GatewayMeasures(), (said if said is not None else []).append, seed=1)
+    return RequestLogWriter(entry, measures or GatewayMeasures(), (said if said is not None else []).append, seed=1)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from tonnage.errors import InputError, MissingExtra
 from tonnage.gateway.file.observing import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
-from tonnage.gateway.observing.spans import Spans
+from tonnage.gateway.observing.spans import SpanWriter
 from tonnage.gateway.observing.trace_context import begin_trace
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -84,10 +84,10 @@ def read_span(one: Any, resource: dict[str, str]) -> dict[str, Any]:
     } | values  # fmt: skip
 
 
-def made(url: str, measures: GatewayMeasures | None = None, told: list[str] | None = None, **keys: Any) -> Spans:
+def made(url: str, measures: GatewayMeasures | None = None, told: list[str] | None = None, **keys: Any) -> SpanWriter:
     entry = SpansEntry.model_validate({"endpoint": url, **keys})
     say = (told if told is not None else []).append
-    return Spans(entry, {"x-key": "s3cret"}, measures or GatewayMeasures(), say)
+    return SpanWriter(entry, {"x-key": "s3cret"}, measures or GatewayMeasures(), say)
 
 
 def count(measures: GatewayMeasures, result: str) -> float:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.gateway.doorway import Doorway, Scripted, chat, late, play, said, silence, spoken
 
-from tonnage.gateway.admission.line import Line, Ticket
+from tonnage.gateway.admission.line import Ticket, WaitingLine
 from tonnage.gateway.money.allowances import Allowance
 
 LIMIT = Allowance(scope="total", name="", unit="at-once", window="ever", cap=1)
@@ -20,7 +20,7 @@ def ticket(key: str, priority: int = 5) -> Ticket:
     return Ticket(key, priority, 0.0, 10.0)
 
 
-def served(line: Line) -> list[tuple[int, str]]:
+def served(line: WaitingLine) -> list[tuple[int, str]]:
     """All that wait, in the order in which they would be served."""
     found = []
     while (one := line.first()) is not None:
@@ -31,7 +31,7 @@ def served(line: Line) -> list[tuple[int, str]]:
 
 def test_turns() -> None:
     """The highest priority first; of one priority each key in turn, however many requests it sent."""
-    line = Line(LIMIT)
+    line = WaitingLine(LIMIT)
     for key, priority in [("a", 5), ("a", 5), ("a", 5), ("b", 5), ("c", 1), ("b", 5), ("d", 9)]:
         line.add(ticket(key, priority))
     assert served(line) == [(9, "d"), (5, "a"), (5, "b"), (5, "a"), (5, "b"), (5, "a"), (1, "c")]
@@ -42,7 +42,7 @@ def test_places_in_the_line() -> None:
     """`ahead_of` is the number of those that are served before a newcomer, whatever waits."""
     random = Random(1)
     for _ in range(200):
-        line = Line(LIMIT)
+        line = WaitingLine(LIMIT)
         for _ in range(random.randrange(12)):
             line.add(ticket(random.choice("abc"), random.randrange(3)))
         key, priority = random.choice("abcd"), random.randrange(4)
@@ -68,7 +68,7 @@ def test_places_in_the_line() -> None:
 )
 def test_who_is_shed(waiting: list[tuple[str, int]], newcomer: tuple[str, int], sheds: tuple[str, int] | None) -> None:
     """The lowest priority first; among equals a key that has more waiting than the newcomer's gives one up."""
-    line = Line(LIMIT)
+    line = WaitingLine(LIMIT)
     for key, priority in waiting:
         line.add(ticket(key, priority))
     found = line.sheds_for(*newcomer)

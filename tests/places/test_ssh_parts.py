@@ -18,7 +18,7 @@ import pytest
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.file import SSHPlace, read_places
 from tonnage.places.ssh import agent, mirror
-from tonnage.places.ssh.line import Line
+from tonnage.places.ssh.line import SSHConnection
 from tonnage.places.ssh.questions import against
 from tonnage.places.ssh.shipping import inputs_of, own_code, spec_there, wheels
 from tonnage.runs import RunFolder, RunSpec
@@ -68,7 +68,7 @@ def ask(verb: str, folder: Path, body: bytes = b"", **request: Any) -> tuple[dic
 )
 def test_what_stands_against_a_run(seen: dict[str, Any], given: dict[str, Any], said: str, mends: str) -> None:
     """Each fault of a machine is found alone, with what mends it; a machine as it is written has none."""
-    line = Line(name="box", place=place(**given))
+    line = SSHConnection(name="box", place=place(**given))
     told = SEEN | {key: value for key, value in seen.items() if key != "skew"}
     found = list(against(line, told, skew_s=seen.get("skew", 1.0)))
     assert [said in one.message and mends in one.hint for one in found] == ([True] if said else [])
@@ -87,14 +87,14 @@ def test_what_stands_against_a_run(seen: dict[str, Any], given: dict[str, Any], 
 )  # fmt: skip
 def test_what_ssh_says(words: str, why: str) -> None:
     """OpenSSH's own words, each kind with the command that mends it."""
-    fault = Line(name="box", place=place())._cut(words, words)
+    fault = SSHConnection(name="box", place=place())._cut(words, words)
     assert fault.why == why
     assert "`" in (fault.hint or "")
 
 
 def test_the_command_checks_host_keys_and_asks_nothing() -> None:
     """Whatever is written down of the machine; what is left out is left to ~/.ssh/config."""
-    command = " ".join(Line(name="box", place=place(jump="me@gate", port=2222, user="me")).command)
+    command = " ".join(SSHConnection(name="box", place=place(jump="me@gate", port=2222, user="me")).command)
     for option in ("StrictHostKeyChecking=yes", "BatchMode=yes", "-J me@gate", "-p 2222", "-l me"):
         assert option in command
     assert " -i " not in command
@@ -259,7 +259,7 @@ def test_files_of_one_content_all_come(tmp_path: Path) -> None:
         (there / name).parent.mkdir(parents=True, exist_ok=True)
         (there / name).write_bytes(b"weights" if name.endswith("bin") else b"")
     here.path.mkdir()
-    line = cast(Line, AgentHere(tmp_path))
+    line = cast(SSHConnection, AgentHere(tmp_path))
     assert mirror.fetch_made(line, here, str(there)) == 4
     brought = {one.name: one.read_bytes() for one in (here.path / "model").iterdir()}
     assert brought == {"best.bin": b"weights", "last.bin": b"weights", "empty": b"", "none": b""}

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
-from tonnage.places.contract import Gap, GapError, must_have
+from tonnage.places.contract import DeclaredGap, GapError, must_have
 from tonnage.testing.runs import write_run
 
 
@@ -37,7 +37,7 @@ def test_a_gap_is_told_with_its_reason() -> None:
     from tonnage.places.file import LocalPlace
 
     class Mute(LocalExecutor):
-        gaps = (Gap(verb="exec", reason="nothing there runs a command", whole=True),)
+        gaps = (DeclaredGap(verb="exec", reason="nothing there runs a command", whole=True),)
 
     executor = Mute(place=LocalPlace(kind="local", cores=1, memory_gib=1))
     with pytest.raises(GapError, match="nothing there runs"):

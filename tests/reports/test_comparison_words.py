@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from tonnage.comparison.energy import Missing
+from tonnage.comparison.energy import MissingFootprint
 from tonnage.comparison.splitting import Placement, Split, SplitGround
 from tonnage.reports.reasons.comparison import LACKS, missing_words, split_words
 from tonnage.sizing.estimates import Figure
@@ -50,8 +50,8 @@ def test_a_split_is_worth_it_where_it_saves_or_must_be(found: Split, said: str) 
 
 
 def test_all_that_a_footprint_may_lack_has_words() -> None:
-    """Every kind of `Missing`; what several works lack stands once each."""
-    assert set(LACKS) == set(get_args(get_type_hints(Missing)["of"]))
-    lacks = (Missing(of="PUE", name="runpod"), Missing(of="power limit", name="X1"))
+    """Every kind of `MissingFootprint`; what several works lack stands once each."""
+    assert set(LACKS) == set(get_args(get_type_hints(MissingFootprint)["of"]))
+    lacks = (MissingFootprint(of="PUE", name="runpod"), MissingFootprint(of="power limit", name="X1"))
     assert missing_words(lacks) == "PUE of runpod: state carbon.pue; power limit of X1: the catalog has none"
     assert missing_words(()) == ""

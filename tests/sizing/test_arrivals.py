@@ -16,9 +16,9 @@ from tonnage.sizing.arrivals import (
     FixedLengths,
     Poisson,
     Process,
-    Replay,
     SpreadLengths,
     TraceLengths,
+    TraceReplay,
 )
 from tonnage.sizing.traces import load_trace, parse_trace
 from tonnage.workload.jobs import Lengths, Requests
@@ -74,7 +74,7 @@ def test_spread_lengths_keep_mean_and_maximum(mean: int, maximum: int) -> None:
 def test_a_trace_is_replayed_as_it_was_and_scaled() -> None:
     """Arrivals and lengths are the file's; at speed 2 the gaps halve."""
     trace = load_trace(SAMPLE)
-    once, twice = (Arrivals(process=Replay(trace=trace, speed=speed)).draw(0) for speed in (1.0, 2.0))
+    once, twice = (Arrivals(process=TraceReplay(trace=trace, speed=speed)).draw(0) for speed in (1.0, 2.0))
     assert len(once) == len(trace) == 200
     assert once.at_s[0] == 0.0
     assert once.at_s == pytest.approx(2.0 * twice.at_s)
@@ -124,8 +124,8 @@ def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
         Arrivals(process=Poisson(rate_per_s=1.0), requests=5),
         Arrivals(process=Poisson(rate_per_s=1.0), lengths=ALIKE, requests=0),
         Arrivals(process=ClosedLoop(users=0), lengths=ALIKE, requests=5),
-        Arrivals(process=Replay(trace=load_trace(SAMPLE)), requests=201),
-        Arrivals(process=Replay(trace=load_trace(SAMPLE), speed=0.0)),
+        Arrivals(process=TraceReplay(trace=load_trace(SAMPLE)), requests=201),
+        Arrivals(process=TraceReplay(trace=load_trace(SAMPLE), speed=0.0)),
     ],
 )
 def test_traffic_that_means_nothing_is_refused(traffic: Arrivals) -> None:

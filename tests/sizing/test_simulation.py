@@ -14,7 +14,15 @@ import pytest
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.errors import InputError, UnsizedHardware
-from tonnage.sizing.arrivals import Arrivals, ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths
+from tonnage.sizing.arrivals import (
+    Arrivals,
+    ClosedLoop,
+    FixedLengths,
+    Poisson,
+    SpreadLengths,
+    TraceLengths,
+    TraceReplay,
+)
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching
@@ -161,7 +169,7 @@ def test_a_recorded_trace_runs(decoder: ReplicaModel) -> None:
     """The sample trace, as it was and ten times as fast: every request answered, later at speed."""
     trace = load_trace(DATA / "request_trace.csv")
     slow, fast = (
-        simulate(decoder, Arrivals(process=Replay(trace=trace, speed=speed)), seed=0) for speed in (1.0, 10.0)
+        simulate(decoder, Arrivals(process=TraceReplay(trace=trace, speed=speed)), seed=0) for speed in (1.0, 10.0)
     )
     assert slow.requests == fast.requests == 180
     assert fast.latency_s.p95 > slow.latency_s.p95

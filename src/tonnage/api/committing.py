@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tonnage.budgets.book import Asked, Book
+    from tonnage.budgets.book import ReservationBook, ReservationRequest
     from tonnage.budgets.file import Budget
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.spec import RunSpec
@@ -95,30 +95,30 @@ def reserved(
 def settle_ended(home: Path) -> None:
     """Settle the reservations of runs that have ended, by what their folders tell."""
     if (home / BOOK).exists():
-        from tonnage.budgets.book import Book
+        from tonnage.budgets.book import ReservationBook
         from tonnage.budgets.settling import sweep
 
-        sweep(Book(home / BOOK))
+        sweep(ReservationBook(home / BOOK))
 
 
-def _swept(home: Path) -> tuple[Book, tuple[Budget, ...]]:
-    from tonnage.budgets.book import Book
+def _swept(home: Path) -> tuple[ReservationBook, tuple[Budget, ...]]:
+    from tonnage.budgets.book import ReservationBook
     from tonnage.budgets.file import read_budgets
 
     settle_ended(home)
-    return Book(home / BOOK), read_budgets(home / FILE)
+    return ReservationBook(home / BOOK), read_budgets(home / FILE)
 
 
-def _asked(spec: RunSpec, folder: RunFolder, bound: int | None, *, earlier_sessions: int = 0) -> Asked:
-    from tonnage.budgets.book import Asked
+def _asked(spec: RunSpec, folder: RunFolder, bound: int | None, *, earlier_sessions: int = 0) -> ReservationRequest:
+    from tonnage.budgets.book import ReservationRequest
 
-    return Asked(
+    return ReservationRequest(
         run=folder.path.name, folder=folder.path.absolute(), charge=spec.charge, bound_micro_usd=bound,
         earlier_sessions=earlier_sessions,
     )  # fmt: skip
 
 
-def _resumed(spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]) -> Asked:
+def _resumed(spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]) -> ReservationRequest:
     from tonnage.runs.spending import sessions_of
 
     sessions = sessions_of(folder.events(), spec.guard)

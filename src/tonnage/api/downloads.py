@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import Clock
-    from tonnage.fetching import Fetched, VerifiedFile, Watcher
+    from tonnage.fetching import Fetched, ProgressWatcher, VerifiedFile
     from tonnage.reports.rendering import Report
 
 
@@ -55,7 +55,7 @@ def fetch(
     *,
     as_of: Clock | None = None,
     settings: Settings | None = None,
-    watcher: Watcher | None = None,
+    watcher: ProgressWatcher | None = None,
 ) -> Answer[Fetched]:
     """Bring every file of `sources` (`hf://ORG/NAME`, `s3://`, `gs://`, `az://`, a URL or a path; docs/fetch.md) to
     every target: in parallel, verified, through the cache at home.

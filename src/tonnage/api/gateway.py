@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.money.shared_accounts import SharedAccounts
     from tonnage.gateway.reconciling.gaps import Reconciled
-    from tonnage.gateway.report import Spent
+    from tonnage.gateway.report import NameSpend
     from tonnage.gateway.simulation import Simulated
     from tonnage.gateway.top.rates import Top
     from tonnage.planning.plan import MachineOption
@@ -176,16 +176,16 @@ def import_litellm(path: Path | str) -> tuple[str, tuple[str, ...]]:
 
 def gateway_spend(
     path: Path | str, options: GatewaySpendOptions | None = None, *, settings: Settings | None = None
-) -> Answer[tuple[Spent, ...]]:
+) -> Answer[tuple[NameSpend, ...]]:
     """What a gateway has spent, from its ledger; workers add to it four times a second."""
-    from tonnage.gateway.report import Spent, spent_report
+    from tonnage.gateway.report import NameSpend, spent_report
 
     asked = options or GatewaySpendOptions()
     since_s = time() - asked.since_s
     with _accounts(load_gateway_file(path, settings=settings)) as accounts:
         rows = accounts.spent(asked.by, since_s) if accounts else []
     found = tuple(
-        Spent(name=name, attempts=attempts, input_tokens=inputs, output_tokens=outputs, usd_pico=pico,
+        NameSpend(name=name, attempts=attempts, input_tokens=inputs, output_tokens=outputs, usd_pico=pico,
               estimated_usd_pico=estimated)
         for name, attempts, inputs, outputs, pico, estimated in rows
     )  # fmt: skip

@@ -65,10 +65,10 @@ def _place(options: BatchOptions) -> tuple[JobPlace, Any]:
         jobs = OpenAIJobs(options.url or "", key_headers(options.api_key_env))
         return jobs, closing(jobs)
     from tonnage.batches.bedrock_jobs import BedrockJobs, make_client
-    from tonnage.batches.s3_objects import S3Objects
+    from tonnage.batches.s3_objects import S3BatchObjects
 
     bucket, _, prefix = (options.jobs_at or "").removeprefix("s3://").partition("/")
-    store, place = S3Objects(bucket), prefix.strip("/") or "tonnage"
+    store, place = S3BatchObjects(bucket), prefix.strip("/") or "tonnage"
     return BedrockJobs(make_client(), store, bucket=bucket, prefix=place, role=options.role or ""), nullcontext()
 
 

@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import CatalogSource, Clock
-    from tonnage.calibration.kinds import Kind
+    from tonnage.calibration.kinds import FactKind
     from tonnage.calibration.leave_out import OnStep
     from tonnage.calibration.store import Calibration
     from tonnage.calibration.validation import ValidationReport
@@ -137,7 +137,7 @@ def calibrate(
     return Answer(made, partial(calibration_report, file=str(out)))
 
 
-def _kind(name: str, left_out: str | None) -> Kind:
+def _kind(name: str, left_out: str | None) -> FactKind:
     """The kind of rows; InputError unless `left_out` is something that can be left out of it."""
     from tonnage.calibration.kinds import kind_named
 

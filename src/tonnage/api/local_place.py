@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from tonnage.errors import TonnageError
-from tonnage.places.contract import Gap, Orphan, PlaceFinding, Submission, tag_of, token_of
+from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submission, tag_of, token_of
 from tonnage.places.file import LOCAL, LocalPlace
 from tonnage.places.record import leave_queue, read_record, submitting, write_record, write_submission
 from tonnage.places.states import JobView, Phase, PlaceState, joined
@@ -49,10 +49,14 @@ class LocalExecutor:
     """A job is a supervisor of this machine; its id is the process's."""
 
     kind: ClassVar[str] = LOCAL
-    gaps: ClassVar[tuple[Gap, ...]] = (
-        Gap(verb="preemption", reason="this machine is not taken away, so no run is started again on it", whole=True),
-        Gap(verb="collect", reason="the folder is this machine's: all of it is here already"),
-        Gap(verb="orphans", reason="a supervisor holds its run's lock: none is ever superseded, only its run removed"),
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
+        DeclaredGap(
+            verb="preemption", reason="this machine is not taken away, so no run is started again on it", whole=True
+        ),
+        DeclaredGap(verb="collect", reason="the folder is this machine's: all of it is here already"),
+        DeclaredGap(
+            verb="orphans", reason="a supervisor holds its run's lock: none is ever superseded, only its run removed"
+        ),
     )
     name: str = LOCAL
     place: LocalPlace

@@ -14,8 +14,8 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
     from tonnage.catalog import Catalog
-    from tonnage.claimed_gains.devices import Missing
-    from tonnage.claimed_gains.gain import Gain, Side, Target
+    from tonnage.claimed_gains.devices import UnmeasuredProcessor
+    from tonnage.claimed_gains.gain import Gain, PromisedGain, Side
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.planning.plan import Plan
     from tonnage.reports.gains import GainsFound
@@ -117,7 +117,7 @@ def _planned(job: Workload, market: Catalog, calibrated: CalibratedModel, settin
 
 
 def _gain(
-    target: Target, job: Workload, market: Catalog, planned: Plan | None, calibrated: CalibratedModel,
+    target: PromisedGain, job: Workload, market: Catalog, planned: Plan | None, calibrated: CalibratedModel,
     options: GainsOptions, settings: Settings,
 ) -> Gain:  # fmt: skip
     from tonnage.claimed_gains.devices import arm_gain
@@ -139,7 +139,7 @@ def _gain(
 
 
 def _device_gain(
-    target: Target, job: Workload, market: Catalog, calibrated: CalibratedModel, options: GainsOptions,
+    target: PromisedGain, job: Workload, market: Catalog, calibrated: CalibratedModel, options: GainsOptions,
     settings: Settings,
 ) -> Gain:  # fmt: skip
     from tonnage.claimed_gains.devices import gpu_gain
@@ -151,14 +151,14 @@ def _device_gain(
     return gpu_gain(target, size, _processor(job, options.device, settings))
 
 
-def _processor(job: Workload, device: str, settings: Settings) -> Side | Missing:
+def _processor(job: Workload, device: str, settings: Settings) -> Side | UnmeasuredProcessor:
     """The rate of the work on a measured processor, or why there is none. Raises InputError for a profile that is named
     or lies here and cannot be used, UnknownName for a name that is none."""
     from tonnage.api.local_service import predict_here
     from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity
     from tonnage.calibration.local_file import find_profile, read_profile, stored_profiles
-    from tonnage.claimed_gains.devices import Missing
+    from tonnage.claimed_gains.devices import UnmeasuredProcessor
     from tonnage.claimed_gains.gain import Side
     from tonnage.planning.local import predict_local
     from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
@@ -166,17 +166,17 @@ def _processor(job: Workload, device: str, settings: Settings) -> Side | Missing
     here = host_identity()
     known = [] if device != "local" else [read_profile(one).identity for one in stored_profiles(settings.home)]
     if device == "local" and not any(one.same_machine(here) for one in known):
-        return Missing(lack="no local profile", said="")
+        return UnmeasuredProcessor(lack="no local profile", said="")
     profile = find_profile(device, settings.home, here, other_machine=device != "local")
     if profile.kind != "cpu":
-        return Missing(lack="not measured here", said=f"{profile.name} is no processor")
+        return UnmeasuredProcessor(lack="not measured here", said=f"{profile.name} is no processor")
     try:
         if isinstance(job.job, TrainJob):
             rate = predict_local(job.job, with_own_rows(profile, settings).profile).samples_per_s
         elif isinstance(job.job, (ServeJob, BatchJob)):
             rate = predict_here(job.job, settings, profile=profile).found.holds_per_s
         else:
-            return Missing(lack="not measured here", said="tables are not timed on a processor")
+            return UnmeasuredProcessor(lack="not measured here", said="tables are not timed on a processor")
     except InputError as error:
-        return Missing(lack="not measured here", said=error.message)
+        return UnmeasuredProcessor(lack="not measured here", said=error.message)
     return Side(name=f"{profile.name}, {max(profile.threads)} threads", per_s=rate)

@@ -94,7 +94,7 @@ async def _embedded(gateway: Gateway, route: Route, entry: SemanticEntry, texts:
     from tonnage.gateway.file.described import ANYBODY
     from tonnage.gateway.measures import GatewayMeasures
     from tonnage.gateway.money.accounts_of import accounts_of
-    from tonnage.gateway.money.book import Book
+    from tonnage.gateway.money.book import SpendBook
     from tonnage.gateway.proxy.running import Running
     from tonnage.gateway.proxy.side_request import SideFailed, SideRequests
     from tonnage.gateway.semantic.cache import embedding_request
@@ -103,7 +103,7 @@ async def _embedded(gateway: Gateway, route: Route, entry: SemanticEntry, texts:
 
     vectors, tokens = [], 0
     with TemporaryDirectory() as folder:
-        book = Book(accounts_of(gateway), Path(folder))
+        book = SpendBook(accounts_of(gateway), Path(folder))
         await book.open()
         running = Running(gateway, GatewayMeasures(), make_signer)
         asking = SideRequests(entry.deployment, running, book)

@@ -11,7 +11,7 @@ from tonnage.api.bench import key_headers
 
 if TYPE_CHECKING:
     from tonnage.batches.outputs import BatchOutput
-    from tonnage.batches.reading import BatchInput, Checked
+    from tonnage.batches.reading import BatchInput, CheckedInput
     from tonnage.batches.records import Finished
     from tonnage.http.pool import Endpoint
     from tonnage.traffic.batch import BatchOutcome
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def carried_on_ray(
     source: BatchInput,
-    checked: Checked,
+    checked: CheckedInput,
     finished: Finished,
     output: BatchOutput,
     to: Endpoint,

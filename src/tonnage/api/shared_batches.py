@@ -15,7 +15,7 @@ from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.batches.leases import LeaseBook
-    from tonnage.batches.reading import BatchInput, Checked
+    from tonnage.batches.reading import BatchInput, CheckedInput
     from tonnage.batches.records import Finished
     from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
@@ -66,7 +66,13 @@ class _Worker:
     """This process's part of a shared batch."""
 
     def __init__(
-        self, source: BatchInput, checked: Checked, book: LeaseBook, folder: Path, output: Path, options: BatchOptions
+        self,
+        source: BatchInput,
+        checked: CheckedInput,
+        book: LeaseBook,
+        folder: Path,
+        output: Path,
+        options: BatchOptions,
     ) -> None:
         self._source, self._checked, self._book, self._folder = source, checked, book, folder
         self._output, self._options = output, options
@@ -144,7 +150,7 @@ class _Worker:
                 time.sleep(MERGE_LOOK_S)
 
 
-def _agree(folder: Path, source: BatchInput, checked: Checked) -> None:
+def _agree(folder: Path, source: BatchInput, checked: CheckedInput) -> None:
     """All workers read the same rows in the same way: the first says how, the others compare."""
     from tonnage.files import SHARED, write_whole
 

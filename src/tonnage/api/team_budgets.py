@@ -10,11 +10,11 @@ from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
     from tonnage.budgets.file import Budget
-    from tonnage.budgets.standing import Standing
+    from tonnage.budgets.standing import BudgetStanding
     from tonnage.reports.rendering import Report
 
 
-def list_budgets(*, settings: Settings | None = None) -> Answer[tuple[Standing, ...]]:
+def list_budgets(*, settings: Settings | None = None) -> Answer[tuple[BudgetStanding, ...]]:
     """Every budget of the home as it stands now; what has ended is settled first.
 
     Raises InputError that names file and key of what is wrong in budgets.toml.
@@ -27,7 +27,7 @@ def list_budgets(*, settings: Settings | None = None) -> Answer[tuple[Standing, 
     from tonnage.budgets.standing import standing_of
 
     home = (settings or current_settings()).home
-    book = books.Book(home / books.FILE_NAME)
+    book = books.ReservationBook(home / books.FILE_NAME)
     sweep(book)
     budgets = read_budgets(home / FILE_NAME) if (home / FILE_NAME).exists() else ()
     now, known = datetime.now(UTC), book.commitments()
@@ -42,7 +42,7 @@ def check_budgets(file: Path | str) -> Answer[tuple[Budget, ...]]:
     return Answer(read_budgets(Path(file)), _stated)
 
 
-def _standings(found: tuple[Standing, ...]) -> Report:
+def _standings(found: tuple[BudgetStanding, ...]) -> Report:
     from tonnage.budgets.standing import usd
     from tonnage.reports.listing import Field, Listing, listing_report
     from tonnage.reports.wording import UNKNOWN, plural, render_money
@@ -50,10 +50,10 @@ def _standings(found: tuple[Standing, ...]) -> Report:
     def money(value: float | None) -> str:
         return UNKNOWN if value is None else render_money(value)
 
-    def until(one: Standing) -> str | None:
+    def until(one: BudgetStanding) -> str | None:
         return None if one.window.end is None else one.window.end.isoformat()
 
-    fields: list[Field[Standing]] = [
+    fields: list[Field[BudgetStanding]] = [
         Field("name", lambda one: one.budget.name, title="budget"),
         Field("scope", lambda one: one.budget.scope, title="of", wraps=True),
         Field("period", lambda one: one.budget.period, title="period"),

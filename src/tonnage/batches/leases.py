@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from tonnage.batches.reading import BatchInput, Checked, undone_rows
+from tonnage.batches.reading import BatchInput, CheckedInput, undone_rows
 from tonnage.batches.records import read_finished
 from tonnage.errors import TonnageError
 from tonnage.traffic.batch import BadRow, BatchRow
@@ -157,7 +157,7 @@ class LeasedRows:
     finished."""
 
     def __init__(
-        self, source: BatchInput, checked: Checked, book: LeaseBook, shards: Callable[[], Sequence[Path]]
+        self, source: BatchInput, checked: CheckedInput, book: LeaseBook, shards: Callable[[], Sequence[Path]]
     ) -> None:
         self._source, self._checked, self._book, self._shards = source, checked, book, shards
         self._open: dict[int, set[int]] = {}  # lines of a part that are given out and not on the disk

@@ -68,9 +68,9 @@ def open_store(url: str) -> tuple[ObjectStore, str]:
     scheme, bucket, key = found[1].lower(), found[2], found[3]
     scheme = _ALIASES.get(scheme, scheme)
     if scheme == "s3":
-        from tonnage.batches.s3_objects import S3Objects
+        from tonnage.batches.s3_objects import S3BatchObjects
 
-        return S3Objects(bucket), key
+        return S3BatchObjects(bucket), key
     from tonnage.batches.fsspec_objects import FsspecObjects, open_filesystem
 
     return FsspecObjects(open_filesystem(scheme), bucket, shown=f"{scheme}://{bucket}"), key

@@ -23,7 +23,7 @@ from tonnage.batches.allowance import BatchAllowance
 from tonnage.batches.carrying import Carriage, Carrier
 from tonnage.batches.gate import Gate
 from tonnage.batches.outputs import BatchOutput
-from tonnage.batches.reading import BatchInput, Checked, undone_rows
+from tonnage.batches.reading import BatchInput, CheckedInput, undone_rows
 from tonnage.batches.records import Finished, read_finished
 from tonnage.errors import MissingExtra
 from tonnage.http.pool import run_in_loop
@@ -40,7 +40,7 @@ class RayWork:
     """What every worker is given. `key_headers` reads the key from the worker's own environment."""
 
     source: BatchInput
-    checked: Checked
+    checked: CheckedInput
     finished: Finished
     carriage: Carriage  # without the key
     key_headers: Callable[[str | None], Mapping[str, str]]

@@ -104,7 +104,7 @@ def undone_rows(rows: Iterator[BatchRow | BadRow], finished: Finished) -> Iterat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedInput:
     """An input that was read once: how many rows it has, how many of them are no requests, and of a file of lines the
     byte where each part of `part_lines` lines begins."""
 
@@ -120,7 +120,7 @@ def check_input(
     on_rows: Callable[[int], None] | None = None,
     *,
     part_lines: int = PART_LINES,
-) -> Checked:
+) -> CheckedInput:
     """Read all rows once. DataError where two have one custom_id; InputError where there is no row, and where
     `finished` holds rows that this input has not: it is another input, or was changed.
 
@@ -150,7 +150,7 @@ def check_input(
             hint="the input, --task or --model was changed: --retry-errors where failed rows were mended, else name "
             "another output",
         )
-    return Checked(rows=count, bad=bad, part_lines=part_lines, begins=tuple(begins))
+    return CheckedInput(rows=count, bad=bad, part_lines=part_lines, begins=tuple(begins))
 
 
 def _rows_words(count: int) -> str:

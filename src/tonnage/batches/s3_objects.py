@@ -53,7 +53,7 @@ def translated(shown: str) -> Iterator[None]:
         raise TonnageError(f"{shown}: {error}", hint="the same command goes on") from error
 
 
-class S3Objects:
+class S3BatchObjects:
     """The objects of one bucket."""
 
     def __init__(self, bucket: str, client: Any = None) -> None:

@@ -23,7 +23,7 @@ from tonnage.benchmarks.machine import (
     versions,
 )
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
-from tonnage.benchmarks.timing import Clock, Samples, take_samples
+from tonnage.benchmarks.timing import CallTimer, Samples, take_samples
 from tonnage.calibration.local_profile import DeviceCurve, DeviceKind, DeviceProfile, MeasuredPoint, Timing
 from tonnage.errors import InputError
 from tonnage.values import dataclass
@@ -92,7 +92,7 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
     queue = QUEUED_CALLS if kind == "cuda" else 1
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    clock = Clock(torch.cuda.synchronize if kind == "cuda" else (lambda: None), 0 if kind == "cuda" else threads)
+    clock = CallTimer(torch.cuda.synchronize if kind == "cuda" else (lambda: None), 0 if kind == "cuda" else threads)
     try:
         listed = list(probes(torch, kind, precisions(torch, kind), extent))
         found, times = [Samples() for _ in listed], [1.0] * len(listed)

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tonnage.calibration.local_profile import DeviceKind, Identity, processor_name
+from tonnage.calibration.local_profile import DeviceKind, MachineIdentity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.runs.devices import ListedGpu, memory_bytes, name_of, open_nvml
 from tonnage.runs.job import WAITING_THREADS
@@ -62,7 +62,7 @@ def usual_kind() -> DeviceKind:
     return "cuda" if import_torch().cuda.is_available() else "cpu"
 
 
-def read_identity(torch: Any, kind: DeviceKind) -> Identity:
+def read_identity(torch: Any, kind: DeviceKind) -> MachineIdentity:
     """This machine; with its first GPU where `kind` is cuda. Raises InputError where there is none."""
     if kind == "cpu":
         return host_identity()
@@ -77,19 +77,19 @@ def read_identity(torch: Any, kind: DeviceKind) -> Identity:
         )
     name, memory = gpu_by_driver(nvml, str(torch.cuda.get_device_properties(0).uuid))
     host = host_identity()
-    return Identity(
+    return MachineIdentity(
         processor=host.processor, physical_cores=host.physical_cores, logical_cores=host.logical_cores,
         architecture=host.architecture, memory_gib=host.memory_gib, device=name, device_memory_gib=memory,
     )  # fmt: skip
 
 
-def host_identity() -> Identity:
+def host_identity() -> MachineIdentity:
     """Processor and memory of this host; needs no torch."""
     import psutil
 
     logical = psutil.cpu_count(logical=True) or 1
     total = psutil.virtual_memory().total
-    return Identity(
+    return MachineIdentity(
         processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else "")
         or platform.processor()
         or platform.machine(),
@@ -131,10 +131,10 @@ def gpu_by_driver(nvml: Any, uuid: str) -> tuple[str, float]:
     raise InputError(f"NVML cannot read the GPU: {why}", hint="does `nvidia-smi` work here?")
 
 
-def device_name(identity: Identity, kind: DeviceKind) -> str:
+def device_name(identity: MachineIdentity, kind: DeviceKind) -> str:
     """A name that can be a file's: the GPU's, or the processor's with its cores.
 
-    >>> machine = Identity(processor="AMD EPYC (family 26 model 2)", physical_cores=2, logical_cores=2,
+    >>> machine = MachineIdentity(processor="AMD EPYC (family 26 model 2)", physical_cores=2, logical_cores=2,
     ...                    architecture="x86_64", memory_gib=24.0)
     >>> device_name(machine, "cpu")
     'local-amd-epyc-family-26-model-2-2c'

@@ -44,7 +44,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class CallTimer:
     """How a call is timed: `synchronise` waits for a device; `threads` do the work (0: a device of its own does)."""
 
     synchronise: Call
@@ -80,7 +80,7 @@ def run_delays() -> dict[str, float]:
     return found
 
 
-def take_samples(call: Call, clock: Clock, samples: Samples, *, budget_s: float, fewest: int = 1) -> None:
+def take_samples(call: Call, clock: CallTimer, samples: Samples, *, budget_s: float, fewest: int = 1) -> None:
     """Repeat `call` for about `budget_s`, at least `fewest` times; the very first call does not count.
 
     With several threads it goes on for up to `PATIENCE_S` until enough repeats were undisturbed.

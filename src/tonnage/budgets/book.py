@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.budgets.file import Budget
-from tonnage.budgets.standing import Commitment, Spent, Standing, standing_of
+from tonnage.budgets.standing import BudgetStanding, Reservation, SettledCost, standing_of
 from tonnage.errors import PlanRefused, TonnageError
 from tonnage.files import make_private_folder
 from tonnage.runs.spec import ChargeSpec
@@ -39,7 +39,7 @@ class BookError(TonnageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReservationRequest:
     """What is to be reserved. `earlier_sessions`: those that the run had before, which are settled already."""
 
     run: str
@@ -63,13 +63,13 @@ class OpenEntry:
     started: bool  # whether its run's folder was there and its start was written down
 
 
-class Book:
+class ReservationBook:
     """`path`: the file, made when something is reserved."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def reserve(self, asked: Asked, budgets: Sequence[Budget], *, now: datetime | None = None) -> int:
+    def reserve(self, asked: ReservationRequest, budgets: Sequence[Budget], *, now: datetime | None = None) -> int:
         """Reserve over every budget that applies, or over none. The number of the reservation.
 
         Raises PlanRefused where a hard budget has not enough left, BookError where the file cannot be used.
@@ -96,7 +96,7 @@ class Book:
         with self._write() as connection:
             connection.execute("DELETE FROM commitments WHERE number = ? AND settled = 0", (number,))
 
-    def settle(self, number: int, spent: Spent) -> None:
+    def settle(self, number: int, spent: SettledCost) -> None:
         """What it came to. A reservation that is settled already stays as it is."""
         with self._write() as connection:
             connection.execute(
@@ -105,7 +105,7 @@ class Book:
                 (spent.micro_usd, spent.started_at.isoformat(), spent.ended_at.isoformat(), number),
             )
 
-    def commitments(self) -> tuple[Commitment, ...]:
+    def commitments(self) -> tuple[Reservation, ...]:
         """All of them, open and settled; none where nothing was ever reserved."""
         if not self.path.exists():
             return ()
@@ -157,14 +157,14 @@ class Book:
 
 
 def short_of(
-    asked: Asked, budgets: Sequence[Budget], commitments: Sequence[Commitment], now: datetime
-) -> tuple[Standing, ...]:
+    asked: ReservationRequest, budgets: Sequence[Budget], commitments: Sequence[Reservation], now: datetime
+) -> tuple[BudgetStanding, ...]:
     """The budgets that apply and in which the run does not fit."""
     applying = (standing_of(one, commitments, now) for one in budgets if one.applies_to(asked.charge))
     return tuple(one for one in applying if not one.takes(asked.bound_micro_usd))
 
 
-def refuse(short: Sequence[Standing], asked: Asked) -> None:
+def refuse(short: Sequence[BudgetStanding], asked: ReservationRequest) -> None:
     """PlanRefused where one of the budgets is hard."""
     from tonnage.budgets.wording import HINT_BOUND, HINT_LEFT, shortage
 
@@ -173,16 +173,16 @@ def refuse(short: Sequence[Standing], asked: Asked) -> None:
         raise PlanRefused("; ".join(shortage(one, asked.bound_micro_usd) for one in hard), hint=hint)
 
 
-def _commitments(connection: sqlite3.Connection) -> tuple[Commitment, ...]:
+def _commitments(connection: sqlite3.Connection) -> tuple[Reservation, ...]:
     return tuple(_commitment(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM commitments"))
 
 
-def _commitment(row: tuple[Any, ...]) -> Commitment:
+def _commitment(row: tuple[Any, ...]) -> Reservation:
     number, run, charge, bound, reserved_at, settled, spent, spent_from, spent_to = row
-    return Commitment(
+    return Reservation(
         number=number, run=run, charge=_charge(charge), bound_micro_usd=bound,
         reserved_at=datetime.fromisoformat(reserved_at),
-        spent=Spent(micro_usd=spent, started_at=datetime.fromisoformat(spent_from),
+        spent=SettledCost(micro_usd=spent, started_at=datetime.fromisoformat(spent_from),
                     ended_at=datetime.fromisoformat(spent_to)) if settled else None,
     )  # fmt: skip
 

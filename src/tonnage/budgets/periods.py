@@ -11,7 +11,7 @@ Period = Literal["day", "week", "month", "lifetime"]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PeriodWindow:
     """From `start` up to, and without, `end`; None: unbounded."""
 
     start: datetime | None
@@ -32,7 +32,7 @@ class Window:
         return max(0.0, (last - first).total_seconds()) / whole_s
 
 
-def window_of(period: Period, now: datetime) -> Window:
+def window_of(period: Period, now: datetime) -> PeriodWindow:
     """The period that `now` lies in.
 
     >>> str(window_of("week", datetime(2026, 11, 24, 11, tzinfo=UTC)).start)
@@ -41,12 +41,12 @@ def window_of(period: Period, now: datetime) -> Window:
     '2027-01-01 00:00:00+00:00'
     """
     if period == "lifetime":
-        return Window(None, None)
+        return PeriodWindow(None, None)
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":
-        return Window(day, day + timedelta(days=1))
+        return PeriodWindow(day, day + timedelta(days=1))
     if period == "week":
         monday = day - timedelta(days=day.weekday())
-        return Window(monday, monday + timedelta(days=7))
+        return PeriodWindow(monday, monday + timedelta(days=7))
     first = day.replace(day=1)
-    return Window(first, (first + timedelta(days=32)).replace(day=1))
+    return PeriodWindow(first, (first + timedelta(days=32)).replace(day=1))

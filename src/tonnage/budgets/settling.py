@@ -8,9 +8,9 @@ import platform
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tonnage.budgets.book import Book, OpenEntry
+from tonnage.budgets.book import OpenEntry, ReservationBook
 from tonnage.budgets.file import MICRO_USD
-from tonnage.budgets.standing import Spent
+from tonnage.budgets.standing import SettledCost
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state, read_heartbeat
 from tonnage.runs.spending import sessions_of
@@ -20,21 +20,21 @@ LOST_AFTER: Final = timedelta(minutes=2)  # between a reservation and the first 
 UNSTARTED_AFTER: Final = timedelta(hours=1)  # where the client's process cannot be looked at, or its number is reused
 
 
-def sweep(book: Book, *, now: datetime | None = None) -> None:
+def sweep(book: ReservationBook, *, now: datetime | None = None) -> None:
     """Settle or release every open reservation whose run has ended or was never started."""
     at = now or datetime.now(UTC)
     for entry in book.open_entries():
         _sweep_one(book, entry, at)
 
 
-def _sweep_one(book: Book, entry: OpenEntry, now: datetime) -> None:
+def _sweep_one(book: ReservationBook, entry: OpenEntry, now: datetime) -> None:
     if not entry.started and _client_lives(entry, now):
         return
     folder = RunFolder(entry.folder)
     if not folder.path.exists():
         if entry.started:  # deleted before it was settled: what it took can no longer be known
             book.settle(
-                entry.number, Spent(micro_usd=entry.bound_micro_usd, started_at=entry.reserved_at, ended_at=now)
+                entry.number, SettledCost(micro_usd=entry.bound_micro_usd, started_at=entry.reserved_at, ended_at=now)
             )
         else:
             book.release(entry.number)
@@ -64,7 +64,7 @@ def _client_lives(entry: OpenEntry, now: datetime) -> bool:
     return True
 
 
-def _spent(folder: RunFolder, entry: OpenEntry) -> Spent | None:
+def _spent(folder: RunFolder, entry: OpenEntry) -> SettledCost | None:
     """What the sessions since the reservation took, by journal and heartbeat; None where there was none."""
     sessions = sessions_of(folder.events(), folder.spec().guard)
     own = sessions[entry.earlier_sessions :]
@@ -73,11 +73,11 @@ def _spent(folder: RunFolder, entry: OpenEntry) -> Spent | None:
     ended_at = max(one.started_at + timedelta(seconds=one.seconds) for one in own)
     costs = [one.usd for one in own if one.usd is not None]
     if len(costs) < len(own):
-        return Spent(micro_usd=None, started_at=own[0].started_at, ended_at=ended_at)
+        return SettledCost(micro_usd=None, started_at=own[0].started_at, ended_at=ended_at)
     total = sum(costs)
     beat = read_heartbeat(folder)
     if beat is not None and beat.spent_usd is not None and beat.at >= own[0].started_at:
         earlier = sum(one.usd or 0.0 for one in sessions[: entry.earlier_sessions])
         total = max(total, beat.spent_usd - earlier)  # of a run that was lost: it was heard of after its journal's end
         ended_at = max(ended_at, beat.at) if own[-1].ended_at is None else ended_at
-    return Spent(micro_usd=math.ceil(total * MICRO_USD - 1e-6), started_at=own[0].started_at, ended_at=ended_at)
+    return SettledCost(micro_usd=math.ceil(total * MICRO_USD - 1e-6), started_at=own[0].started_at, ended_at=ended_at)

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from tonnage.budgets.file import MICRO_USD, Budget
-from tonnage.budgets.periods import Window, window_of
+from tonnage.budgets.periods import PeriodWindow, window_of
 from tonnage.runs.spec import ChargeSpec
 from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class SettledCost:
     """What a reservation came to, and the time it was spent over. `micro_usd` None: no price was given."""
 
     micro_usd: int | None
@@ -22,7 +22,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commitment:
+class Reservation:
     """A reservation in the book. It is open until `spent` is known."""
 
     number: int
@@ -30,15 +30,15 @@ class Commitment:
     charge: ChargeSpec
     reserved_at: datetime
     bound_micro_usd: int | None  # the most it may cost; None: not known
-    spent: Spent | None = None
+    spent: SettledCost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BudgetStanding:
     """A budget in the period of one instant, in millionths of a US dollar."""
 
     budget: Budget
-    window: Window
+    window: PeriodWindow
     spent_micro_usd: int
     committed_micro_usd: int  # the bounds of what is under way, in full whenever it began
     unknown: int  # runs of this period whose cost is not known: the sums lack them
@@ -54,7 +54,7 @@ class Standing:
         return bound_micro_usd is not None and bound_micro_usd <= self.left_micro_usd
 
 
-def standing_of(budget: Budget, commitments: Iterable[Commitment], now: datetime) -> Standing:
+def standing_of(budget: Budget, commitments: Iterable[Reservation], now: datetime) -> BudgetStanding:
     """Spending counts in the period in which its hours lie, evenly over them; a reservation in full until it ends."""
     window = window_of(budget.period, now)
     spent = committed = unknown = 0
@@ -67,13 +67,13 @@ def standing_of(budget: Budget, commitments: Iterable[Commitment], now: datetime
         elif share := window.share_of(one.spent.started_at, one.spent.ended_at):
             spent += math.ceil((one.spent.micro_usd or 0) * share - 1e-6)
             unknown += one.spent.micro_usd is None
-    return Standing(
+    return BudgetStanding(
         budget=budget, window=window, spent_micro_usd=spent, committed_micro_usd=committed, unknown=unknown,
         forecast_micro_usd=_forecast(window, spent, committed, now),
     )  # fmt: skip
 
 
-def _forecast(window: Window, spent: int, committed: int, now: datetime) -> int | None:
+def _forecast(window: PeriodWindow, spent: int, committed: int, now: datetime) -> int | None:
     """What the period comes to at the pace so far, and at least what is spent and reserved already.
 
     None in the first hundredth of a period, when a pace says nothing yet.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.budgets.standing import Standing, usd
+from tonnage.budgets.standing import BudgetStanding, usd
 
 HINT_LEFT: Final = "a lower --max-cost reserves less; `tonnage budgets list` shows what is spent and reserved"
 HINT_BOUND: Final = "give --usd-per-hour (0 for a machine that costs nothing) with --max-cost or --max-hours"
 
 
-def shortage(standing: Standing, bound_micro_usd: int | None) -> str:
+def shortage(standing: BudgetStanding, bound_micro_usd: int | None) -> str:
     """Which budget, how much is left of it, until when, and what was asked."""
     budget = standing.budget
     until = "for good" if standing.window.end is None else f"until {standing.window.end:%Y-%m-%d %H:%M} UTC"

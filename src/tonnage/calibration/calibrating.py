@@ -9,7 +9,7 @@ from typing import Any
 from tonnage.calibration.intervals import fit_intervals, intervals_without_family
 from tonnage.calibration.kinds import (
     DISTANCE_KEYS,
-    Kind,
+    FactKind,
     generation_key,
     rows_to_fit,
     seen_names,
@@ -53,7 +53,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", with_distant: bool = True,
+    kind: FactKind, path: Path, catalog: Catalog, *, leave_out: str = "family", with_distant: bool = True,
     peaks: Sequence[Path] = (), jobs: int = 1, on_step: OnStep | None = None,
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
@@ -99,7 +99,7 @@ def cross_validate(
 
 
 def _beside(
-    kind: Kind,
+    kind: FactKind,
     rows: Sequence[Any],
     value_of: Callable[[Any], str],
     rounds: Sequence[LeftOut[Any]],
@@ -120,7 +120,9 @@ def _beside(
         yield from (result for result in results if isinstance(result, JudgedRow))
 
 
-def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: str) -> dict[str, Callable[[Any], str]]:
+def _further_cuts(
+    kind: FactKind, rows: Sequence[Any], catalog: Catalog, leave_out: str
+) -> dict[str, Callable[[Any], str]]:
     """What else is left out, to see how far predictions go wrong away from the data: each GPU, each engine, and (of
     training) each generation of GPUs whole, as a device of a maker or a generation without rows is."""
     found = {key: kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys and key != leave_out}
@@ -130,7 +132,7 @@ def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: 
 
 
 def judge_held(
-    kind: Kind, rows: Sequence[Any], catalog: Catalog, value_of: Callable[[Any], str]
+    kind: FactKind, rows: Sequence[Any], catalog: Catalog, value_of: Callable[[Any], str]
 ) -> Callable[[list[Any], Any], list[JudgedRow | SkippedRow]]:
     """Judges the rows of a round, which share one value, at their distance from the others."""
 

@@ -25,7 +25,7 @@ Results = Sequence[JudgedRow | SkippedRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FactKind:
     """What differs between the two tables. Rows and fits are opaque here."""
 
     name: KindName
@@ -46,7 +46,7 @@ class Kind:
         return self.keys[name]
 
 
-def kind_named(name: str) -> Kind:
+def kind_named(name: str) -> FactKind:
     """The kind of that name, with the code that judges and fits it."""
     if name == "training":
         return _training()
@@ -55,13 +55,13 @@ def kind_named(name: str) -> Kind:
     raise InputError(f"'{name}' is no kind of measured facts", hint="training or inference")
 
 
-def _training() -> Kind:
+def _training() -> FactKind:
     from tonnage.calibration.row_facts import with_facts
     from tonnage.calibration.training_fit import fit_training
     from tonnage.calibration.training_judge import judge_training
     from tonnage.calibration.training_memory_rows import prints_peak, with_program_unstated
 
-    return Kind(
+    return FactKind(
         name="training",
         read=lambda path, _: (
             row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)
@@ -74,13 +74,13 @@ def _training() -> Kind:
     )
 
 
-def _inference() -> Kind:
+def _inference() -> FactKind:
     from tonnage.calibration.inference_doubts import doubt_repeated
     from tonnage.calibration.inference_fit import fit_inference
     from tonnage.calibration.inference_judge import judge_inference
     from tonnage.calibration.inference_sources import with_inference_facts
 
-    return Kind(
+    return FactKind(
         name="inference",
         read=lambda path, catalog: doubt_repeated(
             (row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path)),
@@ -98,7 +98,7 @@ def family_of(row: Any) -> str:
 
 
 def judged_rows(
-    kind: Kind,
+    kind: FactKind,
     items: Iterable[Any],
     catalog: Catalog,
     fitted: Any,
@@ -151,7 +151,7 @@ def _unknown_gpu(name: str, catalog: Catalog) -> str:
 
 
 def with_distance(
-    kind: Kind,
+    kind: FactKind,
     rows: Sequence[Any],
     results: Iterable[JudgedRow | SkippedRow],
     seen: Mapping[str, frozenset[str]],
@@ -171,7 +171,7 @@ def with_distance(
             yield result
 
 
-def seen_names(kind: Kind, rows: Iterable[Any], catalog: Catalog) -> dict[str, frozenset[str]]:
+def seen_names(kind: FactKind, rows: Iterable[Any], catalog: Catalog) -> dict[str, frozenset[str]]:
     """GPUs (as the catalog calls them) and engines that rows of good quality name."""
     good = [row for row in rows if row.quality != "suspect"]
     return {key: frozenset(map(name, good)) - {""} for key, name in distance_names(kind, catalog).items()}
@@ -189,7 +189,7 @@ def generation_key(catalog: Catalog) -> Callable[[Any], str]:
     return generation
 
 
-def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], str]]:
+def distance_names(kind: FactKind, catalog: Catalog) -> dict[str, Callable[[Any], str]]:
     """How a row says what lies near or far: its GPU by the catalog's own name ("" for none it knows), its engine."""
     found: dict[str, str] = {}
 
@@ -204,7 +204,7 @@ def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], st
     return {key: device if key == "gpu" else kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys}
 
 
-def rows_to_fit(kind: Kind, path: Path, catalog: Catalog) -> tuple[list[Any], list[SkippedRow]]:
+def rows_to_fit(kind: FactKind, path: Path, catalog: Catalog) -> tuple[list[Any], list[SkippedRow]]:
     """All rows of a table at once, as a fit needs them, and those that cannot be used."""
     rows, skipped = [], []
     for item in kind.read(path, catalog):

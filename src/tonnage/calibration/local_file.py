@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.calibration.local_profile import SCHEMA, DeviceKind, DeviceProfile, Identity
+from tonnage.calibration.local_profile import SCHEMA, DeviceKind, DeviceProfile, MachineIdentity
 from tonnage.calibration.store import plain_value, rebuild
 from tonnage.errors import InputError, TonnageError, UnknownName, nearest
 from tonnage.files import save_for_user
@@ -60,7 +60,7 @@ def stored_profiles(home: Path) -> Iterator[Path]:
 
 
 def find_profile(
-    wanted: str, home: Path, here: Identity, *, other_machine: bool = False, kind: DeviceKind | None = None
+    wanted: str, home: Path, here: MachineIdentity, *, other_machine: bool = False, kind: DeviceKind | None = None
 ) -> DeviceProfile:
     """The profile that `wanted` names: `local` (the newest of this machine, of its `kind` where that is given), a name
     at home, or a file.
@@ -83,7 +83,7 @@ def find_profile(
     return profile
 
 
-def _newest_here(home: Path, here: Identity, kind: DeviceKind | None) -> DeviceProfile:
+def _newest_here(home: Path, here: MachineIdentity, kind: DeviceKind | None) -> DeviceProfile:
     read = [read_profile(path) for path in stored_profiles(home)]
     every = [one for one in read if one.identity.same_machine(here)]
     mine = [one for one in every if kind is None or one.kind == kind]
@@ -97,5 +97,5 @@ def _newest_here(home: Path, here: Identity, kind: DeviceKind | None) -> DeviceP
     return max(mine, key=lambda one: (one.made_at, one.name))
 
 
-def _machine(one: Identity) -> str:
+def _machine(one: MachineIdentity) -> str:
     return f"{one.device or one.processor}, {one.physical_cores} cores"

@@ -116,7 +116,7 @@ class AllReduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class MachineIdentity:
     """What tells one machine from another, and how much of it there is."""
 
     processor: str  # as the system names it, with family and model
@@ -127,7 +127,7 @@ class Identity:
     device: str | None = None  # the GPU's name by its driver
     device_memory_gib: float | None = None
 
-    def same_machine(self, other: Identity) -> bool:
+    def same_machine(self, other: MachineIdentity) -> bool:
         """Same processor (and GPU, where both name one) and as many cores."""
         gpus = {name for name in (self.device, other.device) if name is not None}
         mine, theirs = (self.processor, self.physical_cores), (other.processor, other.physical_cores)
@@ -140,7 +140,7 @@ class DeviceProfile:
 
     name: str
     kind: DeviceKind
-    identity: Identity
+    identity: MachineIdentity
     made_at: str  # ISO instant
     versions: tuple[tuple[str, str], ...]
     curves: tuple[DeviceCurve, ...]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tonnage.calibration.calibrating import judge_held
 from tonnage.calibration.intervals import Intervals, intervals_without_family
-from tonnage.calibration.kinds import Kind, device_capacity, judged_rows, rows_to_fit
+from tonnage.calibration.kinds import FactKind, device_capacity, judged_rows, rows_to_fit
 from tonnage.calibration.leave_out import OnStep, leave_one_out
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.store import Calibration
@@ -16,7 +16,7 @@ from tonnage.catalog.catalog import Catalog
 
 
 def validate_file(
-    kind: Kind,
+    kind: FactKind,
     path: Path,
     catalog: Catalog,
     calibration: Calibration | None,
@@ -37,7 +37,7 @@ def validate_file(
 
 
 def validate_left_out(
-    kind: Kind,
+    kind: FactKind,
     path: Path,
     catalog: Catalog,
     *,

@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.catalog import Catalog, Offer
 from tonnage.catalog.market import InstanceType
-from tonnage.claimed_gains.gain import Gain, Lack, Side, SpeedNeeded, Target, times
+from tonnage.claimed_gains.gain import Gain, Lack, PromisedGain, Side, SpeedNeeded, times
 from tonnage.planning.sizes import SizeReport, SizeRow
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
@@ -17,21 +17,21 @@ ALIKE: Final = 0.01  # memory per vCPU of two machines of one kind, relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class UnmeasuredProcessor:
     """Why there is no measured processor, and the words of what refused it."""
 
     lack: Lack
     said: str
 
 
-def gpu_gain(target: Target, size: SizeReport, processor: Side | Missing) -> Gain:
+def gpu_gain(target: PromisedGain, size: SizeReport, processor: Side | UnmeasuredProcessor) -> Gain:
     """How many times as fast one GPU of `size` does this work as `processor`, or why there is none."""
     found = [(rate, row) for row in size.rows if (rate := rate_of_one(row)) is not None]
     if not found:
         return Gain(target=target, lack="device does not hold it")
     rate, row = max(found, key=lambda one: (one[0].value, one[1].gpu or ""))
     after = Side(name=f"1 x {row.gpu}", per_s=rate)
-    if isinstance(processor, Missing):
+    if isinstance(processor, UnmeasuredProcessor):
         return Gain(target=target, lack=processor.lack, said=processor.said, after=after)
     assert processor.per_s is not None
     return Gain(target=target, figure=times(processor.per_s, rate), before=processor, after=after)
@@ -48,7 +48,7 @@ def rate_of_one(row: SizeRow) -> Figure | None:
     return next((figure for name, figure in row.run.rates if name in RATES), None)
 
 
-def arm_gain(target: Target, catalog: Catalog) -> Gain:
+def arm_gain(target: PromisedGain, catalog: Catalog) -> Gain:
     """Arm beside x86 processors. No measured row is of either, so that the gain is unknown; what the catalog knows is
     how much cheaper an Arm machine of as many vCPUs and as much memory is, and so which speed it must reach."""
     shares = list(_price_shares(catalog))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tonnage.claimed_gains.gain import FollowingFleet, Gain, Target
+from tonnage.claimed_gains.gain import FollowingFleet, Gain, PromisedGain
 from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import MachineOption, Plan
 from tonnage.planning.terms import terms_of
@@ -13,7 +13,7 @@ from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Traffic, Workload
 
 
-def scaling_gain(target: Target, plan: Plan, workload: Workload, *, used: float) -> Gain:
+def scaling_gain(target: PromisedGain, plan: Plan, workload: Workload, *, used: float) -> Gain:
     """Machine-hours that the control law saves on the workload's traffic, for the machine of the plan's best option.
 
     `used`: the part of a machine's capacity that plans fill. The ends of the interval are fleets of machines as slow

@@ -30,7 +30,7 @@ Lack = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PromisedGain:
     """A gain as documents promise it. `least`: part of the cost that is saved, or a multiple of the speed; of `spread`
     the most that providers may differ. `most`: the upper end that is promised, where there is one."""
 
@@ -110,7 +110,7 @@ class Gain:
     `before` and `after`: the two sides behind the figure. `among`: the same over all pairs that could be made.
     """
 
-    target: Target
+    target: PromisedGain
     figure: Figure | None = None
     lack: Lack | None = None
     said: str = ""

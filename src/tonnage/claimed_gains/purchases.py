@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Gain, Side, Target, saved
+from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Gain, PromisedGain, Side, saved
 from tonnage.planning.plan import MachineOption, Plan
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
@@ -14,7 +14,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 Machine = tuple[str, str, int]  # provider, instance type, instances
 
 
-def spot_gain(target: Target, plan: Plan, workload: Workload) -> Gain:
+def spot_gain(target: PromisedGain, plan: Plan, workload: Workload) -> Gain:
     """What spot saves on the machine that is cheapest so, interruptions and re-done work included.
 
     `plan` has options of both purchases. The same machine is compared on both; its throughput is one unknown.
@@ -40,7 +40,7 @@ def spot_gain(target: Target, plan: Plan, workload: Workload) -> Gain:
     )  # fmt: skip
 
 
-def machine_gain(target: Target, plan: Plan, against: str | None = None) -> Gain:
+def machine_gain(target: PromisedGain, plan: Plan, against: str | None = None) -> Gain:
     """What the cheapest relied-on machine saves beside `against` (an instance type), both bought on demand.
 
     Without `against` it is compared with every other machine that holds the work, each at its cheapest: the figure is

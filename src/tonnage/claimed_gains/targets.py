@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
-from tonnage.claimed_gains.gain import Subject, Target
+from tonnage.claimed_gains.gain import PromisedGain, Subject
 from tonnage.errors import InputError, did_you_mean, nearest
 
 SUBJECTS: Final[tuple[str, ...]] = get_args(Subject)
 TARGETS: Final = (
-    Target(subject="spot", unit="saving", least=0.60, most=0.80),
-    Target(subject="autoscaling", unit="saving", least=0.40),
-    Target(subject="right-sizing", unit="saving", least=0.25),
-    Target(subject="arm", unit="saving", least=0.20),
-    Target(subject="h100", unit="times", least=10.0),
-    Target(subject="a100", unit="times", least=6.0),
-    Target(subject="providers", unit="spread", least=0.05),
+    PromisedGain(subject="spot", unit="saving", least=0.60, most=0.80),
+    PromisedGain(subject="autoscaling", unit="saving", least=0.40),
+    PromisedGain(subject="right-sizing", unit="saving", least=0.25),
+    PromisedGain(subject="arm", unit="saving", least=0.20),
+    PromisedGain(subject="h100", unit="times", least=10.0),
+    PromisedGain(subject="a100", unit="times", least=6.0),
+    PromisedGain(subject="providers", unit="spread", least=0.05),
 )
 
 
-def with_least(given: Mapping[str, float]) -> tuple[Target, ...]:
+def with_least(given: Mapping[str, float]) -> tuple[PromisedGain, ...]:
     """The targets with other figures for the subjects of `given`. Raises InputError for an unknown subject and for a
     figure that cannot be: a saving lies below 1, every figure above 0."""
     for name, least in given.items():
@@ -36,6 +36,6 @@ def with_least(given: Mapping[str, float]) -> tuple[Target, ...]:
     return tuple(replace(one, least=given[one.subject], most=None) if one.subject in given else one for one in TARGETS)
 
 
-def only(targets: Sequence[Target], subjects: Sequence[str]) -> tuple[Target, ...]:
+def only(targets: Sequence[PromisedGain], subjects: Sequence[str]) -> tuple[PromisedGain, ...]:
     """Those of `subjects`; all where none is named."""
     return tuple(one for one in targets if not subjects or one.subject in subjects)

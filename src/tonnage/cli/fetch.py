@@ -15,7 +15,7 @@ from tonnage.cli.declared import given_flags, with_options
 from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
-    from tonnage.fetching import Watcher
+    from tonnage.fetching import ProgressWatcher
 
 _BESIDE_VERIFY = {"--jobs", "--attempts", "--copy", "--force", "--offline"}  # without meaning there, and harmless
 
@@ -57,12 +57,12 @@ def fetch(
 
 
 @contextmanager
-def _watching(session: Session) -> Iterator[Watcher]:
+def _watching(session: Session) -> Iterator[ProgressWatcher]:
     """A bar with rate and time to go, on a terminal only; remarks on stderr in any case."""
-    from tonnage.fetching import Watcher
+    from tonnage.fetching import ProgressWatcher
 
     if session.quiet or not sys.stderr.isatty():
-        yield Watcher(say=session.say)
+        yield ProgressWatcher(say=session.say)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -71,7 +71,7 @@ def _watching(session: Session) -> Iterator[Watcher]:
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("to go"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("fetch", total=None)
-        yield Watcher(
+        yield ProgressWatcher(
             expect=lambda count: bar.update(task, total=count),
             advance=lambda count: bar.advance(task, count),
             say=bar.console.print,

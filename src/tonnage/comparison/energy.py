@@ -43,7 +43,7 @@ class Stated(StrictModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingFootprint:
     """What a footprint lacks: the power of what is behind a token API, of machines without an accelerator, of a device;
     the load of a service; the PUE of a provider; the grid of a place; or the work, which is not all done there."""
 
@@ -57,7 +57,7 @@ class Footprint:
 
     energy_kwh: Figure | None
     carbon_kg: Figure | None
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingFootprint, ...]
     factors: tuple[tuple[str, Factor], ...] = ()
 
 
@@ -101,13 +101,13 @@ def footprint(
     what they could do that they do in these hours, 0 to 1; None: not known.
     """
     watts = _device_watts(option, catalog)
-    if isinstance(watts, Missing):
+    if isinstance(watts, MissingFootprint):
         return Footprint(energy_kwh=None, carbon_kg=None, missing=(watts,))
     if load is None and stated.power_fraction is None:
-        return Footprint(energy_kwh=None, carbon_kg=None, missing=(Missing(of="load"),))
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=(MissingFootprint(of="load"),))
     pue, grid = _pue(option.provider, stated), _grid(option.provider, option.region, stated)
     if pue is None:
-        missing = Missing(of="PUE", name=option.provider)
+        missing = MissingFootprint(of="PUE", name=option.provider)
         return Footprint(energy_kwh=None, carbon_kg=None, missing=(missing,), factors=(("power limit", watts),))
     drawn, origin, basis = _drawn(load, hours.basis, stated)
     kwh_per_hour = watts.value / WATTS_PER_KW * pue.value
@@ -119,7 +119,7 @@ def footprint(
     )
     factors = [("power limit", watts), ("drawn", Factor(value=drawn.value, origin=origin)), ("PUE", pue)]
     if grid is None:
-        missing = Missing(of="grid", name=f"{option.provider} {option.region}".strip())
+        missing = MissingFootprint(of="grid", name=f"{option.provider} {option.region}".strip())
         return Footprint(energy_kwh=energy, carbon_kg=None, missing=(missing,), factors=tuple(factors))
     factors.append(("grid", grid))
     return Footprint(
@@ -127,15 +127,15 @@ def footprint(
     )
 
 
-def _device_watts(option: Option, catalog: Catalog) -> Factor | Missing:
+def _device_watts(option: Option, catalog: Catalog) -> Factor | MissingFootprint:
     """The power limit of all devices of an option, or what is missing."""
     if isinstance(option, TokenOption):
-        return Missing(of="token power")
+        return MissingFootprint(of="token power")
     if option.gpu is None:
-        return Missing(of="processor power")
+        return MissingFootprint(of="processor power")
     device = catalog.accelerator(option.gpu)
     if device.tdp_w is None:
-        return Missing(of="power limit", name=device.name)
+        return MissingFootprint(of="power limit", name=device.name)
     count = option.gpu_count * option.count
     origin = f"{count:g} x {device.name} at {device.tdp_w:g} W (catalog)"
     return Factor(value=count * device.tdp_w, origin=origin, unit="W")
@@ -186,7 +186,7 @@ def total(found: Mapping[str, Footprint | None]) -> Footprint:
     carbon = _sum([one.carbon_kg if one else None for one in found.values()])
     missing = dict.fromkeys(lack for one in found.values() if one for lack in one.missing)
     if any(one is None for one in found.values()):
-        missing = {Missing(of="work"): None}
+        missing = {MissingFootprint(of="work"): None}
     factors = dict.fromkeys(pair for one in found.values() if one for pair in one.factors)
     return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=tuple(missing), factors=tuple(factors))
 

@@ -63,7 +63,7 @@ GRACE_S = 2.0  # for threads to see the sign; what a silent server holds up is l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watcher:
+class ProgressWatcher:
     """Receives progress: the bytes to come, bytes that came (or were lost again), and remarks."""
 
     expect: Callable[[int], None] = field(default=lambda _bytes: None)
@@ -71,12 +71,12 @@ class Watcher:
     say: Callable[[str], None] = field(default=lambda _text: None)
 
 
-def fetch(request: FetchRequest, watcher: Watcher | None = None, *, free: FreeBytes = free_bytes) -> Fetched:
+def fetch(request: FetchRequest, watcher: ProgressWatcher | None = None, *, free: FreeBytes = free_bytes) -> Fetched:
     """Bring every file of the sources to every target; what failed is in the result beside what came.
 
     Raises InputError on bad usage, FetchError when a source cannot be listed or a disk is too small.
     """
-    begun, watcher = time.monotonic(), watcher or Watcher()
+    begun, watcher = time.monotonic(), watcher or ProgressWatcher()
     cache = Cache(request.cache)
     opened: list[Backend | HubLibrary] = []
     means = Means(

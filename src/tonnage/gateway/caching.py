@@ -21,7 +21,7 @@ _NOT_OF_THE_ANSWER: Final = ("user", "metadata", "safety_identifier", "store")  
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
+class CachedAnswer:
     """A whole answer as it went to the client, a stream as its events; what it cost, and where it came from."""
 
     status: int
@@ -62,10 +62,10 @@ class RouteCache:
     ) -> None:  # fmt: skip
         self.most_items, self.ttl_s, self._now = most_items, ttl_s, now
         self.shared, self._prefix = shared, prefix
-        self._kept: OrderedDict[bytes, KeptAnswer] = OrderedDict()
+        self._kept: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: bytes) -> KeptAnswer | None:
+    def get(self, key: bytes) -> CachedAnswer | None:
         found = self._kept.get(key)
         if found is None:
             return None
@@ -75,13 +75,13 @@ class RouteCache:
         self._kept.move_to_end(key)
         return found
 
-    async def get_shared(self, key: bytes) -> KeptAnswer | None:
+    async def get_shared(self, key: bytes) -> CachedAnswer | None:
         """What another worker has kept; from now on it is kept here too."""
         found = None if self.shared is None else await self.shared.get(self._prefix + key)
         if found is None:
             return None
         status, content_type, body, usd_pico, deployment, left_s = found
-        self._keep(key, KeptAnswer(
+        self._keep(key, CachedAnswer(
             status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
             until_s=self._now() + min(left_s, self.ttl_s),
         ))  # fmt: skip
@@ -93,12 +93,12 @@ class RouteCache:
         if self.shared is not None:
             answer = SharedAnswer(status, content_type, body, usd_pico, deployment, self.ttl_s)
             self.shared.put(self._prefix + key, answer)
-        self._keep(key, KeptAnswer(
+        self._keep(key, CachedAnswer(
             status=status, content_type=content_type, body=body, usd_pico=usd_pico, deployment=deployment,
             until_s=self._now() + self.ttl_s,
         ))  # fmt: skip
 
-    def _keep(self, key: bytes, answer: KeptAnswer) -> None:
+    def _keep(self, key: bytes, answer: CachedAnswer) -> None:
         if key in self._kept:
             self._drop(key)
         self._kept[key] = answer

@@ -34,7 +34,7 @@ class Budgeted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class GuardrailCheck:
     """A guardrail of the request. `found`: the kinds of what it finds in it; None: a deployment would have to be
     asked."""
 
@@ -61,7 +61,7 @@ class Explained:
     fallbacks: tuple[str, ...]
     cached: bool  # whether its answer would be kept and given again
     compared: bool  # whether an answer to a question that means the same would be looked for
-    checks: tuple[Checked, ...]  # of what is asked
+    checks: tuple[GuardrailCheck, ...]  # of what is asked
     queue: QueueEntry | None  # where it may wait at a limit of requests at a time
 
 
@@ -95,7 +95,7 @@ def _is_compared(route: Route, asked: GatewayRequest) -> bool:
     return semantic is not None and question_of(asked, semantic.most_chars) is not None
 
 
-def _checked(gateway: Gateway, route: Route, asked: GatewayRequest) -> Iterator[Checked]:
+def _checked(gateway: Gateway, route: Route, asked: GatewayRequest) -> Iterator[GuardrailCheck]:
     """Each guardrail of what is asked, in its order; what one takes out the next does not see. Raises MissingExtra."""
     texts = [without_escapes(one.text) for one in text_slots(asked.said)]
     for name in route.guardrails:
@@ -104,10 +104,10 @@ def _checked(gateway: Gateway, route: Route, asked: GatewayRequest) -> Iterator[
             continue
         detector = make_detector(rule)
         if detector is None:
-            yield Checked(rule=rule, found=None)
+            yield GuardrailCheck(rule=rule, found=None)
             continue
         each = [detector.find(text) for text in texts]
-        yield Checked(rule=rule, found=tuple(sorted({one.kind for found in each for one in found})))
+        yield GuardrailCheck(rule=rule, found=tuple(sorted({one.kind for found in each for one in found})))
         if rule.act == "redact":
             texts = [replaced(text, found) for text, found in zip(texts, each, strict=True)]
 

@@ -31,7 +31,7 @@ GRACE_S: Final = 10.0  # after the drain, until SIGKILL
 Say = Callable[[str], None]
 
 
-class Runner(Protocol):
+class BatchCarrier(Protocol):
     """Carries batches until it is closed."""
 
     def close(self) -> None: ...
@@ -43,12 +43,12 @@ class GatewayProcesses:
 
     def __init__(
         self, gateway: Gateway, folder: Path, reload: Callable[[], Gateway], say: Say,
-        run_batches: Callable[[str, str], Runner] | None = None,
+        run_batches: Callable[[str, str], BatchCarrier] | None = None,
     ) -> None:  # fmt: skip
         self.gateway, self.folder, self._read, self.say = gateway, folder, reload, say
         self._run_batches = run_batches
         self._batch_secret = None if run_batches is None else secrets.token_urlsafe(24)
-        self._runner: Runner | None = None
+        self._runner: BatchCarrier | None = None
         self._workers: list[_Child] = []
         self._stopping = False
         self._reload_asked = False

@@ -22,7 +22,7 @@ _WHY_NOT: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class NameSpend:
     """What one name has spent since a moment."""
 
     name: str
@@ -66,7 +66,7 @@ DEPLOYMENTS: Final[Fields[Deployment]] = (
     Field("price_read_on", lambda one: one.rates.read_on, title="read on"),
     Field("at_once", lambda one: one.at_once, title="at once", right=True),
 )  # fmt: skip
-SPENT: Final[Fields[Spent]] = (
+SPENT: Final[Fields[NameSpend]] = (
     Field("name", lambda one: one.name, title="name"),
     Field("attempts", lambda one: one.attempts, title="attempts", right=True),
     Field("input_tokens", lambda one: one.input_tokens, title="input tokens", right=True, show=_thousands),
@@ -103,7 +103,7 @@ def gateway_report(gateway: Gateway) -> Report:
     )  # fmt: skip
 
 
-def spent_report(by: str, found: Sequence[Spent], since: str) -> Report:
+def spent_report(by: str, found: Sequence[NameSpend], since: str) -> Report:
     """Spending by a column of the ledger."""
     return Report(
         page=lambda: Page(title=f"Spent since {since}, by {by}", blocks=(field_table(SPENT, found),)),

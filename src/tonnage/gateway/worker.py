@@ -32,12 +32,12 @@ from tonnage.gateway.batch_api.store import BatchStore
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures, Labels, added_up, prometheus_text
 from tonnage.gateway.money.accounts_of import accounts_of
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.shared_accounts import AccountState
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.observing.observer import Observer
-from tonnage.gateway.observing.request_log import RequestLog
-from tonnage.gateway.observing.spans import Spans
+from tonnage.gateway.observing.request_log import RequestLogWriter
+from tonnage.gateway.observing.spans import SpanWriter
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange, DoorServer
@@ -74,7 +74,7 @@ class Worker:
         self.measures = GatewayMeasures()
         durable = task.gateway.durable
         accounts = accounts_of(task.gateway)
-        self.book = Book(accounts, self.folder / "journals", durable=durable, say=say)
+        self.book = SpendBook(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.door.observer = self._observer(task.gateway)
@@ -163,10 +163,10 @@ class Worker:
             return self.door.observer
         if gateway.request_log is None and gateway.spans is None:
             return None
-        log = None if gateway.request_log is None else RequestLog(gateway.request_log, self.measures, say)
+        log = None if gateway.request_log is None else RequestLogWriter(gateway.request_log, self.measures, say)
         spans = None
         if gateway.spans is not None:
-            spans = Spans(gateway.spans, gateway.spans_headers, self.measures, say)
+            spans = SpanWriter(gateway.spans, gateway.spans_headers, self.measures, say)
         return Observer(log, spans)
 
     # pages

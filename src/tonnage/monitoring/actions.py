@@ -35,7 +35,7 @@ class Hands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ActionOutcome:
     """How an action ended."""
 
     happening: Happening
@@ -51,9 +51,9 @@ class ActionRunner:
     ) -> None:
         self._channels, self._hands, self._audit, self._say = channels, hands, audit, say
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="action")
-        self._under_way: set[Future[Outcome]] = set()
+        self._under_way: set[Future[ActionOutcome]] = set()
 
-    def start(self, happening: Happening) -> Future[Outcome]:
+    def start(self, happening: Happening) -> Future[ActionOutcome]:
         """Write down that it is due, and carry it out. A dry run is written down, and not carried out.
 
         Where the audit cannot be written that is said, and the action is carried out all the same: a full disk must not
@@ -66,8 +66,8 @@ class ActionRunner:
             what = "would do"
         self._write_down(what, happening)
         if happening.rule.dry_run:
-            done: Future[Outcome] = Future()
-            done.set_result(Outcome(happening=happening, done=False, words=f"dry run: would {action.text}"))
+            done: Future[ActionOutcome] = Future()
+            done.set_result(ActionOutcome(happening=happening, done=False, words=f"dry run: would {action.text}"))
             return done
         future = self._threads.submit(self._carried, happening, action)
         self._under_way.add(future)
@@ -78,7 +78,7 @@ class ActionRunner:
         """Wait for what is under way: each has a time limit of its own."""
         self._threads.shutdown(wait=True)
 
-    def _ended(self, future: Future[Outcome]) -> None:
+    def _ended(self, future: Future[ActionOutcome]) -> None:
         self._under_way.discard(future)
         outcome = future.result()
         what = "done" if outcome.done else "failed"
@@ -91,12 +91,12 @@ class ActionRunner:
         except OSError as error:
             self._say(f"{happening.rule.name}: {what}, but the audit cannot be written: {error}")
 
-    def _carried(self, happening: Happening, action: Action) -> Outcome:
+    def _carried(self, happening: Happening, action: Action) -> ActionOutcome:
         try:
             words = self._do(happening, action)
         except (OSError, TonnageError, subprocess.SubprocessError) as error:
-            return Outcome(happening=happening, done=False, words=masked(f"could not {action.text}: {error}"))
-        return Outcome(happening=happening, done=True, words=masked(words))
+            return ActionOutcome(happening=happening, done=False, words=masked(f"could not {action.text}: {error}"))
+        return ActionOutcome(happening=happening, done=True, words=masked(words))
 
     def _do(self, happening: Happening, action: Action) -> str:
         run = happening.series.label("run")

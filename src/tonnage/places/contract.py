@@ -35,7 +35,7 @@ class PlaceFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class DeclaredGap:
     """A part of the contract that a place cannot keep, and why.
 
     `whole`: nothing of it is kept, and whoever asks for it gets `GapError`. Else the reason says which part is missing.
@@ -89,7 +89,7 @@ class Executor(Protocol):
         """What is written down of it."""
 
     @property
-    def gaps(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[DeclaredGap, ...]:
         """What it cannot keep of this contract."""
 
     def folder_there(self, folder: RunFolder) -> RunFolder:
@@ -138,7 +138,7 @@ def token_of(folder: Path, number: int) -> str:
     return hashlib.sha256(f"{folder}\n{number}".encode()).hexdigest()[:12]
 
 
-def gap_of(gaps: Sequence[Gap], verb: Verb) -> Gap | None:
+def gap_of(gaps: Sequence[DeclaredGap], verb: Verb) -> DeclaredGap | None:
     """The gap that leaves a verb out altogether; None where the place has it."""
     return next((one for one in gaps if one.verb == verb and one.whole), None)
 

@@ -91,7 +91,7 @@ class Deal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class PriceGap:
     """A machine that a platform may well sell and whose price is not known there."""
 
     offer: Offer
@@ -104,7 +104,7 @@ class Gap:
 
 def platform_deals(
     offers: Sequence[Offer], catalog: Catalog, workload: Workload, platforms: Sequence[Platform]
-) -> tuple[list[Deal], list[Gap]]:
+) -> tuple[list[Deal], list[PriceGap]]:
     """Deals of `offers` on each of `platforms`, and a gap for each (machine, purchase) whose price there is missing.
 
     A platform that the workload asks for by name has its missing fees estimated where their parts are known.
@@ -114,7 +114,7 @@ def platform_deals(
     groups: dict[tuple[str, str, str], list[Offer]] = {}
     for offer in offers:
         groups.setdefault((offer.provider, offer.instance_type, offer.purchase), []).append(offer)
-    gaps: list[Gap] = []
+    gaps: list[PriceGap] = []
     for group in groups.values():
         for platform in platforms:
             asked = platform in workload.constraints.platforms
@@ -166,12 +166,12 @@ class _Tables:
             return "vertex"
         return None
 
-    def gap(self, offers: Sequence[Offer], platform: Platform, needed: PlatformPrice) -> Gap:
+    def gap(self, offers: Sequence[Offer], platform: Platform, needed: PlatformPrice) -> PriceGap:
         """The price `needed` is not known of these offers' machine, or was read on another side of a price cut."""
         offer = offers[0]
         pairs = [(self.ml.get((one.instance_type, one.region)), one) for one in offers if needed == "ml instance"]
         apart = [_apart(price, one) for price, one in pairs if price is not None]
-        return Gap(
+        return PriceGap(
             offer=offer,
             platform=platform,
             of=needed,

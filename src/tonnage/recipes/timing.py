@@ -22,7 +22,7 @@ WARM_UP: Final = 1  # steps of each attempt left out: caches, kernels and memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class MetricsWindow:
     """What happened since the line before in the metrics."""
 
     steps: int
@@ -68,7 +68,7 @@ class StepTimes:
         self._open.append((self._begun, now, data_wait_s, samples, tokens))
         self._ended = now if self._on_gpu else None
 
-    def close_window(self) -> Window:
+    def close_window(self) -> MetricsWindow:
         """Sum up the steps since the last call. Call it after the device has been read, so that no event is open."""
         if self._on_gpu:
             self._open[-1][1].synchronize()
@@ -81,7 +81,7 @@ class StepTimes:
         self._by_clock(timed)
         self._steps += len(measured)
         self._open.clear()
-        return Window(
+        return MetricsWindow(
             steps=len(measured),
             step_s=sum(step[0] for step in measured) / len(measured),
             data_wait_s=sum(step[1] for step in measured) / len(measured),

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.catalog import Catalog
-from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Evidence, FollowingFleet, Gain, Side, Target
+from tonnage.claimed_gains.gain import Among, CheapestOnDemand, Evidence, FollowingFleet, Gain, PromisedGain, Side
 from tonnage.reports.blocks import Block, Bullets, Page, Pairs, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
 from tonnage.reports.plain import plain_figure, plain_number, plain_usd
@@ -117,7 +117,7 @@ def _side(side: Side) -> str:
     return side.name if side.per_s is None else f"{side.name} ({render_scaled(side.per_s.value, '/s')})"
 
 
-def _shown(target: Target, figure: Figure | None) -> str:
+def _shown(target: PromisedGain, figure: Figure | None) -> str:
     if figure is None:
         return UNKNOWN
     if target.unit == "times":
@@ -129,7 +129,7 @@ def _times(value: float) -> str:
     return f"{value:.3g}x"
 
 
-def _promised(target: Target) -> str:
+def _promised(target: PromisedGain) -> str:
     if target.unit == "times":
         return _times(target.least)
     if target.unit == "spread":

@@ -57,7 +57,7 @@ class Bursty:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class TraceReplay:
     """A trace as it happened, `speed` times as fast (2: twice the rate, the same gaps in proportion)."""
 
     trace: RequestTrace
@@ -80,7 +80,7 @@ class ClosedLoop:
     think_s: float = 0.0
 
 
-Process = Poisson | Deterministic | Bursty | Replay | ClosedLoop
+Process = Poisson | Deterministic | Bursty | TraceReplay | ClosedLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +177,9 @@ class Arrivals:
         return Stream(at_s=self.process.times_s(arrivals, count), input_tokens=prompts, output_tokens=answers)
 
     def _count(self) -> int:
-        if self.requests is None and not isinstance(self.process, Replay):
+        if self.requests is None and not isinstance(self.process, TraceReplay):
             raise InputError("how many requests is not stated", hint="only a replayed trace tells it by itself")
-        count = len(self.process.trace) if isinstance(self.process, Replay) else 0
+        count = len(self.process.trace) if isinstance(self.process, TraceReplay) else 0
         count = count if self.requests is None else self.requests
         if count < 1:
             raise InputError(f"{count} requests: at least one is needed")
@@ -188,7 +188,7 @@ class Arrivals:
     def _lengths(self, random: Random, count: int) -> tuple[Counts, Counts]:
         if self.lengths is not None:
             return self.lengths.draw(random, count)
-        if not isinstance(self.process, Replay):
+        if not isinstance(self.process, TraceReplay):
             raise InputError("request lengths are not stated", hint="give FixedLengths, SpreadLengths or TraceLengths")
         trace = self.process.trace
         return trace.input_tokens[:count], trace.output_tokens[:count]

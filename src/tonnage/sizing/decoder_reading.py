@@ -18,7 +18,7 @@ DECODES_SHARE: Final = 0.9  # of a step's tokens that prompts take where they ta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PromptReading:
     """Prompts beside `in_flight` decodes: tokens read together and the seconds of the mean prompt and of each."""
 
     together: Array
@@ -137,7 +137,7 @@ def read_together(curves: DecoderCurves, wanted: Array, in_flight: Array) -> Arr
     return np.maximum(np.minimum(np.maximum(wanted, prompt), room), 1.0)
 
 
-def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> Reading:
+def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> PromptReading:
     """`newcomers`: prompts a step."""
     rows = curves.rows
     wanted = np.minimum(newcomers * rows.read, UNLIMITED)
@@ -145,4 +145,4 @@ def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> R
     token = curves.read_token_s(in_flight, together)
     at_once = read_at_once(rows, together)
     each = token[:, None] * rows.reads + curves.attention_s / at_once[:, None]
-    return Reading(together=together, mean_s=token * rows.read + curves.attention_mean_s / at_once, each_s=each)
+    return PromptReading(together=together, mean_s=token * rows.read + curves.attention_mean_s / at_once, each_s=each)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.decoder_reading import (
     InFlight,
-    Reading,
+    PromptReading,
     States,
     capacity_per_s,
     fed,
@@ -42,8 +42,8 @@ class Run:
     most: Array
     seen_by: Array
     entering: Array
-    reading: Reading
-    filling: Reading
+    reading: PromptReading
+    filling: PromptReading
     slower: Array
 
     @property

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     if not insisted(lambda: lay(objects, keys, folder, asked.token), LAST_WORDS_S):
         sys.stdout.write(f"tonnage: a newer submission of {asked.base} is there; this one does nothing\n")
         return 0
-    exchange = Exchange(objects, keys, folder, token=asked.token, every_s=asked.every_s)
+    exchange = BucketExchange(objects, keys, folder, token=asked.token, every_s=asked.every_s)
     words = [sys.executable, "-m", "tonnage.supervisor", "--as-job", "--notice-s", f"{asked.notice_s:g}"]
     code = until_its_end([*words, str(folder.path)], exchange)
     insisted(exchange.finish, LAST_WORDS_S)
@@ -112,7 +112,7 @@ def is_newest(objects: Objects, keys: Keys, token: str) -> bool:
     return found is not None and json.loads(found.content).get("token") == token
 
 
-class Exchange:
+class BucketExchange:
     """What passes between the run's folder and its bucket while the run works."""
 
     def __init__(self, objects: Objects, keys: Keys, folder: RunFolder, *, token: str, every_s: float) -> None:

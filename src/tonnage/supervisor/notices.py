@@ -72,7 +72,7 @@ def poll_azure(client: httpx.Client, now: datetime) -> Notice | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cloud:
+class MetadataService:
     """Where a cloud's metadata service is, how it is asked, and how often its rules want it."""
 
     url: str
@@ -87,11 +87,11 @@ class Cloud:
 
 _LINK_LOCAL: Final = "http://169.254.169.254"
 CLOUDS: Final = {
-    "aws": Cloud(url=_LINK_LOCAL, variable="TONNAGE_AWS_METADATA_URL", poll=poll_aws, every_s=5.0),
-    "gcp": Cloud(
+    "aws": MetadataService(url=_LINK_LOCAL, variable="TONNAGE_AWS_METADATA_URL", poll=poll_aws, every_s=5.0),
+    "gcp": MetadataService(
         url="http://metadata.google.internal", variable="TONNAGE_GCP_METADATA_URL", poll=poll_gcp, every_s=1.0
     ),
-    "azure": Cloud(url=_LINK_LOCAL, variable="TONNAGE_AZURE_METADATA_URL", poll=poll_azure, every_s=1.0),
+    "azure": MetadataService(url=_LINK_LOCAL, variable="TONNAGE_AZURE_METADATA_URL", poll=poll_azure, every_s=1.0),
 }
 
 
@@ -129,7 +129,7 @@ class NoticeWatch:
             while True:
                 yield self._found.get_nowait()
 
-    def _watch(self, cloud: Cloud) -> None:
+    def _watch(self, cloud: MetadataService) -> None:
         import httpx
 
         said: set[tuple[str, str]] = set()

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.calibration.local_inference import PASS, REQUEST
-from tonnage.calibration.local_profile import AllReduce, DeviceCurve, DeviceProfile, Identity, MeasuredPoint, Timing
+from tonnage.calibration.local_profile import (
+    AllReduce,
+    DeviceCurve,
+    DeviceProfile,
+    MachineIdentity,
+    MeasuredPoint,
+    Timing,
+)
 from tonnage.sizing.local_work import HEAD_WIDTHS
 
 _UNITS: Final = {
@@ -37,7 +44,7 @@ def fake_profile(
                 curves.append(_curve(operation, precision, count, unit, rate, spread))
     if services:
         curves += _service_curves(flop_per_s, max(threads), spread)
-    identity = Identity(
+    identity = MachineIdentity(
         processor=processor, physical_cores=max(threads), logical_cores=max(threads), architecture="x86_64",
         memory_gib=memory_gib,
     )  # fmt: skip

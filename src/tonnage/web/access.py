@@ -33,7 +33,7 @@ class Denied(TonnageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class WebCaller:
     """Who asks. `by_cookie`: a browser sent it without being asked to, so changes need the page's own origin."""
 
     name: str
@@ -70,7 +70,7 @@ class _Bucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class BrowserSession:
     """A browser that has shown a key."""
 
     key_hash: str
@@ -84,11 +84,11 @@ class Access:
     keys: KeyFile
     open_here: bool
     hosts: frozenset[str]
-    _sessions: OrderedDict[str, Session] = field(default_factory=OrderedDict)
+    _sessions: OrderedDict[str, BrowserSession] = field(default_factory=OrderedDict)
     _buckets: OrderedDict[str, _Bucket] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def admit(self, asked: RequestFacts, needed: Role) -> Identity:
+    def admit(self, asked: RequestFacts, needed: Role) -> WebCaller:
         """Who asks. Raises Denied: 400 for a foreign host, 401, 403, 429."""
         if asked.host not in self.hosts:
             raise Denied(
@@ -113,7 +113,7 @@ class Access:
             return None
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._sessions[token] = Session(key_hash=key.hash, until=now_utc() + SESSION)
+            self._sessions[token] = BrowserSession(key_hash=key.hash, until=now_utc() + SESSION)
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
         return key, token
@@ -122,9 +122,9 @@ class Access:
         with self._lock:
             self._sessions.pop(token or "", None)
 
-    def _identity(self, asked: RequestFacts) -> Identity | None:
+    def _identity(self, asked: RequestFacts) -> WebCaller | None:
         if self.open_here:
-            return Identity(name="local", role="admin", by_cookie=True)
+            return WebCaller(name="local", role="admin", by_cookie=True)
         now, by_cookie, key = now_utc(), False, None
         if asked.key is not None:
             key = self.keys.owner(asked.key, now)
@@ -137,7 +137,7 @@ class Access:
         if key is None:
             return None
         self.keys.used(key, now)
-        return Identity(name=key.name, role=key.role, by_cookie=by_cookie)
+        return WebCaller(name=key.name, role=key.role, by_cookie=by_cookie)
 
     def _own_page(self, asked: RequestFacts) -> bool:
         """Without an origin it is no browser's form: programs send none, browsers do with every change."""

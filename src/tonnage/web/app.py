@@ -20,11 +20,11 @@ from starlette.exceptions import HTTPException
 from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
-from tonnage.web.access import COOKIE, SESSION, Access, Denied, Identity, RequestFacts
+from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, WebCaller
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout, render_login
-from tonnage.web.resources import RESOURCES, Asked, Resource, Shown, listed
-from tonnage.web.verbs import VERBS, Verb
+from tonnage.web.resources import RESOURCES, PageRequest, Resource, Shown, listed
+from tonnage.web.verbs import VERBS, PostVerb
 
 API: Final = "/api/v1"
 LARGEST_BODY: Final = 1 << 20
@@ -59,14 +59,14 @@ class WebServer:
         self._repeats: OrderedDict[tuple[str, str, str], Repeat] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, resource: Resource, request: Request, name: str) -> tuple[Identity, Shown]:
+    def read(self, resource: Resource, request: Request, name: str) -> tuple[WebCaller, Shown]:
         """The answer to a reader. Raises TonnageError."""
         who = self.admit(request, resource.role)
-        asked = Asked(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder)
+        asked = PageRequest(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder)
         with self._computing:
             return who, resource.answer(asked)
 
-    def admit(self, request: Request, role: Role) -> Identity:
+    def admit(self, request: Request, role: Role) -> WebCaller:
         """Who asks. Raises Denied."""
         headers = request.headers
         bearer = headers.get("authorization", "")
@@ -84,7 +84,7 @@ class WebServer:
             role,
         )
 
-    def act(self, verb: Verb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
+    def act(self, verb: PostVerb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
         """Do what is asked, once for an Idempotency-Key, also where both ask at once. Raises TonnageError."""
         who = self.admit(request, verb.role)
         repeat = request.headers.get("idempotency-key")
@@ -100,7 +100,7 @@ class WebServer:
                 begun.answer = self._do(verb, request, who, name, body)
             return begun.answer
 
-    def _do(self, verb: Verb, request: Request, who: Identity, name: str, body: Mapping[str, Any]) -> Response:
+    def _do(self, verb: PostVerb, request: Request, who: WebCaller, name: str, body: Mapping[str, Any]) -> Response:
         if verb.changes:
             self.audit(at=now_utc(), who=who.name, what=f"ui {verb.name}", name=name)
         with self._computing:
@@ -169,7 +169,7 @@ def _add(app: FastAPI, server: WebServer, resource: Resource) -> None:
     app.add_api_route(path, page, methods=["GET"], include_in_schema=False)
 
 
-def _add_verb(app: FastAPI, server: WebServer, verb: Verb) -> None:
+def _add_verb(app: FastAPI, server: WebServer, verb: PostVerb) -> None:
     def act(request: Request, body: Annotated[dict[str, Any] | None, Body()] = None, name: str = "") -> Response:
         return server.act(verb, request, name, body or {})
 

@@ -13,12 +13,12 @@ from tonnage.web.resources import RESOURCES, Resource, Shown
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from tonnage.web.access import Identity
+    from tonnage.web.access import WebCaller
     from tonnage.web.whatif import Slider
 
 
 def render_layout(
-    shown: Shown, resource: Resource, path: str, query: str, who: Identity, *, fragment: bool = False
+    shown: Shown, resource: Resource, path: str, query: str, who: WebCaller, *, fragment: bool = False
 ) -> str:
     """The whole page; with `fragment` what changes of it alone."""
     from markupsafe import Markup

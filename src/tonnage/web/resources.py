@@ -21,7 +21,7 @@ Links = tuple[tuple[str, str], ...]  # address, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """One request: the path's name, the query, the settings of the server and the folder of its workload files."""
 
     name: str
@@ -70,7 +70,7 @@ class Resource:
 
     path: str
     about: str
-    answer: Callable[[Asked], Shown]
+    answer: Callable[[PageRequest], Shown]
     menu: str = ""
     role: Role = "viewer"
 
@@ -82,7 +82,7 @@ def workload_files(folder: Path) -> dict[str, Path]:
     return {name: path for path, name in sorted(names.items(), key=lambda one: one[1]) if path.is_file()}
 
 
-def _file(asked: Asked) -> Path:
+def _file(asked: PageRequest) -> Path:
     files = workload_files(asked.folder)
     if asked.name not in files:
         hint = did_you_mean(nearest(asked.name, files), "/workloads lists them")
@@ -90,7 +90,7 @@ def _file(asked: Asked) -> Path:
     return files[asked.name]
 
 
-def _home(asked: Asked) -> Shown:
+def _home(asked: PageRequest) -> Shown:
     from tonnage.api.home_runs import all_runs
     from tonnage.api.run_listing import run_listing
     from tonnage.api.services import service_lines
@@ -110,7 +110,7 @@ def _home(asked: Asked) -> Shown:
     )  # fmt: skip
 
 
-def _workloads(asked: Asked) -> Shown:
+def _workloads(asked: PageRequest) -> Shown:
     from tonnage.web.reports import workloads_report
 
     asked.refuse_others()
@@ -118,7 +118,7 @@ def _workloads(asked: Asked) -> Shown:
     return Shown(report=workloads_report(files), links=tuple((f"/plan/{name}", name) for name in files))
 
 
-def _plan(asked: Asked) -> Shown:
+def _plan(asked: PageRequest) -> Shown:
     from tonnage import api
 
     rank = asked.query.get("rank", "cost")
@@ -127,7 +127,7 @@ def _plan(asked: Asked) -> Shown:
     return Shown(report=made.report(), sliders=sliders, links=_others(asked.name, "plan"))
 
 
-def _size(asked: Asked) -> Shown:
+def _size(asked: PageRequest) -> Shown:
     from tonnage import api
 
     source, sliders = changed_workload(_file(asked), asked.beside("top"))
@@ -135,7 +135,7 @@ def _size(asked: Asked) -> Shown:
     return Shown(report=made.report(), sliders=sliders, links=_others(asked.name, "size"))
 
 
-def _explain(asked: Asked) -> Shown:
+def _explain(asked: PageRequest) -> Shown:
     from tonnage import api
 
     source, sliders = changed_workload(_file(asked), asked.beside("option"))
@@ -143,7 +143,7 @@ def _explain(asked: Asked) -> Shown:
     return Shown(report=made.report(), sliders=sliders, links=_others(asked.name, "explain"))
 
 
-def _gains(asked: Asked) -> Shown:
+def _gains(asked: PageRequest) -> Shown:
     from tonnage import api
 
     source, sliders = changed_workload(_file(asked), asked.beside())
@@ -156,7 +156,7 @@ def _others(name: str, this: str) -> Links:
     return tuple((f"/{verb}/{name}", verb) for verb in ("plan", "size", "explain", "gains") if verb != this)
 
 
-def _runs(asked: Asked) -> Shown:
+def _runs(asked: PageRequest) -> Shown:
     from tonnage.api.home_runs import all_runs
     from tonnage.api.run_listing import run_listing
     from tonnage.api.services import service_lines
@@ -167,7 +167,7 @@ def _runs(asked: Asked) -> Shown:
     return Shown(report=report, live=True, links=tuple((f"/runs/{run.path.name}", run.path.name) for run in runs))
 
 
-def _run(asked: Asked) -> Shown:
+def _run(asked: PageRequest) -> Shown:
     from tonnage import api
 
     asked.refuse_others()
@@ -179,7 +179,7 @@ def _run(asked: Asked) -> Shown:
     )  # fmt: skip
 
 
-def _logs(asked: Asked) -> Shown:
+def _logs(asked: PageRequest) -> Shown:
     from tonnage.api.home_runs import find_run
     from tonnage.web.reports import logs_report
 
@@ -189,7 +189,7 @@ def _logs(asked: Asked) -> Shown:
     return Shown(report=logs_report(folder, lines), live=True, links=((f"/runs/{asked.name}", asked.name),))
 
 
-def _service(asked: Asked) -> Shown:
+def _service(asked: PageRequest) -> Shown:
     from tonnage.api.services import find_service, services, show_service
 
     asked.refuse_others()
@@ -201,8 +201,8 @@ def _service(asked: Asked) -> Shown:
     return Shown(report=show_service(found, asked.settings).report(), live=True)
 
 
-def _catalog(what: str) -> Callable[[Asked], Shown]:
-    def answer(asked: Asked) -> Shown:
+def _catalog(what: str) -> Callable[[PageRequest], Shown]:
+    def answer(asked: PageRequest) -> Shown:
         from tonnage.api.inputs import load_catalog
         from tonnage.catalog import filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
         from tonnage.reports.catalog_lists import gpus_report, instances_report, offers_report
@@ -225,14 +225,14 @@ def _catalog(what: str) -> Callable[[Asked], Shown]:
     return answer
 
 
-def _places(asked: Asked) -> Shown:
+def _places(asked: PageRequest) -> Shown:
     from tonnage.api.places import places
 
     asked.refuse_others()
     return Shown(report=places(settings=asked.settings).report())
 
 
-def _alerts(asked: Asked) -> Shown:
+def _alerts(asked: PageRequest) -> Shown:
     asked.refuse_others()
     return Shown(report=_standing(asked.settings)[0], live=True)
 
@@ -249,14 +249,14 @@ def _standing(settings: Settings) -> tuple[Report, int]:
     return found.report(), len(found.found)
 
 
-def _audit(asked: Asked) -> Shown:
+def _audit(asked: PageRequest) -> Shown:
     from tonnage import api
 
     asked.refuse_others()
     return Shown(report=api.audit_lines(settings=asked.settings).report())
 
 
-def _settings(asked: Asked) -> Shown:
+def _settings(asked: PageRequest) -> Shown:
     from tonnage.reports.environment import settings_report
     from tonnage.settings import describe_settings
 

@@ -21,7 +21,7 @@ SIZE: Final = ("workload", "name", "gpus", "layout", "top")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
+class PostVerb:
     """An address that takes POST. `changes`: something is done, so that the audit has a line of it."""
 
     name: str
@@ -114,12 +114,12 @@ def _end(at_once: bool) -> Do:
     return act
 
 
-VERBS: Final[Sequence[Verb]] = (
-    Verb(name="plan", path="plan", about="Rank every way to buy the workload of the body.", do=_plan),
-    Verb(name="size", path="size", about="What the workload of the body needs.", do=_size),
-    Verb(name="explain", path="explain", about="Why the winner won, or what became of `option`.", do=_explain),
-    Verb(name="gains", path="gains", about="What promised gains come to for the workload of the body.", do=_gains),
-    Verb(name="stop", path="runs/{name}/stop", about="Save a checkpoint and end a run.", do=_end(at_once=False),
+VERBS: Final[Sequence[PostVerb]] = (
+    PostVerb(name="plan", path="plan", about="Rank every way to buy the workload of the body.", do=_plan),
+    PostVerb(name="size", path="size", about="What the workload of the body needs.", do=_size),
+    PostVerb(name="explain", path="explain", about="Why the winner won, or what became of `option`.", do=_explain),
+    PostVerb(name="gains", path="gains", about="What promised gains come to for the workload of the body.", do=_gains),
+    PostVerb(name="stop", path="runs/{name}/stop", about="Save a checkpoint and end a run.", do=_end(at_once=False),
          changes=True),
-    Verb(name="cancel", path="runs/{name}/cancel", about="End a run at once.", do=_end(at_once=True), changes=True),
+    PostVerb(name="cancel", path="runs/{name}/cancel", about="End a run at once.", do=_end(at_once=True), changes=True),
 )  # fmt: skip

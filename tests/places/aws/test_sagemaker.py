@@ -24,7 +24,7 @@ from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import Phase
 from tonnage.runs import RunFolder
-from tonnage.testing.aws.sagemaker import FakeSageMaker, Refusal
+from tonnage.testing.aws.sagemaker import FakeSageMaker, FakeServiceError
 
 pytestmark = pytest.mark.heavy
 DIGEST = f"sha256:{'0' * 64}"
@@ -125,11 +125,11 @@ def test_sent_twice_it_is_one_job_and_another_of_the_name_is_refused(sagemaker: 
         cloud().send(requests, WORK.token)
 
 
-def times(number: int, refusal: Refusal, *operations: str) -> Callable[[str, Any], Refusal | None]:
+def times(number: int, refusal: FakeServiceError, *operations: str) -> Callable[[str, Any], FakeServiceError | None]:
     """The first so many requests of these operations are answered so."""
     left = [number]
 
-    def fault(operation: str, _: Any) -> Refusal | None:
+    def fault(operation: str, _: Any) -> FakeServiceError | None:
         if operation not in operations or not left[0]:
             return None
         left[0] -= 1
@@ -139,10 +139,10 @@ def times(number: int, refusal: Refusal, *operations: str) -> Callable[[str, Any
 
 
 @pytest.mark.parametrize("refusal", [
-    Refusal(code="ThrottlingException", message="Rate exceeded"),
-    Refusal(code="InternalFailure", message="try again", status=500),
+    FakeServiceError(code="ThrottlingException", message="Rate exceeded"),
+    FakeServiceError(code="InternalFailure", message="try again", status=500),
 ])  # fmt: skip
-def test_throttled_and_failing_requests_are_made_again(sagemaker: FakeSageMaker, refusal: Refusal) -> None:
+def test_throttled_and_failing_requests_are_made_again(sagemaker: FakeSageMaker, refusal: FakeServiceError) -> None:
     sagemaker.start_s = 60
     sagemaker.before.append(times(2, refusal, "CreateTrainingJob"))
     assert cloud().send(cloud().requests(WORK), WORK.token) == WORK.name
@@ -152,7 +152,7 @@ def test_throttled_and_failing_requests_are_made_again(sagemaker: FakeSageMaker,
 def test_an_answer_that_is_lost_after_the_job_was_made(sagemaker: FakeSageMaker) -> None:
     """The client asks again, is told that the name is in use, and finds its own job."""
     sagemaker.start_s = 60
-    lost = Refusal(code="ServiceUnavailable", message="", status=503)
+    lost = FakeServiceError(code="ServiceUnavailable", message="", status=503)
     sagemaker.after.append(times(1, lost, "CreateTrainingJob"))
     assert cloud().send(cloud().requests(WORK), WORK.token) == WORK.name
     assert len(sagemaker.jobs) == 1
@@ -160,7 +160,7 @@ def test_an_answer_that_is_lost_after_the_job_was_made(sagemaker: FakeSageMaker)
 
 def test_a_quota_that_is_spent_while_it_is_sent_is_said(sagemaker: FakeSageMaker) -> None:
     said = "The account-level service limit 'ml.g5.2xlarge for spot training job usage' is 0 Instances"
-    sagemaker.before.append(times(1, Refusal(code="ResourceLimitExceeded", message=said), "CreateTrainingJob"))
+    sagemaker.before.append(times(1, FakeServiceError(code="ResourceLimitExceeded", message=said), "CreateTrainingJob"))
     with pytest.raises(TonnageError, match="service limit") as told:
         cloud().send(cloud().requests(WORK), WORK.token)
     assert "tonnage places check sm" in (told.value.hint or "")

@@ -18,14 +18,14 @@ import pytest
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.grown import Writer, follow, restore
 from tonnage.places.bucket.layout import SEGMENT_BYTES, Keys, thing_of
-from tonnage.places.bucket.objects import FolderObjects, Found
+from tonnage.places.bucket.objects import FolderObjects, StoredObject
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
 from tonnage.places.ssh.mirror import Mirror, read_mirror, write_mirror
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import DataSource, DataSpec
-from tonnage.supervisor.bucket import Exchange, lay
+from tonnage.supervisor.bucket import BucketExchange, lay
 
 KEYS = Keys(base="home/run", number=1)
 
@@ -165,7 +165,7 @@ def test_conditions_of_a_folder(store: FolderObjects) -> None:
     assert store.write_if("lease", b"1", None)
     assert not store.write_if("lease", b"2", None)
     found = store.read("lease")
-    assert isinstance(found, Found)
+    assert isinstance(found, StoredObject)
     assert store.write_if("lease", b"2", found.version)
     assert not store.write_if("lease", b"3", found.version)
 
@@ -196,7 +196,7 @@ def test_a_store_that_fails_ends_no_run(
     folder.place_file.write_text('{"token": "t"}')
     store.write(KEYS.lease, b'{"token": "t"}')
     folder.log_file.write_text("one\n")
-    exchange = Exchange(Broken(store, 3), KEYS, folder, token="t", every_s=0)
+    exchange = BucketExchange(Broken(store, 3), KEYS, folder, token="t", every_s=0)
     for _ in range(3):
         exchange.flush()
     assert capsys.readouterr().err.count("the store fails") == 1
@@ -213,7 +213,7 @@ def test_a_newer_submission_ends_the_older(store: FolderObjects, tmp_path: Path)
     store.write(KEYS.lease, b'{"token": "new", "number": 2}')
     folder.log_file.write_text("stale\n")
     checkpoint(folder, 5)
-    exchange = Exchange(store, KEYS, folder, token="old", every_s=0)
+    exchange = BucketExchange(store, KEYS, folder, token="old", every_s=0)
     exchange.flush()
     exchange.finish()
     assert json.loads(folder.place_file.read_text())["token"] == "new"

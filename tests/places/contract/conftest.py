@@ -17,7 +17,7 @@ from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.file import SlurmPlace, SSHPlace
-from tonnage.places.kubernetes.client import Client
+from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import read_cluster
 from tonnage.places.kubernetes.place import KubernetesPlace
@@ -145,7 +145,7 @@ def kubernetes_trial(home: Path, cluster: FakeCluster) -> PlaceTrial:
         gone.write_text(cluster.kubeconfig.read_text().replace(cluster.url, f"http://127.0.0.1:{free_ports(1)[0]}"))
         cut = place(gone)
         cluster_of = read_cluster("fake", (gone,))
-        return replace(cut, client=Client(cluster_of, sleep=lambda _: None))
+        return replace(cut, client=KubernetesClient(cluster_of, sleep=lambda _: None))
 
     return PlaceTrial(
         executor=place(cluster.kubeconfig),

@@ -17,7 +17,7 @@ import yaml
 
 from tonnage.errors import InputError, TonnageError, UnknownName
 from tonnage.places.contract import Submission
-from tonnage.places.kubernetes.client import ApiError, Client, Unreachable
+from tonnage.places.kubernetes.client import ApiError, KubernetesClient, Unreachable
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import Cluster, credentials, read_cluster
 from tonnage.places.kubernetes.manifest import read_manifest
@@ -31,7 +31,7 @@ from tonnage.runs.job import Job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.testing.kubernetes.server import TOKEN, FakeCluster, fake_cluster
-from tonnage.testing.kubernetes.store import Refused
+from tonnage.testing.kubernetes.store import FakeServerRefusal
 
 _SPEC = importlib.util.spec_from_file_location("kubernetes_verdicts", Path(__file__).with_name("verdicts.py"))
 assert _SPEC is not None
@@ -64,9 +64,9 @@ def place(server: FakeCluster, **given: Any) -> KubernetesPlace:
     return KubernetesPlace(**(terms | given))
 
 
-def client_of(cluster: FakeCluster, waits: list[float] | None = None) -> Client:
+def client_of(cluster: FakeCluster, waits: list[float] | None = None) -> KubernetesClient:
     seen = [] if waits is None else waits
-    return Client(read_cluster("fake", (cluster.kubeconfig,)), sleep=seen.append, chance=lambda: 1.0)
+    return KubernetesClient(read_cluster("fake", (cluster.kubeconfig,)), sleep=seen.append, chance=lambda: 1.0)
 
 
 def executor(server: FakeCluster, **given: Any) -> Kubernetes:
@@ -205,7 +205,7 @@ def test_a_list_that_expires_is_read_anew(cluster: FakeCluster, monkeypatch: pyt
     monkeypatch.setattr("tonnage.places.kubernetes.client.PAGE", 2)
     for number in range(5):
         cluster.lay(JOBS, "ml", {"metadata": {"name": f"j{number}"}, "spec": {"suspend": True}})
-    gone = iter([None, Refused(410, "too old")])
+    gone = iter([None, FakeServerRefusal(410, "too old")])
     cluster.faults.append(lambda _, path: next(gone, None) if path == JOBS else None)
     found = client_of(cluster).list(JOBS)
     assert [one["metadata"]["name"] for one in found] == [f"j{number}" for number in range(5)]
@@ -224,7 +224,7 @@ def test_credentials_that_expire_are_made_anew(cluster: FakeCluster, tmp_path: P
     )
     plugin.chmod(0o755)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
-    client = Client(replace(read_cluster("fake", (cluster.kubeconfig,)), user=user), sleep=lambda _: None)
+    client = KubernetesClient(replace(read_cluster("fake", (cluster.kubeconfig,)), user=user), sleep=lambda _: None)
     cluster.tokens = {"token-2", "token-3"}
     assert client.ask("GET", "/version")  # token-1 is refused, token-2 is not
     assert client.ask("GET", "/version")  # token-2 ends within its margin

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.places.kubernetes.replay import WORKLOADS, ScenarioReplay, read_scenarios
 
 from tonnage.places.kubernetes.answers import view_of
-from tonnage.testing.kubernetes.replay import WORKLOADS, Replay, read_scenarios
 
 FACTS: Final = os.environ.get("TONNAGE_FACTS")
 OK: Final = "queued provisioning running ending ended"
@@ -73,7 +73,7 @@ def followed() -> dict[str, tuple[str, str, str]]:
     """Of each workload: its phases, its last word and reason, every reason on the way."""
     found = {}
     for name, scenario in read_scenarios(Path(FACTS or "")).items():
-        replay = Replay(scenario)
+        replay = ScenarioReplay(scenario)
         names = [(one["kind"], one["metadata"]["name"]) for one in scenario["submitted"] if one["kind"] in WORKLOADS]
         phases: dict[str, list[str]] = {}
         said: dict[str, list[str]] = {}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tonnage.errors import InputError
 from tonnage.places.kubernetes.checking.decoding import read_document
-from tonnage.places.kubernetes.checking.judging import Server, Verdict, judge, judge_update
-from tonnage.places.kubernetes.checking.refusals import Refusal
+from tonnage.places.kubernetes.checking.judging import ObjectVerdict, Server, judge, judge_update
+from tonnage.places.kubernetes.checking.refusals import ObjectRefusal
 
 FACTS: Final = os.environ.get("TONNAGE_FACTS")
 WHOLE: Final = frozenset({"<nil>", "[]"})  # how the server writes the object as a whole
@@ -50,7 +50,7 @@ def said(row: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def judged(row: dict[str, Any]) -> Verdict:
+def judged(row: dict[str, Any]) -> ObjectVerdict:
     """Ours of the same."""
     if "first" in row:
         same = row["verdict"].get("fieldManager") == row["first_verdict"].get("fieldManager")
@@ -59,7 +59,7 @@ def judged(row: dict[str, Any]) -> Verdict:
     try:
         given = read_document(row["raw_body"]) if "raw_body" in row else row["object"]
     except InputError as error:
-        return Verdict(refusals=(Refusal(field="", reason="undecodable", message=str(error), code=400),))
+        return ObjectVerdict(refusals=(ObjectRefusal(field="", reason="undecodable", message=str(error), code=400),))
     return judge(given, server_of(row), namespace=row.get("request_namespace") or "default")
 
 

@@ -22,12 +22,12 @@ class Ticket:
 
     def __init__(self, key: str, priority: int, since_s: float, until_s: float) -> None:
         self.key, self.priority, self.since_s, self.until_s = key, priority, since_s, until_s
-        self.lines: tuple[Line, ...] = ()
+        self.lines: tuple[WaitingLine, ...] = ()
         self.passed: set[str] = set()
-        self.granted_by: Line | None = None
+        self.granted_by: WaitingLine | None = None
 
 
-class Line:
+class WaitingLine:
     """`granted`: tickets that were let go on and have not taken their place yet; `service_s`: for how long a request
     keeps a place, a mean; None: not measured."""
 

@@ -9,14 +9,14 @@ from math import ceil
 from time import monotonic
 from typing import Final, NamedTuple
 
-from tonnage.gateway.admission.line import Ending, Line, Ticket
+from tonnage.gateway.admission.line import Ending, Ticket, WaitingLine
 from tonnage.gateway.file.conduct_entries import QueueEntry
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.proxy.asked import UnreadableRequest
-from tonnage.gateway.proxy.replies import Reply
+from tonnage.gateway.proxy.replies import GatewayReply
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.http.upstream import Headers
 
@@ -29,7 +29,7 @@ _DEADLINES: Final = {  # seconds a unit; the SDKs of OpenAI and Anthropic tell h
 }  # fmt: skip
 
 
-class Standing(NamedTuple):
+class TurnRequest(NamedTuple):
     """What a client says of its request's turn. `until_s`: when its answer must begin, by the monotonic clock."""
 
     priority: int
@@ -39,9 +39,9 @@ class Standing(NamedTuple):
 class WaitingRoom:
     """Of one worker, whose book has the places."""
 
-    def __init__(self, book: Book, measures: GatewayMeasures) -> None:
+    def __init__(self, book: SpendBook, measures: GatewayMeasures) -> None:
         self.book, self.measures = book, measures
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, WaitingLine] = {}
         self._waiting: dict[Ticket, tuple[asyncio.Future[Ending], ClientExchange]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -79,7 +79,7 @@ class WaitingRoom:
     async def wait(
         self, full: Sequence[Allowance], ticket: Ticket, exchange: ClientExchange, entry: QueueEntry,
         first_byte_s: float,
-    ) -> Reply | None:  # fmt: skip
+    ) -> GatewayReply | None:  # fmt: skip
         """Wait until one of the limits has a place: None, and the request is tried again; else what refuses it.
 
         `first_byte_s`: how long its answer is expected to take then. A client that leaves gets a reply too, unread.
@@ -114,13 +114,13 @@ class WaitingRoom:
         ahead = self._ahead(line, ticket)
         return self._reply(ending, line, ahead, self._expected_s(line, ahead))
 
-    def _ahead(self, line: Line, ticket: Ticket) -> int:
+    def _ahead(self, line: WaitingLine, ticket: Ticket) -> int:
         return line.ahead_of(ticket.key, ticket.priority)
 
-    def _expected_s(self, line: Line, ahead: int) -> float | None:
+    def _expected_s(self, line: WaitingLine, ahead: int) -> float | None:
         return line.expected_s(ahead, self.book.places(line.allowance)[1])
 
-    def _has_room(self, line: Line, ticket: Ticket, places: int) -> bool:
+    def _has_room(self, line: WaitingLine, ticket: Ticket, places: int) -> bool:
         """Whether the line takes one more; it may shed somebody for it."""
         if len(line) < places:
             return True
@@ -130,7 +130,7 @@ class WaitingRoom:
         self._leave_one(shed, line)
         return True
 
-    def _leave_one(self, ticket: Ticket, line: Line) -> None:
+    def _leave_one(self, ticket: Ticket, line: WaitingLine) -> None:
         """Out of one line; who waits in no other one is refused."""
         line.remove(ticket)
         ticket.lines = tuple(one for one in ticket.lines if one is not line)
@@ -149,12 +149,12 @@ class WaitingRoom:
         if not future.done():
             future.set_result(ending)
 
-    def _hand_on(self, line: Line) -> None:
+    def _hand_on(self, line: WaitingLine) -> None:
         """Let as many go on as there are places here that nobody was promised."""
         while len(line) and line.granted < self.book.places(line.allowance)[0]:
             self._grant(line)
 
-    def _grant(self, line: Line) -> None:
+    def _grant(self, line: WaitingLine) -> None:
         ticket = line.first()
         assert ticket is not None
         ticket.passed.update(one.allowance.id for one in ticket.lines)
@@ -190,28 +190,28 @@ class WaitingRoom:
                 self._grant(line)
         self._arm()
 
-    def _line(self, allowance: Allowance) -> Line:
+    def _line(self, allowance: Allowance) -> WaitingLine:
         line = self._lines.get(allowance.id)
         if line is None:
             if len(self._lines) >= MOST_LINES:  # of files that were read before
                 self._lines = {name: one for name, one in self._lines.items() if len(one) or one.granted}
-            line = self._lines[allowance.id] = Line(allowance)
+            line = self._lines[allowance.id] = WaitingLine(allowance)
         line.allowance = allowance
         return line
 
     # refusals
 
-    def _refused(self, why: str, line: Line, ahead: int, expected_s: float | None) -> Reply:
+    def _refused(self, why: str, line: WaitingLine, ahead: int, expected_s: float | None) -> GatewayReply:
         self.measures.count("tonnage_gateway_waiting_total", (("limit", line.allowance.id), ("met", why)))
         return self._reply(why, line, ahead, expected_s)
 
-    def _reply(self, why: str, line: Line, ahead: int, expected_s: float | None) -> Reply:
+    def _reply(self, why: str, line: WaitingLine, ahead: int, expected_s: float | None) -> GatewayReply:
         """429 with the place in the line and the wait that a newcomer would have now."""
         words = line.allowance.words
         head = b"x-tonnage-queue-position: %d\r\n" % (ahead + 1)
         if expected_s is not None:
             head += b"x-tonnage-expected-wait-s: %.3f\r\n" % expected_s
-        return Reply(
+        return GatewayReply(
             status=429, kind="overloaded" if why == "shed" else "rate_limit_exceeded",
             message=f"{words[0].upper()}{words[1:]} is reached, and {_WHY[why]}",
             retry_after_s=1.0 if expected_s is None else max(ceil(expected_s), 1.0),
@@ -229,7 +229,7 @@ _WHY: Final = {
 }
 
 
-def standing(headers: Headers, caller: Caller, entry: QueueEntry, began_s: float) -> Standing:
+def standing(headers: Headers, caller: Caller, entry: QueueEntry, began_s: float) -> TurnRequest:
     """The priority of a request (its key's, or a lower one that it states) and its last moment. UnreadableRequest."""
     priority, wait_s = caller.priority, entry.longest
     for name, value in headers:
@@ -246,4 +246,4 @@ def standing(headers: Headers, caller: Caller, entry: QueueEntry, began_s: float
                 wait_s = min(wait_s, stated_s)
             elif name == b"x-tonnage-deadline-ms":
                 raise UnreadableRequest("`x-tonnage-deadline-ms` is a number of milliseconds above 0")
-    return Standing(priority=priority, until_s=began_s + wait_s)
+    return TurnRequest(priority=priority, until_s=began_s + wait_s)

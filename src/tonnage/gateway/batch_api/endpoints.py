@@ -16,7 +16,7 @@ from tonnage.gateway.batch_api.multipart import BadForm, read_form
 from tonnage.gateway.batch_api.store import ENDED, OWNER, BatchStore, Document, new_name, shown
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.described import ANYBODY, Caller, Gateway
-from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
+from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.http.upstream import Headers
 
@@ -36,7 +36,7 @@ class _Refused(Exception):
 
     def __init__(self, message: str, *, status: int = 400, param: str | None = None) -> None:
         super().__init__(message)
-        self.reply = Reply(
+        self.reply = GatewayReply(
             status=status, kind="not_found" if status == 404 else "invalid_request_error", message=message, param=param
         )
 
@@ -66,7 +66,7 @@ class BatchEndpoints:
         except OSError as error:
             message = f"the files cannot be used now: {error.strerror or error}"
             send_reply(
-                exchange, Reply(status=503, kind="storage_unavailable", message=message, retry_after_s=5.0), None
+                exchange, GatewayReply(status=503, kind="storage_unavailable", message=message, retry_after_s=5.0), None
             )
         else:
             exchange.answer(status, head, body)

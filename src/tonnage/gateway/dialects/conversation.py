@@ -155,7 +155,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ModelAnswer:
     """A whole answer. None: the upstream did not say."""
 
     id: str | None

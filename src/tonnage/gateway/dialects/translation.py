@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 
 from tonnage.errors import InputError
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     CallPiece,
     Conversation,
     Counted,
     Ended,
     Event,
     Failed,
+    ModelAnswer,
     Stopped,
     UpstreamNonsense,
     UpstreamRequest,
@@ -49,7 +49,7 @@ class DialectModule(Protocol):
     """What a module of `upstreams` has."""
 
     def write_request(self, said: Conversation, model: str) -> UpstreamRequest: ...
-    def read_answer(self, body: Mapping[str, Any]) -> Answer: ...
+    def read_answer(self, body: Mapping[str, Any]) -> ModelAnswer: ...
     @property
     def StreamReader(self) -> Callable[[], Reader]: ...  # noqa: N802
 

@@ -166,7 +166,7 @@ class CacheEntry(StrictModel):
     semantic: SemanticEntry | None = entry("Answers to questions that mean the same, too.", default=None)
 
 
-class RuleEntry(StrictModel):
+class RouteRuleEntry(StrictModel):
     """Other deployments for some requests; the first rule that holds is taken."""
 
     deployments: Names = entry("Where they go.")
@@ -198,7 +198,7 @@ class RouteEntry(StrictModel):
     quality: PositiveOrZero | None = entry("Deployments below this quality are not used.", default=None)
     max_tokens: TokenLength | None = entry("Output tokens where the client states none.", default=None)
     cache: CacheEntry | None = entry("Answers that are kept.", default=None)
-    rules: Annotated[tuple[RuleEntry, ...], BeforeValidator(_as_list)] = entry(
+    rules: Annotated[tuple[RouteRuleEntry, ...], BeforeValidator(_as_list)] = entry(
         "Other deployments for some.", default=()
     )
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)

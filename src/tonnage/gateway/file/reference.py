@@ -19,7 +19,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`sign_in`", entries.SignInEntry),
     ("`timeouts`", entries.TimeoutsEntry),
     ("A route", entries.RouteEntry),
-    ("`rules`", entries.RuleEntry),
+    ("`rules`", entries.RouteRuleEntry),
     ("`retry`", entries.RetryEntry),
     ("`hedge`", conduct_entries.HedgeEntry),
     ("`canary`", conduct_entries.CanaryEntry),

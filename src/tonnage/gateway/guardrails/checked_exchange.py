@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from tonnage.gateway.guardrails.detectors import Finding
+from tonnage.gateway.guardrails.detectors import DetectedText
 from tonnage.gateway.guardrails.held_events import HeldEvents
 from tonnage.gateway.guardrails.texts import text_slots
 from tonnage.gateway.proxy.layers import ExchangeLayer
-from tonnage.gateway.proxy.replies import Reply, send_reply
+from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OURS: Final = b"x-tonnage-"
 class Blocked(Exception):
     """A rule refuses: `reply` says so."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: GatewayReply) -> None:
         super().__init__(reply.message)
         self.reply = reply
 
@@ -126,7 +126,7 @@ class CheckedExchange(ExchangeLayer):
         passages = self._held.passages()
         changed = False
 
-        def redact(found: list[list[Finding]]) -> None:
+        def redact(found: list[list[DetectedText]]) -> None:
             nonlocal changed
             for passage, findings in zip(passages, found, strict=False):  # a classifier speaks of all of them
                 changed = passage.redact(findings) or changed
@@ -142,7 +142,7 @@ class CheckedExchange(ExchangeLayer):
         if data:
             await self.inner.piece(data)
 
-    def _refuse(self, reply: Reply) -> None:
+    def _refuse(self, reply: GatewayReply) -> None:
         self._blocked = True
         if self._journey.record is not None:
             self._journey.record.reply = reply

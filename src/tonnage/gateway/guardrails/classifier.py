@@ -9,7 +9,7 @@ import orjson
 
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.file.guardrail_entries import Guardrail
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.side_request import NotUsable, SideFailed, SideRequest, SideRequests
@@ -27,7 +27,7 @@ class CheckFailed(Exception):
 class Classifier:
     """Of one rule. `running`: the configuration at work, with the deployment that is asked."""
 
-    def __init__(self, rule: Guardrail, running: Running, book: Book) -> None:
+    def __init__(self, rule: Guardrail, running: Running, book: SpendBook) -> None:
         assert rule.deployment is not None
         self.rule, self._asking = rule, SideRequests(rule.deployment, running, book)
         self.deployment = self._asking.deployment

@@ -14,7 +14,7 @@ from tonnage.gateway.file.guardrail_entries import PII, SECRETS, Guardrail
 from tonnage.gateway.observing.redaction import KINDS, found_shapes
 
 
-class Finding(NamedTuple):
+class DetectedText(NamedTuple):
     """`kind`: what stands in the place of what was found; it says nothing of its words."""
 
     begin: int
@@ -27,7 +27,7 @@ class Detector(Protocol):
 
     slow: bool
 
-    def find(self, text: str) -> list[Finding]: ...
+    def find(self, text: str) -> list[DetectedText]: ...
 
 
 class ShapeDetector:
@@ -39,8 +39,8 @@ class ShapeDetector:
         wanted = frozenset(kinds)
         self._kinds = {kind: name for kind in KINDS if (name := kind.replace(" ", "-")) in wanted}
 
-    def find(self, text: str) -> list[Finding]:
-        return [Finding(begin, end, self._kinds[kind]) for begin, end, kind in found_shapes(text, self._kinds)]
+    def find(self, text: str) -> list[DetectedText]:
+        return [DetectedText(begin, end, self._kinds[kind]) for begin, end, kind in found_shapes(text, self._kinds)]
 
 
 class WordDetector:
@@ -52,8 +52,8 @@ class WordDetector:
         phrases = sorted({r"\s+".join(map(re.escape, one.split())) for one in words}, key=len, reverse=True)
         self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)
 
-    def find(self, text: str) -> list[Finding]:
-        return [Finding(one.start(), one.end(), "topic") for one in self._pattern.finditer(text)]
+    def find(self, text: str) -> list[DetectedText]:
+        return [DetectedText(one.start(), one.end(), "topic") for one in self._pattern.finditer(text)]
 
 
 class PresidioDetector:
@@ -76,11 +76,11 @@ class PresidioDetector:
         self._language, self._above = language, above
         self._kinds = None if kinds is None else sorted(one.upper().replace("-", "_") for one in kinds)
 
-    def find(self, text: str) -> list[Finding]:
+    def find(self, text: str) -> list[DetectedText]:
         found = self._analyzer.analyze(
             text=text, language=self._language, entities=self._kinds, score_threshold=self._above
         )
-        return [Finding(one.start, one.end, one.entity_type.lower().replace("_", "-")) for one in found]
+        return [DetectedText(one.start, one.end, one.entity_type.lower().replace("_", "-")) for one in found]
 
 
 def make_detector(rule: Guardrail) -> Detector | None:
@@ -99,7 +99,7 @@ def make_detector(rule: Guardrail) -> Detector | None:
             return None
 
 
-def replaced(text: str, findings: Iterable[Finding]) -> str:
+def replaced(text: str, findings: Iterable[DetectedText]) -> str:
     """The text with its findings replaced by their kinds; of two that overlap the one that begins first."""
     pieces, at = [], 0
     for one in disjoint(findings):
@@ -108,9 +108,9 @@ def replaced(text: str, findings: Iterable[Finding]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def disjoint(findings: Iterable[Finding]) -> list[Finding]:
+def disjoint(findings: Iterable[DetectedText]) -> list[DetectedText]:
     """In their order, without those that begin inside another one; what such a one reaches beyond it is added to it."""
-    kept: list[Finding] = []
+    kept: list[DetectedText] = []
     for one in sorted(findings, key=lambda one: (one.begin, -one.end)):
         if kept and one.begin < kept[-1].end:
             kept[-1] = kept[-1]._replace(end=max(kept[-1].end, one.end))

@@ -11,14 +11,14 @@ import orjson
 from tonnage.gateway.file.guardrail_entries import Guardrail, Side
 from tonnage.gateway.guardrails.checked_exchange import Blocked, CheckedExchange
 from tonnage.gateway.guardrails.classifier import CheckFailed, Classifier
-from tonnage.gateway.guardrails.detectors import Detector, Finding, disjoint, make_detector, replaced
+from tonnage.gateway.guardrails.detectors import DetectedText, Detector, disjoint, make_detector, replaced
 from tonnage.gateway.guardrails.texts import text_slots, unreadable_tokens
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.media.asked import read_media
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.observing.redaction import without_escapes
 from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest, read_asked
-from tonnage.gateway.proxy.replies import Reply, send_reply
+from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class Rule:
     def __init__(self, said: Guardrail, detector: Detector | None, classifier: Classifier | None) -> None:
         self.said, self._detector, self._classifier = said, detector, classifier
 
-    async def find(self, texts: Sequence[str], journey: Journey) -> list[list[Finding]]:
+    async def find(self, texts: Sequence[str], journey: Journey) -> list[list[DetectedText]]:
         """What is found in each text; a classifier's labels stand for the first. Raises CheckFailed."""
         if self._classifier is not None:
             labels = await self._classifier.labels(
                 [one for one in texts if one.strip()], caller=journey.caller, route=journey.route.name,
                 request=journey.request,
             )  # fmt: skip
-            return [[Finding(0, len(texts[0]), one) for one in sorted(labels)] if texts else []]
+            return [[DetectedText(0, len(texts[0]), one) for one in sorted(labels)] if texts else []]
         assert self._detector is not None
         find = self._detector.find
         if self._detector.slow or sum(map(len, texts)) > BESIDE_CHARS:
@@ -71,7 +71,7 @@ class RouteGuard:
         try:
             await self._read(journey)
         except (Blocked, UnreadableRequest) as error:
-            reply = error.reply if isinstance(error, Blocked) else Reply(
+            reply = error.reply if isinstance(error, Blocked) else GatewayReply(
                 status=error.status, kind=error.kind, message=str(error)
             )  # fmt: skip
             if journey.record is not None:
@@ -106,7 +106,7 @@ class RouteGuard:
         if changed:
             if asked.media is not None and asked.media.model_place is not None:
                 message = "what the guardrails found cannot be replaced in a form: send it without"
-                raise Blocked(Reply(status=400, kind="guardrail_refused", message=message))
+                raise Blocked(GatewayReply(status=400, kind="guardrail_refused", message=message))
             try:
                 journey.ask_instead(_read_again(asked, orjson.dumps(asked.said)))
             except orjson.JSONEncodeError as error:
@@ -116,7 +116,7 @@ class RouteGuard:
         """The texts as they may go on. Raises Blocked."""
         now = list(texts)
 
-        def redact(found: list[list[Finding]]) -> None:
+        def redact(found: list[list[DetectedText]]) -> None:
             for at, findings in enumerate(found):
                 if findings:
                     now[at] = replaced(now[at], findings)
@@ -125,7 +125,7 @@ class RouteGuard:
         return now
 
     async def look(
-        self, side: Side, texts: Callable[[], Sequence[str]], redact: Callable[[list[list[Finding]]], None],
+        self, side: Side, texts: Callable[[], Sequence[str]], redact: Callable[[list[list[DetectedText]]], None],
         journey: Journey, *, seen: Sequence[int],
     ) -> None:  # fmt: skip
         """Each rule of a side looks at the texts as the one before left them. `seen`: letters at the beginning of each
@@ -157,7 +157,7 @@ class RouteGuard:
         if not rule.said.fails_open:
             message = f"the rule {rule.said.name!r} could not check the {side}: {why}"
             raise Blocked(
-                Reply(status=503, kind="guardrail_failed", message=message, retry_after_s=1.0,
+                GatewayReply(status=503, kind="guardrail_failed", message=message, retry_after_s=1.0,
                       more=(("rule", rule.said.name), ("on", side)))
             )  # fmt: skip
 
@@ -172,17 +172,17 @@ def _read_again(asked: GatewayRequest, body: bytes) -> GatewayRequest:
     return read_media(asked.surface, [(b"content-type", asked.media.content_type)], body)
 
 
-def _refusal(said: Guardrail, side: Side, kinds: Sequence[str]) -> Reply:
+def _refusal(said: Guardrail, side: Side, kinds: Sequence[str]) -> GatewayReply:
     """Names the rule and what kinds it found, never what was said."""
     what = "request" if side == "input" else "answer"
-    return Reply(
+    return GatewayReply(
         status=400, kind="guardrail_refused",
         message=f"the {what} was refused by the rule {said.name!r}, which found {', '.join(kinds)}",
         more=(("rule", said.name), ("on", side), ("found", list(kinds))),
     )  # fmt: skip
 
 
-def make_guards(running: Running, book: Book, measures: GatewayMeasures) -> Mapping[str, RouteGuard]:
+def make_guards(running: Running, book: SpendBook, measures: GatewayMeasures) -> Mapping[str, RouteGuard]:
     """By route, those that have rules. Raises MissingExtra, InputError."""
     gateway = running.gateway
     named = {name for route in gateway.routes.values() for name in route.guardrails}

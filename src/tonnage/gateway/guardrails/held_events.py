@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.gateway.guardrails.detectors import Finding, marker
+from tonnage.gateway.guardrails.detectors import DetectedText, marker
 from tonnage.gateway.guardrails.texts import StreamEvent, TextSlot
 
 MOST_CHARS: Final = 16 << 10  # that are held back for the end of a sentence
@@ -19,7 +19,7 @@ _EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
 Channel = tuple[Any, ...]
 
 
-class Passage:
+class HeldText:
     """The held texts of one channel as one text; `context`: what went before them."""
 
     def __init__(self, slots: Sequence[TextSlot], context: str) -> None:
@@ -29,7 +29,7 @@ class Passage:
     def text(self) -> str:
         return self.context + "".join(one.text for one in self.slots)
 
-    def redact(self, findings: Sequence[Finding]) -> bool:
+    def redact(self, findings: Sequence[DetectedText]) -> bool:
         """Put the kinds of findings (none overlaps another) in their places; whether any was there. What began in the
         context has gone on: the rest of it is replaced."""
         first = len(self.context)
@@ -79,17 +79,17 @@ class HeldEvents:
     def ready(self) -> bool:
         return self._ready > 0
 
-    def passages(self) -> list[Passage]:
+    def passages(self) -> list[HeldText]:
         """The texts of the ready events, by channel; those of none each by itself."""
         channels: dict[Channel, list[TextSlot]] = {}
         alone = []
         for event in self.events[: self._ready]:
             for slot in event.slots:
                 if slot.channel is None:
-                    alone.append(Passage([slot], ""))
+                    alone.append(HeldText([slot], ""))
                 else:
                     channels.setdefault(slot.channel, []).append(slot)
-        found = [Passage(slots, self._contexts.get(channel, "")) for channel, slots in channels.items()]
+        found = [HeldText(slots, self._contexts.get(channel, "")) for channel, slots in channels.items()]
         for channel, passage in zip(channels, found, strict=True):
             self._contexts[channel] = passage.text[-CONTEXT_CHARS:]
         return [*found, *alone]

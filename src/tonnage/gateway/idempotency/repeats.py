@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.conduct_entries import IdempotencyEntry
-from tonnage.gateway.idempotency.store import Claim, IdempotencyStore, KeptAnswer
+from tonnage.gateway.idempotency.store import Claim, IdempotencyStore, ReplayableAnswer
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.proxy.layers import ExchangeLayer
-from tonnage.gateway.proxy.replies import Reply, send_reply
+from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.http.upstream import Headers
 
@@ -45,7 +45,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 class Repeats:
     """Of one worker. Its connection to the store is made when the first key comes."""
 
-    def __init__(self, book: Book, measures: GatewayMeasures) -> None:
+    def __init__(self, book: SpendBook, measures: GatewayMeasures) -> None:
         self.book, self.measures = book, measures
         self._store: IdempotencyStore | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-idempotency")
@@ -58,7 +58,7 @@ class Repeats:
         """Answer a request with a key: by `serve` the first time, from the store after that."""
         if not 1 <= len(key) <= LONGEST_KEY_BYTES:
             said = f"`Idempotency-Key` has 1 to {LONGEST_KEY_BYTES} bytes"
-            send_reply(exchange, Reply(status=400, kind="invalid_request_error", message=said), surface)
+            send_reply(exchange, GatewayReply(status=400, kind="invalid_request_error", message=said), surface)
             return
         claim = Claim(owner, _hash(key), self.book.worker, time())
         request = _hash(exchange.path.encode("latin-1"), exchange.body)
@@ -66,7 +66,7 @@ class Repeats:
             found = await self._in_thread(self._opened, lambda store: store.claim(claim, request, entry.ttl))
         except AccountsError as error:
             said = f"the store of idempotency keys takes nothing now: {error}"
-            reply = Reply(status=503, kind="accounts_unavailable", message=said, retry_after_s=1.0)
+            reply = GatewayReply(status=503, kind="accounts_unavailable", message=said, retry_after_s=1.0)
             send_reply(exchange, reply, surface)
             return
         self.measures.count("tonnage_gateway_idempotency_total", (("met", found.met),))
@@ -83,7 +83,7 @@ class Repeats:
             send_reply(exchange, _REPLIES[found.met], surface)
 
     def settle(
-        self, claim: Claim, answer: KeptAnswer | None, *, released: bool = False, until_s: float = 0.0,
+        self, claim: Claim, answer: ReplayableAnswer | None, *, released: bool = False, until_s: float = 0.0,
         then: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Bring what became of a claim into the store, then do `then`: at the latest when the store has failed once."""
@@ -106,7 +106,12 @@ class Repeats:
         self._thread.shutdown()
 
     async def _settle(
-        self, claim: Claim, answer: KeptAnswer | None, released: bool, until_s: float, then: Callable[[], None] | None
+        self,
+        claim: Claim,
+        answer: ReplayableAnswer | None,
+        released: bool,
+        until_s: float,
+        then: Callable[[], None] | None,
     ) -> None:
         def write(store: IdempotencyStore) -> None:
             if released:
@@ -160,7 +165,7 @@ class _ClaimedExchange(ExchangeLayer):
         again = status >= 500 or status in _NOT_REPEATED or _OF_A_DEPLOYMENT not in head
         self._size = len(body)
         self._settle(
-            KeptAnswer(status, head, body, streamed=False), released=again,
+            ReplayableAnswer(status, head, body, streamed=False), released=again,
             then=lambda: self.inner.answer(status, head, body, close=close),
         )  # fmt: skip
 
@@ -174,7 +179,7 @@ class _ClaimedExchange(ExchangeLayer):
 
     def end(self, last: bytes = b"", *, whole: bool = True) -> None:
         self._record(last)
-        answer = KeptAnswer(self._status, self._head, b"".join(self._pieces), streamed=True)
+        answer = ReplayableAnswer(self._status, self._head, b"".join(self._pieces), streamed=True)
         self._settle(answer, released=not whole, then=lambda: self.inner.end(last, whole=whole))
 
     def _record(self, data: bytes) -> None:
@@ -188,21 +193,21 @@ class _ClaimedExchange(ExchangeLayer):
     def _most_bytes(self) -> float:
         return self._entry.largest_mb * 1e6
 
-    def _settle(self, answer: KeptAnswer, *, released: bool, then: Callable[[], None]) -> None:
+    def _settle(self, answer: ReplayableAnswer, *, released: bool, then: Callable[[], None]) -> None:
         kept = answer if self._size <= self._most_bytes else None
         self._repeats.settle(self._claim, kept, released=released, until_s=time() + self._entry.ttl, then=then)
 
 
 _REPLIES: Final = {
-    "in-flight": Reply(
+    "in-flight": GatewayReply(
         status=409, kind="idempotency_key_in_use", retry_after_s=1.0,
         message="the first request with this Idempotency-Key is under way; ask again for its answer",
     ),
-    "another-body": Reply(
+    "another-body": GatewayReply(
         status=422, kind="idempotency_key_reused",
         message="this Idempotency-Key stands for a request with another body or path; take a new key",
     ),
-    "not-kept": Reply(
+    "not-kept": GatewayReply(
         status=409, kind="idempotency_answer_not_kept",
         message="the request with this Idempotency-Key was answered by more than the gateway keeps "
         "(`idempotency.largest_mb`); it is not computed again under the same key",
@@ -210,7 +215,7 @@ _REPLIES: Final = {
 }  # fmt: skip
 
 
-async def _repeat(exchange: ClientExchange, answer: KeptAnswer) -> None:
+async def _repeat(exchange: ClientExchange, answer: ReplayableAnswer) -> None:
     """The same again, at no cost."""
     lines = [line for line in answer.head.splitlines(keepends=True) if not line.startswith(_COST)]
     head = b"".join([*lines, _COST, b"0\r\nidempotent-replayed: true\r\n"])

@@ -12,7 +12,7 @@ IN_FLIGHT: Final = 0  # as a status
 NOT_KEPT: Final = -1  # answered, by more than is kept
 
 
-class KeptAnswer(NamedTuple):
+class ReplayableAnswer(NamedTuple):
     """As it went to the client. `head`: header lines, each with its line end; `streamed`: in pieces."""
 
     status: int
@@ -30,11 +30,11 @@ class Claim(NamedTuple):
     at_s: float
 
 
-class Found(NamedTuple):
+class KeyLookup(NamedTuple):
     """What a key has met: "claimed" by this request; "in-flight", "another-body", "not-kept"; or "kept"."""
 
     met: Literal["claimed", "in-flight", "another-body", "not-kept", "kept"]
-    answer: KeptAnswer | None = None
+    answer: ReplayableAnswer | None = None
 
 
 class IdempotencyStore(SqlStore):
@@ -49,7 +49,7 @@ class IdempotencyStore(SqlStore):
                 f" INTEGER NOT NULL, head {octets}, body {octets}, streamed INTEGER, PRIMARY KEY (owner, name))"
             )
 
-    def claim(self, claim: Claim, request: str, ttl_s: float) -> Found:
+    def claim(self, claim: Claim, request: str, ttl_s: float) -> KeyLookup:
         """Take a key for a request (the hash of its path and body), or say what it stands for already.
 
         The claim of a worker that has ended, or has not been heard of for a minute, is taken over.
@@ -63,7 +63,7 @@ class IdempotencyStore(SqlStore):
                 values,
             )
             if made.rowcount == 1:
-                return Found("claimed")
+                return KeyLookup("claimed")
             lock = " FOR UPDATE" if self._postgres else ""
             known, worker, until_s, status, head, body, streamed = self._run(
                 cursor,
@@ -79,18 +79,18 @@ class IdempotencyStore(SqlStore):
                     " body = NULL, streamed = NULL WHERE owner = ? AND name = ?",
                     (*values[2:], claim.owner, claim.name),
                 )
-                return Found("claimed")
+                return KeyLookup("claimed")
             if known != request:
-                return Found("another-body")
+                return KeyLookup("another-body")
             if status == IN_FLIGHT:
-                return Found("in-flight")
+                return KeyLookup("in-flight")
             if status == NOT_KEPT:
-                return Found("not-kept")
-            return Found("kept", KeptAnswer(int(status), bytes(head), bytes(body), bool(streamed)))
+                return KeyLookup("not-kept")
+            return KeyLookup("kept", ReplayableAnswer(int(status), bytes(head), bytes(body), bool(streamed)))
 
-    def keep(self, claim: Claim, answer: KeptAnswer | None, until_s: float) -> None:
+    def keep(self, claim: Claim, answer: ReplayableAnswer | None, until_s: float) -> None:
         """The answer that the key stands for from now on; None: it has one that is not kept."""
-        status, head, body, streamed = answer or KeptAnswer(NOT_KEPT, b"", b"", streamed=False)
+        status, head, body, streamed = answer or ReplayableAnswer(NOT_KEPT, b"", b"", streamed=False)
         with self._write() as cursor:
             self._run(
                 cursor,

@@ -19,7 +19,7 @@ from time import time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.holds import Account, Hold, Outcome, Refused, Who
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold, Who, WorkerAccount
 from tonnage.gateway.money.journal import Journal, Mark
 from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
@@ -57,7 +57,7 @@ class _Batch(NamedTuple):
     begun_s: float
 
 
-class Book:
+class SpendBook:
     """Use it in one event loop; `open` before the first hold, `close` after the last.
 
     `durable`: a hold is on the disk before its request is sent; those of one moment share a write. `say`: is told what
@@ -77,8 +77,10 @@ class Book:
         self.host = socket.gethostname()
         self.worker = f"{self.host}-{os.getpid()}-{os.urandom(3).hex()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-accounts")
-        self._accounts: dict[AccountKey, Account] = {}
-        self._current: dict[int, tuple[Allowance, Account, float]] = {}  # by identity: the account of now, until when
+        self._accounts: dict[AccountKey, WorkerAccount] = {}
+        self._current: dict[
+            int, tuple[Allowance, WorkerAccount, float]
+        ] = {}  # by identity: the account of now, until when
         self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
         self._rows: list[AttemptRow] = []
         self._batch: _Batch | None = None
@@ -164,7 +166,7 @@ class Book:
                 raise
         return hold
 
-    def settle(self, hold: Hold, outcome: Outcome | None) -> None:
+    def settle(self, hold: Hold, outcome: AttemptOutcome | None) -> None:
         """What a hold came to; None: nothing was sent. A second time it does nothing.
 
         Raises OSError, and the hold is open as before; a full disk is no reason, as the hold took the room for it.
@@ -295,7 +297,7 @@ class Book:
                 account.leased -= account.free
                 self._said_no.pop(key, None)
 
-    def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:
+    def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[WorkerAccount, ...]:
         now, current, found = self.now(), self._current, []
         for one in allowances:
             known = current.get(id(one))
@@ -305,7 +307,7 @@ class Book:
                 found.append(self._account(one, now))
         return tuple(found)
 
-    def _account(self, allowance: Allowance, now: float) -> Account:
+    def _account(self, allowance: Allowance, now: float) -> WorkerAccount:
         """The account of the window of now."""
         if len(self._current) > MOST_KNOWN:  # of files that were read before
             self._current.clear()
@@ -314,12 +316,12 @@ class Book:
         key = (allowance.id, allowance.begin(moment))
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account(allowance, key[1])
+            account = self._accounts[key] = WorkerAccount(allowance, key[1])
         account.allowance = allowance
         self._current[id(allowance)] = (allowance, account, float("inf") if end is None else end.timestamp())
         return account
 
-    def _asks(self, short: Sequence[Account], amounts: Amounts) -> list[LeaseAsk]:
+    def _asks(self, short: Sequence[WorkerAccount], amounts: Amounts) -> list[LeaseAsk]:
         """What the accounts lack now."""
         found = []
         for one in short:
@@ -328,7 +330,7 @@ class Book:
                 found.append(_ask(one, need))
         return found
 
-    def _refuse_again(self, short: Sequence[Account], amounts: Amounts) -> None:
+    def _refuse_again(self, short: Sequence[WorkerAccount], amounts: Amounts) -> None:
         """Raise Refused where the store said a moment ago that it has less left than is asked for now.
 
         A scope that is over its limit would else ask the store at every request. What this worker itself frees counts
@@ -345,15 +347,17 @@ class Book:
         if known:
             raise self._refusal(short, known, amounts)
 
-    def _refusal(self, short: Sequence[Account], left: Mapping[AccountKey, int], amounts: Amounts) -> Refused:
+    def _refusal(
+        self, short: Sequence[WorkerAccount], left: Mapping[AccountKey, int], amounts: Amounts
+    ) -> AllowanceExceeded:
         account = next(one for one in short if one.key in left)
         allowance = account.allowance
         has = left[account.key] + max(account.free, 0)
         until = allowance.end(datetime.fromtimestamp(self.now(), UTC))
-        return Refused(allowance, need=amounts.of(allowance.unit), has=has, until=until)
+        return AllowanceExceeded(allowance, need=amounts.of(allowance.unit), has=has, until=until)
 
     def _take(
-        self, accounts: tuple[Account, ...], amounts: Amounts, who: Who, request: str, lost_usd_pico: int
+        self, accounts: tuple[WorkerAccount, ...], amounts: Amounts, who: Who, request: str, lost_usd_pico: int
     ) -> Hold:
         number, at_s = self._number, self.now()
         self._number += 1
@@ -367,7 +371,7 @@ class Book:
         self.open_holds += 1
         return Hold(number, accounts, amounts, who, request, at_s)
 
-    def _row(self, hold: Hold, outcome: Outcome) -> AttemptRow:
+    def _row(self, hold: Hold, outcome: AttemptOutcome) -> AttemptRow:
         who = hold.who
         return (
             f"{self.worker}:{hold.number}", hold.request, hold.at_s, who.key, who.team, who.project, who.route,
@@ -446,7 +450,7 @@ class Book:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)
 
 
-def _ask(account: Account, need: int) -> LeaseAsk:
+def _ask(account: WorkerAccount, need: int) -> LeaseAsk:
     """Soft allowances are counted and refuse nothing."""
     if account.allowance.hard:
         return LeaseAsk(account=account.key, cap=account.allowance.cap, need=need)

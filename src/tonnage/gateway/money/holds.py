@@ -10,7 +10,7 @@ from tonnage.gateway.money.shared_accounts import AccountKey
 from tonnage.values import dataclass
 
 
-class Account:
+class WorkerAccount:
     """A worker's part of an account: `leased` of it, `used` settled since the last flush, `held` by open requests."""
 
     __slots__ = ("allowance", "begin", "held", "key", "leased", "unit", "used")
@@ -42,13 +42,13 @@ class Hold:
     __slots__ = ("accounts", "amounts", "at_s", "number", "request", "settled", "who")
 
     def __init__(
-        self, number: int, accounts: tuple[Account, ...], amounts: Amounts, who: Who, request: str, at_s: float
+        self, number: int, accounts: tuple[WorkerAccount, ...], amounts: Amounts, who: Who, request: str, at_s: float
     ):
         self.number, self.accounts, self.amounts, self.who = number, accounts, amounts, who
         self.request, self.at_s, self.settled = request, at_s, False
 
 
-class Refused(Exception):
+class AllowanceExceeded(Exception):
     """An allowance has not enough left: `has` of `need` in its unit; `until`: when its window ends (None: never)."""
 
     def __init__(self, allowance: Allowance, *, need: int, has: int, until: datetime | None) -> None:
@@ -56,7 +56,7 @@ class Refused(Exception):
         self.allowance, self.need, self.has, self.until = allowance, need, has, until
 
 
-class Outcome(NamedTuple):
+class AttemptOutcome(NamedTuple):
     """What became of an attempt."""
 
     status: int

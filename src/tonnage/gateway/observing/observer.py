@@ -8,18 +8,18 @@ from time import monotonic
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.observing.record import RequestRecord
-from tonnage.gateway.observing.request_log import RequestLog
-from tonnage.gateway.observing.spans import PARAMETERS, Spans
+from tonnage.gateway.observing.request_log import RequestLogWriter
+from tonnage.gateway.observing.spans import PARAMETERS, SpanWriter
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.layers import ExchangeLayer
-from tonnage.gateway.proxy.replies import Reply
+from tonnage.gateway.proxy.replies import GatewayReply
 from tonnage.gateway.proxy.server import ClientExchange
 
 
 class Observer:
     """Of one worker: the request log, spans, or both."""
 
-    def __init__(self, log: RequestLog | None = None, spans: Spans | None = None) -> None:
+    def __init__(self, log: RequestLogWriter | None = None, spans: SpanWriter | None = None) -> None:
         self.log, self.spans = log, spans
         self._body_bytes = None if log is None else log.body_bytes
 
@@ -39,7 +39,7 @@ class Observer:
             self._end(record)
 
     def turned_away(
-        self, exchange: ClientExchange, surface: Surface, caller: Caller | None, reply: Reply, began_s: float
+        self, exchange: ClientExchange, surface: Surface, caller: Caller | None, reply: GatewayReply, began_s: float
     ) -> None:
         """A request that the door did not let in. Its body is not kept: nobody knows whose it is."""
         record = RequestRecord(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
-from tonnage.gateway.money.holds import Outcome
+from tonnage.gateway.money.holds import AttemptOutcome
 from tonnage.gateway.observing.trace_context import TraceContext
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
     from tonnage.gateway.proxy.attempt import Attempt
-    from tonnage.gateway.proxy.replies import Reply
+    from tonnage.gateway.proxy.replies import GatewayReply
 
 SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
 RECORD_BYTES: Final = 1024  # of a line without bodies
@@ -23,7 +23,7 @@ class RecordedAttempt(NamedTuple):
     """What became of an attempt, and when (`monotonic`) it ended. `identity`: of the attempt while it was under way."""
 
     deployment: Deployment
-    outcome: Outcome
+    outcome: AttemptOutcome
     ended_s: float
     identity: int
 
@@ -47,12 +47,12 @@ class RequestRecord:
         self.trace: TraceContext | None = None
         self.cache: str | None = None
         self.guard: str | None = None
-        self.reply: Reply | None = None
+        self.reply: GatewayReply | None = None
         self.status, self.latency_s = 0, 0.0
         self.answer: list[bytes] = []
         self.room = 0 if body_bytes is None else body_bytes + SLACK_BYTES  # for what is kept of the answer
 
-    def attempt(self, attempt: Attempt, outcome: Outcome) -> None:
+    def attempt(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """What became of an attempt."""
         self.attempts.append(RecordedAttempt(attempt.deployment, outcome, monotonic(), id(attempt)))
 
@@ -91,7 +91,7 @@ class RequestRecord:
         }  # fmt: skip
 
 
-def _attempt(deployment: str, found: Outcome) -> dict[str, Any]:
+def _attempt(deployment: str, found: AttemptOutcome) -> dict[str, Any]:
     first = found.first_byte_s
     return {
         "deployment": deployment, "outcome": found.outcome, "status": found.status,

@@ -27,7 +27,7 @@ MOST_WAITING_BYTES: Final = 32 << 20
 FAILED_STATUS: Final = 400
 
 
-class RequestLog:
+class RequestLogWriter:
     """Of one worker. `say`: is told once when lines begin to be lost, and when they are written again."""
 
     def __init__(

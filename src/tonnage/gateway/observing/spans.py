@@ -45,7 +45,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
 }
 
 
-class Spans:
+class SpanWriter:
     """Of one worker. `say`: is told once when spans begin to be lost, and when they are taken again."""
 
     def __init__(

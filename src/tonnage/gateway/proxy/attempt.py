@@ -18,12 +18,12 @@ from tonnage.gateway.dialects import UntranslatableRequest
 from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.money.allowances import Amounts
-from tonnage.gateway.money.holds import Hold, Outcome, Refused
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, OUTPUT_KEYS, UnreadableRequest
 from tonnage.gateway.proxy.bounds import TooDear, Unbounded, Unpriced, most_amounts
 from tonnage.gateway.proxy.passage import NotAnAnswer, Tap, passage
-from tonnage.gateway.proxy.replies import Reply, limit_reached, refusal
+from tonnage.gateway.proxy.replies import GatewayReply, limit_reached, refusal
 from tonnage.http.retries import retry_after_s
 from tonnage.http.upstream import Connection, Headers, UpstreamFault
 
@@ -41,7 +41,7 @@ LONGEST_REST_S: Final = 300.0  # of a Retry-After
 _LIMITS: Final = ("rate_limit", "throttl", "insufficient_quota", "overloaded", "too_many_requests")
 _IDENTITY: Final = (b"accept-encoding", b"identity")
 Told = tuple[
-    Reply | None, bool
+    GatewayReply | None, bool
 ]  # what the client would be told (None: it is answered), whether another attempt may help
 
 
@@ -89,20 +89,20 @@ class Attempt:
             self._hold = await self.book.hold(
                 allowances, bound.amounts, who=who, request=journey.request, lost_usd_pico=self._estimate().usd_pico
             )
-        except Refused as refused:
+        except AllowanceExceeded as refused:
             journey.running.count_refused(refused.allowance)
             if refused.allowance.returns:
                 journey.full.append(refused.allowance)
             return refusal(refused, time()), refused.allowance.scope == "deployment"
         except TooDear as dear:
-            return Reply(status=400, kind="request_too_dear", message=str(dear)), False
+            return GatewayReply(status=400, kind="request_too_dear", message=str(dear)), False
         except Unpriced as error:
-            return Reply(status=400, kind="unpriced", message=str(error), param="size"), True
+            return GatewayReply(status=400, kind="unpriced", message=str(error), param="size"), True
         except Unbounded as error:
-            return Reply(status=400, kind="unbounded_input", message=str(error), param=error.part), True
+            return GatewayReply(status=400, kind="unbounded_input", message=str(error), param=error.part), True
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
-            return Reply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
+            return GatewayReply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
         self.held_s = monotonic()
         if journey.room is not None:
             journey.room.took(journey.ticket)
@@ -165,14 +165,16 @@ class Attempt:
         except UntranslatableRequest as error:
             self.health.leave()
             self.book.settle(self._hold, None)
-            return Reply(status=400, kind="invalid_request_error", message=str(error), param=error.parameter), True
+            return GatewayReply(
+                status=400, kind="invalid_request_error", message=str(error), param=error.parameter
+            ), True
         except UnreadableRequest as bad:
             self.health.leave()
             self.book.settle(self._hold, None)
-            return Reply(status=bad.status, kind=bad.kind, message=str(bad)), False
+            return GatewayReply(status=bad.status, kind=bad.kind, message=str(bad)), False
         except TonnageError as error:
             self._failed("sign-in", billed=False)
-            return Reply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
+            return GatewayReply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
         self.journey.told_added(self.journey.running.measures)
         asked_s = monotonic()
         self._asking = True
@@ -225,11 +227,11 @@ class Attempt:
             wait_s = self.health.busy(monotonic(), _retry_after_s(answer))
             self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="busy")
             message = f"{name} takes no more requests now"
-            return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=wait_s), True
+            return GatewayReply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=wait_s), True
         if status >= 500 or status in OURS:
             self._failed(f"status-{status}", billed=status in MAYBE_BILLED)
             said = f"answered {status}" if status >= 500 else f"refused the gateway's sign-in ({status})"
-            return Reply(status=502, kind="upstream_failed", message=f"{name} {said}"), True
+            return GatewayReply(status=502, kind="upstream_failed", message=f"{name} {said}"), True
         self.health.leave()
         self._settle(Amounts(usd_pico=0, tokens=0), None, outcome="refused")
         status, body = self._passage.error(status, body)
@@ -246,7 +248,7 @@ class Attempt:
         except NotAnAnswer as error:
             self._failed("not-an-answer", billed=True)
             message = f"{self.deployment.name} answered {error}"
-            return Reply(status=502, kind="upstream_failed", message=message), True
+            return GatewayReply(status=502, kind="upstream_failed", message=message), True
         if self.asked.media is not None:
             usage = self.asked.media.counted(usage)
         usd_pico = self._done(usage, written_tokens=len(body) // BYTES_PER_TOKEN, outcome="ok")
@@ -311,9 +313,9 @@ class Attempt:
             exchange.end(rest if told_error else rest + broken.event(self.asked.surface), whole=False)
         return None, False
 
-    def _no_answer(self, fault: UpstreamFault) -> Reply:
+    def _no_answer(self, fault: UpstreamFault) -> GatewayReply:
         message = f"{self.deployment.name} gave no whole answer: {fault}"
-        return Reply(
+        return GatewayReply(
             status=504 if fault.kind in SILENT else 502, kind="upstream_failed", message=message, retry_after_s=1.0
         )
 
@@ -402,10 +404,10 @@ class Attempt:
         if usage is not None:
             self.journey.running.key_meter(self.journey.caller).settled(usage, amounts.usd_pico)
 
-    def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> Outcome:
+    def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> AttemptOutcome:
         if self.asked.media is not None:
             usage = None  # its tokens nobody has counted
-        made = Outcome(
+        made = AttemptOutcome(
             status=self.status, outcome=outcome, amounts=amounts,
             input_tokens=None if usage is None else usage.input_tokens,
             output_tokens=None if usage is None else usage.output_tokens,

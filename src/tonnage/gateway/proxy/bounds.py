@@ -9,7 +9,7 @@ from tonnage.errors import TonnageError
 from tonnage.gateway.file.described import Deployment, Route
 from tonnage.gateway.media.asked import MediaAsk, NoPrice
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.book import Book
+from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
 
@@ -52,7 +52,7 @@ async def most_amounts(
     deployment: Deployment,
     route: Route,
     allowances: Sequence[Allowance],
-    book: Book,
+    book: SpendBook,
     *,
     expected_output: int,
 ) -> Bound:
@@ -97,7 +97,7 @@ def _media(media: MediaAsk, deployment: Deployment, route: Route) -> Bound:
 
 
 async def _unstated(
-    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: Book,
+    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: SpendBook,
     inputs: int, expected: int,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Output tokens of one answer where the client states none: the route's, the deployment's, what can be paid for."""

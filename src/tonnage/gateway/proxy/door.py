@@ -16,7 +16,7 @@ import orjson
 
 from tonnage.errors import did_you_mean, nearest
 from tonnage.gateway.admission.line import Ticket
-from tonnage.gateway.admission.waiting_room import Standing, WaitingRoom, standing
+from tonnage.gateway.admission.waiting_room import TurnRequest, WaitingRoom, standing
 from tonnage.gateway.batch_api.endpoints import PATHS as BATCH_PATHS
 from tonnage.gateway.batch_api.endpoints import BatchEndpoints
 from tonnage.gateway.caching import RouteCache, cache_key
@@ -25,14 +25,14 @@ from tonnage.gateway.guardrails.guard import make_guards
 from tonnage.gateway.idempotency.repeats import Repeats, idempotency_key
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.media.asked import MEDIA_PATHS, read_media
-from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Hold, Outcome
+from tonnage.gateway.money.book import SpendBook
+from tonnage.gateway.money.holds import AttemptOutcome, Hold
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
 from tonnage.gateway.proxy.journey import Journey
-from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
+from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.proxy.shadow import Shadow
@@ -52,7 +52,7 @@ _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"
 class Door:
     """`pages` answers paths of the gateway's own: (status, content type, body)."""
 
-    def __init__(self, running: Running, book: Book, measures: GatewayMeasures, pages: Page) -> None:
+    def __init__(self, running: Running, book: SpendBook, measures: GatewayMeasures, pages: Page) -> None:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self.observer: Observer | None = None
@@ -65,7 +65,7 @@ class Door:
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
         self._attempts: set[Attempt] = set()
-        self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
+        self._uncertain: dict[int, tuple[Hold, AttemptOutcome, asyncio.TimerHandle]] = {}
 
     def follow(self, running: Running) -> None:
         """Requests from now on go by another configuration. TonnageError where it cannot be followed."""
@@ -93,7 +93,7 @@ class Door:
             queue = self.running.gateway.queue
             stands = None if queue is None else standing(exchange.headers, caller, queue, began_s)
         except UnreadableRequest as bad:
-            reply = Reply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
+            reply = GatewayReply(status=bad.status, kind=bad.kind, message=str(bad), param=bad.param)
             send_reply(exchange, reply, surface)
             if self.observer is not None:
                 self.observer.turned_away(exchange, surface, caller, reply, began_s)
@@ -112,7 +112,7 @@ class Door:
         caller: Caller,
         route: Route,
         began_s: float,
-        stands: Standing | None,
+        stands: TurnRequest | None,
         exchange: ClientExchange,
     ) -> None:
         """Answer a request that is read and allowed."""
@@ -143,7 +143,7 @@ class Door:
         shadow = self.shadows.get(journey.route.name)
         await (journey.run() if shadow is None else shadow.beside(journey))
 
-    def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
+    def keep_uncertain(self, hold: Hold, outcome: AttemptOutcome) -> None:
         """Keep a hold whose attempt may have been billed; it is settled by estimate after a while, or at the end."""
         self.book.give_place_back(hold)
         timer = asyncio.get_running_loop().call_later(UNCERTAIN_S, self._settle_uncertain, hold.number)
@@ -305,7 +305,7 @@ class Door:
             try:
                 caller = self._caller(exchange)
             except UnreadableRequest as bad:
-                send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+                send_reply(exchange, GatewayReply(status=bad.status, kind=bad.kind, message=str(bad)), None)
                 return
             await self.batches.answer(exchange, caller, entry)
             return
@@ -318,23 +318,27 @@ class Door:
                 exchange.answer(page[0], b"content-type: %b\r\n" % page[1], page[2])
                 return
         if path in SURFACES or path in MEDIA_PATHS:
-            send_reply(exchange, Reply(status=405, kind="method_not_allowed", message=f"{path} takes POST"), None)
+            send_reply(
+                exchange, GatewayReply(status=405, kind="method_not_allowed", message=f"{path} takes POST"), None
+            )
             return
         known = ", ".join((*SURFACES, *MEDIA_PATHS, "/v1/models"))
-        send_reply(exchange, Reply(status=404, kind="not_found", message=f"no such path; there are {known}"), None)
+        send_reply(
+            exchange, GatewayReply(status=404, kind="not_found", message=f"no such path; there are {known}"), None
+        )
 
     def _models(self, exchange: ClientExchange) -> None:
         try:
             caller = self._caller(exchange)
         except UnreadableRequest as bad:
-            send_reply(exchange, Reply(status=bad.status, kind=bad.kind, message=str(bad)), None)
+            send_reply(exchange, GatewayReply(status=bad.status, kind=bad.kind, message=str(bad)), None)
             return
         names = [name for name in self.running.gateway.routes if caller.routes is None or name in caller.routes]
         data = [{"id": name, "object": "model", "owned_by": "tonnage"} for name in names]
         exchange.answer(200, JSON, orjson.dumps({"object": "list", "data": data}))
 
 
-def _semantic_caches(running: Running, book: Book) -> dict[str, SemanticCache]:
+def _semantic_caches(running: Running, book: SpendBook) -> dict[str, SemanticCache]:
     """By route, those that ask for it; without any, what vectors need is not loaded."""
     if all(route.cache is None or route.cache.semantic is None for route in running.gateway.routes.values()):
         return {}

@@ -15,13 +15,13 @@ from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Hold, Outcome
+from tonnage.gateway.money.book import SpendBook
+from tonnage.gateway.money.holds import AttemptOutcome, Hold
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.hedging import Race
-from tonnage.gateway.proxy.replies import Reply, send_reply
+from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, expected_first_byte_s, order
@@ -32,7 +32,7 @@ SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once mor
 class AttemptTracker(Protocol):
     """Who looks after attempts beside their journeys."""
 
-    def keep_uncertain(self, hold: Hold, outcome: Outcome) -> None:
+    def keep_uncertain(self, hold: Hold, outcome: AttemptOutcome) -> None:
         """Keep the hold of an attempt that may have been billed."""
 
     def watch(self, attempt: Attempt) -> None:
@@ -46,7 +46,7 @@ class Journey:
     """One request. `run` answers the client, whatever happens."""
 
     def __init__(
-        self, running: Running, book: Book, tracker: AttemptTracker, asked: GatewayRequest, caller: Caller,
+        self, running: Running, book: SpendBook, tracker: AttemptTracker, asked: GatewayRequest, caller: Caller,
         route: Route, *, exchange: ClientExchange, request: str, began_s: float,
     ) -> None:  # fmt: skip
         self.running, self.book, self.tracker = running, book, tracker
@@ -78,7 +78,7 @@ class Journey:
         head = b"x-tonnage-request-id: %b\r\n" % self.request.encode()
         send_reply(self.exchange, reply, self.asked.surface, head)
 
-    async def _waiting(self, room: WaitingRoom) -> Reply | None:
+    async def _waiting(self, room: WaitingRoom) -> GatewayReply | None:
         """Where nothing but full limits refuses the request it waits for a place, and is tried again."""
         entry, ticket = self.running.gateway.queue, self.ticket
         assert entry is not None
@@ -107,9 +107,9 @@ class Journey:
         ]
         return min((one for one in found if one is not None), default=0.0)
 
-    async def _through_routes(self) -> Reply | None:
+    async def _through_routes(self) -> GatewayReply | None:
         """What the client would be told; None once it is answered, or has left."""
-        reply: Reply | None = None
+        reply: GatewayReply | None = None
         route: Route | None = self.route
         while route is not None:
             reply, final = await self._on(route)
@@ -133,13 +133,13 @@ class Journey:
         if not self.sent:
             add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)
 
-    async def _on(self, route: Route) -> tuple[Reply | None, bool]:
+    async def _on(self, route: Route) -> tuple[GatewayReply | None, bool]:
         """Try a route's deployments: (None, …) once the client is answered; else what it would be told, and whether
         no other route may do better."""
         budget = self.running.retries[route.name]
         budget.request(monotonic())
         hedge = self.running.hedges.get(route.name)
-        reply: Reply | None = None
+        reply: GatewayReply | None = None
         tried: list[str] = []
         for _ in range(route.retry.attempts):
             name = self.next_deployment(route, tried)
@@ -184,13 +184,13 @@ class Journey:
         )  # fmt: skip
         return names[0] if names else None
 
-    def _nobody(self, route: Route) -> Reply:
+    def _nobody(self, route: Route) -> GatewayReply:
         """Every deployment rests, is below the quality, or elsewhere."""
         now_s, healths = monotonic(), self.running.healths
         found = considered(route, self.facts, self.running.gateway, healths, now_s)
         if all(one.why_not == "dialect" for one in found):
             message = f"no deployment of {route.name} can be asked by {self.asked.surface}"
-            return Reply(status=400, kind="unsupported_surface", message=message)
+            return GatewayReply(status=400, kind="unsupported_surface", message=message)
         wait_s = min((healths[name].not_before_s - now_s for name in route.deployments), default=1.0)
         message = f"no deployment of {route.name} takes requests now"
-        return Reply(status=503, kind="no_deployment", message=message, retry_after_s=max(wait_s, 1.0))
+        return GatewayReply(status=503, kind="no_deployment", message=message, retry_after_s=max(wait_s, 1.0))

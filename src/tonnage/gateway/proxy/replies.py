@@ -10,7 +10,7 @@ import orjson
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.holds import Refused
+from tonnage.gateway.money.holds import AllowanceExceeded
 from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.values import dataclass
@@ -24,7 +24,7 @@ _ANTHROPIC: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class GatewayReply:
     """A whole answer of the gateway's own. `more` stands beside the message: until when, how much is left.
     `head`: header lines, each with its line end."""
 
@@ -50,14 +50,14 @@ class Reply:
 
 
 def send_reply(
-    exchange: ClientExchange, reply: Reply, surface: Surface | None, head: bytes = b"", *, close: bool = False
+    exchange: ClientExchange, reply: GatewayReply, surface: Surface | None, head: bytes = b"", *, close: bool = False
 ) -> None:
     if reply.retry_after_s is not None:
         head += b"retry-after: %d\r\n" % max(1, ceil(reply.retry_after_s))
     exchange.answer(reply.status, JSON + reply.head + head, reply.body(surface), close=close)
 
 
-def refusal(refused: Refused, now_s: float) -> Reply:
+def refusal(refused: AllowanceExceeded, now_s: float) -> GatewayReply:
     """429 with the allowance, what is left of it and until when."""
     allowance = refused.allowance
     wait_s = None if refused.until is None else max(refused.until.timestamp() - now_s, 1.0)
@@ -66,17 +66,17 @@ def refusal(refused: Refused, now_s: float) -> Reply:
     until = "" if refused.until is None else f" until {refused.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     message = f"{_sentence(allowance.words)} has {_amount(allowance, refused.has)} left{until}; " \
               f"this request may take {_amount(allowance, refused.need)}"  # fmt: skip
-    return Reply(
+    return GatewayReply(
         status=429, kind="insufficient_quota" if allowance.unit == "usd" else "rate_limit_exceeded", message=message,
         retry_after_s=wait_s,
         more=(("limit", allowance.id), ("until", None if refused.until is None else refused.until.isoformat())),
     )  # fmt: skip
 
 
-def limit_reached(allowance: Allowance) -> Reply:
+def limit_reached(allowance: Allowance) -> GatewayReply:
     """429 of a limit of requests at a time."""
     message, more = f"{_sentence(allowance.words)} is reached", (("limit", allowance.id),)
-    return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=1.0, more=more)
+    return GatewayReply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=1.0, more=more)
 
 
 def _amount(allowance: Allowance, amount: int) -> str:

@@ -12,8 +12,8 @@ from tonnage.errors import TonnageError
 from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.money.allowances import Amounts
-from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.holds import Outcome, Refused
+from tonnage.gateway.money.book import SpendBook
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome
 from tonnage.gateway.proxy.running import Running
 from tonnage.http.upstream import Connection, UpstreamFault
 
@@ -43,7 +43,7 @@ class SideRequest(NamedTuple):
 class SideRequests:
     """Of one deployment. `running`: the configuration at work."""
 
-    def __init__(self, deployment: str, running: Running, book: Book) -> None:
+    def __init__(self, deployment: str, running: Running, book: SpendBook) -> None:
         self.deployment, self.running, self.book = running.gateway.deployments[deployment], running, book
 
     async def ask(
@@ -64,7 +64,7 @@ class SideRequests:
         who = running.who(caller, route, deployment.name)
         try:
             hold = await self.book.hold(allowances, amounts, who=who, request=request, lost_usd_pico=cost.usd_pico)
-        except Refused as refused:
+        except AllowanceExceeded as refused:
             running.count_refused(refused.allowance)
             raise SideFailed(f"{refused.allowance.words} has too little left for {deployment.name}") from refused
         except (TonnageError, OSError) as error:
@@ -98,7 +98,7 @@ class SideRequests:
                 health.succeed(taken_s, None)
             else:
                 health.fail(monotonic())
-            self.book.settle(hold, None if not sent else Outcome(
+            self.book.settle(hold, None if not sent else AttemptOutcome(
                 status=status, outcome=asked.outcome if why == "ok" else why, amounts=cost, input_tokens=asked.tokens,
                 output_tokens=0, cached_tokens=None, estimated=True, first_byte_s=None, latency_s=taken_s,
             ))  # fmt: skip

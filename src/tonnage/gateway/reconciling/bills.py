@@ -40,14 +40,14 @@ class BillLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class ProviderBill:
     """`kind`: whose it is, by its columns."""
 
     kind: str
     lines: tuple[BillLine, ...]
 
 
-def read_bill(path: Path) -> Bill:
+def read_bill(path: Path) -> ProviderBill:
     """The lines of a bill, CSV or JSON as the provider's API answers. DataError names file and line, and what is not
     a bill that is known here; another currency than dollars is refused."""
     rows = list(_rows(path))
@@ -56,7 +56,7 @@ def read_bill(path: Path) -> Bill:
     columns = {name for _, row in rows for name in row}
     for kind, needed, read in _KINDS:
         if all(any(name in columns for name in names) for names in needed):
-            return Bill(kind=kind, lines=tuple(_line(read, row, place) for place, row in rows if _counts(row)))
+            return ProviderBill(kind=kind, lines=tuple(_line(read, row, place) for place, row in rows if _counts(row)))
     known = "; ".join(f"{kind}: {', '.join(names[0] for names in needed)}" for kind, needed, _ in _KINDS)
     raise DataError(f"{path} is no bill that is known here", hint=f"columns of {known}")
 
@@ -240,11 +240,11 @@ def _day(value: Any) -> date:
     return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date()
 
 
-def only(bill: Bill, text: str) -> Bill:
+def only(bill: ProviderBill, text: str) -> ProviderBill:
     """The lines that hold a text: a key, a project, an account."""
     wanted = text.casefold()
     found = [one for one in bill.lines if wanted in f"{one.item} {one.model or ''} {one.key or ''}".casefold()]
-    return Bill(kind=bill.kind, lines=tuple(found))
+    return ProviderBill(kind=bill.kind, lines=tuple(found))
 
 
 def total_pico(lines: Iterable[BillLine]) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from tonnage.gateway.file.described import Deployment, Gateway
 from tonnage.gateway.money.rates import PICO_PER_USD
-from tonnage.gateway.reconciling.bills import Bill, BillLine, total_pico
+from tonnage.gateway.reconciling.bills import BillLine, ProviderBill, total_pico
 from tonnage.values import dataclass
 
 Reason = Literal[
@@ -30,7 +30,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class BillGap:
     """One day of the deployments that a bill does not tell apart. `bill_pico` None: a bill of usage alone."""
 
     day: date
@@ -56,7 +56,7 @@ class Reconciled:
     kind: str
     first_day: date
     last_day: date
-    gaps: tuple[Gap, ...]
+    gaps: tuple[BillGap, ...]
     unknown: tuple[tuple[str, int], ...]
 
 
@@ -72,7 +72,7 @@ class Tolerance:
 
 
 def reconcile(
-    gateway: Gateway, attempts: Iterable[Mapping[str, Any]], bill: Bill, matches: Matches, tolerance: Tolerance
+    gateway: Gateway, attempts: Iterable[Mapping[str, Any]], bill: ProviderBill, matches: Matches, tolerance: Tolerance
 ) -> Reconciled:
     """Compare the days of the bill. Deployments on machines of one's own are on no bill of tokens."""
     groups = _groups(gateway)
@@ -138,7 +138,7 @@ def _is_of(line: BillLine, model: str) -> bool:
 def _gap(
     day: date, group: tuple[str, ...], lines: Sequence[BillLine], rows: Sequence[Mapping[str, Any]], gateway: Gateway,
     tolerance: Tolerance,
-) -> Gap:  # fmt: skip
+) -> BillGap:  # fmt: skip
     bill, ledger = total_pico(lines), sum(one["usd_pico"] for one in rows)
     counted = [one for one in lines if one.input_tokens is not None]
     bill_tokens = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in counted) if counted else None
@@ -154,7 +154,7 @@ def _gap(
         state = "within tolerance" if within else _explained(gap, causes)
         if state == "unexplained":
             causes = (*causes, Cause(reason="unexplained", most_pico=abs(gap) - sum(one.most_pico for one in causes)))
-    return Gap(
+    return BillGap(
         day=day, deployments=group, keys=tuple(sorted({one.key for one in lines if one.key})), bill_pico=bill,
         ledger_pico=ledger, bill_tokens=bill_tokens, ledger_tokens=ledger_tokens, state=state, causes=causes,
     )  # fmt: skip

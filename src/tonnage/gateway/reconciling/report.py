@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
-from tonnage.gateway.reconciling.gaps import Cause, Gap, Reconciled
+from tonnage.gateway.reconciling.gaps import BillGap, Cause, Reconciled
 from tonnage.reports.blocks import Block, Heading, Page, Pairs
 from tonnage.reports.listing import Field, Fields, field_keys, field_rows, field_table, field_values
 from tonnage.reports.rendering import Report
@@ -37,7 +37,7 @@ def _cause_words(one: Cause) -> str:
     return f"{one.reason} ({'' if one.reason == 'unexplained' else 'up to '}{_dollars(one.most_pico)} USD{rows})"
 
 
-GAPS: Final[Fields[Gap]] = (
+GAPS: Final[Fields[BillGap]] = (
     Field("day", lambda one: one.day, title="day"),
     Field("deployments", lambda one: one.deployments, title="deployments", show=", ".join),
     Field("bill_keys", lambda one: one.keys),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tonnage.gateway.caching import KeptAnswer, RouteCache
+from tonnage.gateway.caching import CachedAnswer, RouteCache
 from tonnage.gateway.file.conduct_entries import SemanticEntry
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
@@ -15,7 +15,7 @@ from tonnage.gateway.semantic.index import QuestionIndex
 from tonnage.gateway.semantic.questions import Question, numbers_in
 
 if TYPE_CHECKING:
-    from tonnage.gateway.money.book import Book
+    from tonnage.gateway.money.book import SpendBook
     from tonnage.gateway.proxy.running import Running
 
 TEMPLATE_TOKENS: Final = 16  # what a model of embeddings adds around a text
@@ -24,14 +24,14 @@ TEMPLATE_TOKENS: Final = 16  # what a model of embeddings adds around a text
 class Given(NamedTuple):
     """An answer that was given to a question like this one."""
 
-    answer: KeptAnswer
+    answer: CachedAnswer
     similarity: float
 
 
 class SemanticCache:
     """Of one route in one worker. `cache`: where its answers are."""
 
-    def __init__(self, entry: SemanticEntry, running: Running, book: Book, cache: RouteCache) -> None:
+    def __init__(self, entry: SemanticEntry, running: Running, book: SpendBook, cache: RouteCache) -> None:
         self.entry, self.cache = entry, cache
         self._asking = SideRequests(entry.deployment, running, book)
         self._index = QuestionIndex(cache.most_items)
@@ -72,7 +72,7 @@ def embedding_request(model: str, texts: Sequence[str], outcome: str) -> SideReq
     )
 
 
-def semantic_caches(running: Running, book: Book) -> dict[str, SemanticCache]:
+def semantic_caches(running: Running, book: SpendBook) -> dict[str, SemanticCache]:
     """By route, those that ask for it."""
     return {
         name: SemanticCache(route.cache.semantic, running, book, running.caches[name])

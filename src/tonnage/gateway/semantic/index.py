@@ -12,7 +12,7 @@ from tonnage.gateway.semantic.embeddings import Vectors
 GROWTH: Final = 16  # rows that a table begins with; twice as many each time it is full
 
 
-class Alike(NamedTuple):
+class SimilarAnswer(NamedTuple):
     """The key of a kept answer, and the cosine of both questions."""
 
     key: bytes
@@ -49,14 +49,14 @@ class QuestionIndex:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def nearest(self, group: tuple[object, ...], vector: Vectors) -> Alike | None:
+    def nearest(self, group: tuple[object, ...], vector: Vectors) -> SimilarAnswer | None:
         """None: the group has no question, or ones of another model of embeddings."""
         table = self._tables.get(group)
         if table is None or table.vectors.shape[1] != len(vector):
             return None
         cosines = table.vectors[: len(table.keys)] @ vector
         best = int(np.argmax(cosines))
-        return Alike(table.keys[best], float(cosines[best]))
+        return SimilarAnswer(table.keys[best], float(cosines[best]))
 
     def add(self, group: tuple[object, ...], vector: Vectors, key: bytes) -> None:
         if key in self._groups:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from tonnage.monitoring.alerts.rules import Action, AlertRule, WatchRules
-from tonnage.monitoring.alerts.windows import Reading, RecentFigures
+from tonnage.monitoring.alerts.windows import RecentFigures, SeriesReading
 from tonnage.monitoring.figures import SeriesKey
 from tonnage.values import dataclass
 
@@ -67,7 +67,7 @@ class AlertEngine:
         """Whether a rule fires on any series."""
         return any(name == rule and state.status == "firing" for (name, _), state in self.states.items())
 
-    def _step_rule(self, rule: AlertRule, at: float, readings: Sequence[Reading]) -> Iterable[Happening]:
+    def _step_rule(self, rule: AlertRule, at: float, readings: Sequence[SeriesReading]) -> Iterable[Happening]:
         seen = {one.key: one.value for one in readings}
         found: list[Happening] = []
         for name, key in [place for place in self.states if place[0] == rule.name and place[1] not in seen]:

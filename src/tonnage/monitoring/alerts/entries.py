@@ -69,7 +69,7 @@ class ActionEntry(StrictModel):
     post: PostEntry | None = entry("A request to a service.", default=None)
 
 
-class RuleEntry(StrictModel):
+class AlertRuleEntry(StrictModel):
     """When something is to be done, and what."""
 
     name: Word = entry("The key above the entry.")
@@ -117,4 +117,4 @@ class WatchEntries(StrictModel):
     defaults: Flag = entry("Have the default rules too; a rule of the same name takes the place of one.", default=True)
     scrape: Named[ScrapeEntry] = entry("Pages of services, gateways and exporters.", default={})
     channels: Named[ChannelEntry] = entry("Where notifications go.", default={})
-    rules: Named[RuleEntry] = entry("What to do when.", default={})
+    rules: Named[AlertRuleEntry] = entry("What to do when.", default={})

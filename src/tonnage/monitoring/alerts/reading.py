@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
-from tonnage.monitoring.alerts.entries import ActionEntry, ChannelEntry, ConditionEntry, RuleEntry, WatchEntries
+from tonnage.monitoring.alerts.entries import ActionEntry, AlertRuleEntry, ChannelEntry, ConditionEntry, WatchEntries
 from tonnage.monitoring.alerts.fights import fighting
 from tonnage.monitoring.alerts.rules import (
     Action,
@@ -68,7 +68,7 @@ def read_rules(text: str, *, file: str | None, environment: Mapping[str, str] | 
     )  # fmt: skip
 
 
-def _problems(entries: WatchEntries, rules: Mapping[str, RuleEntry]) -> Iterator[Problem]:
+def _problems(entries: WatchEntries, rules: Mapping[str, AlertRuleEntry]) -> Iterator[Problem]:
     for name, channel in entries.channels.items():
         if len(_given(channel, CHANNEL_KINDS)) != 1:
             yield Problem(("channels", name), "leads nowhere, or to two places", f"one of {', '.join(CHANNEL_KINDS)}")
@@ -103,7 +103,7 @@ def _condition_problems(path: tuple[str | int, ...], when: ConditionEntry) -> It
 
 
 def _action_problems(
-    path: tuple[str | int, ...], action: ActionEntry, channels: Mapping[str, ChannelEntry], rule: RuleEntry
+    path: tuple[str | int, ...], action: ActionEntry, channels: Mapping[str, ChannelEntry], rule: AlertRuleEntry
 ) -> Iterator[Problem]:
     given = _given(action, ACTION_KINDS)
     if len(given) != 1:
@@ -132,7 +132,7 @@ def _fight(one: AlertRule, other: AlertRule, knob: str) -> Problem:
     return Problem(("rules", other.name), words, f"`unless: [{one.name}]`, or limits with room between them")
 
 
-def _reached(name: str, rules: Mapping[str, RuleEntry]) -> set[str]:
+def _reached(name: str, rules: Mapping[str, AlertRuleEntry]) -> set[str]:
     """The rules that a rule waits for, those that they wait for, and so on."""
     found: set[str] = set()
     ahead = [*rules[name].unless]
@@ -148,7 +148,7 @@ def _given(entry: Any, kinds: tuple[str, ...]) -> list[str]:
     return [kind for kind in kinds if getattr(entry, kind) is not None]
 
 
-def _rule(one: RuleEntry, told: tuple[Action, ...]) -> AlertRule:
+def _rule(one: AlertRuleEntry, told: tuple[Action, ...]) -> AlertRule:
     """`told`: notifications beside what the rule says; a rule that says nothing tells every channel."""
     return AlertRule(
         name=one.name, condition=_condition(one.when), for_s=one.for_,

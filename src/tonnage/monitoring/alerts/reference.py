@@ -11,7 +11,7 @@ from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
 from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
-    ("A rule", entries.RuleEntry),
+    ("A rule", entries.AlertRuleEntry),
     ("`when`", entries.ConditionEntry),
     ("`do`", entries.ActionEntry),
     ("`post`", entries.PostEntry),

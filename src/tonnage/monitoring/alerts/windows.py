@@ -19,7 +19,7 @@ _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SeriesReading:
     """What a condition reads of one series now."""
 
     key: SeriesKey
@@ -52,7 +52,7 @@ class RecentFigures:
             points.popleft()
         return bool(points) and points[-1][0] >= start - self._stale_s
 
-    def read(self, condition: Condition, at: float) -> list[Reading]:
+    def read(self, condition: Condition, at: float) -> list[SeriesReading]:
         """What the condition reads now, a series each, or one over all of them. Series that are gone are left out."""
         live = {
             key: points
@@ -67,7 +67,7 @@ class RecentFigures:
             for key, points in live.items():
                 value = take(self._window(points, condition.over_s, at), condition, self._born(points), at)
                 if value is not None:
-                    found.append(Reading(key, value))
+                    found.append(SeriesReading(key, value))
         return _across(condition, found)
 
     def _lives_s(self, condition: Condition) -> float:
@@ -85,7 +85,9 @@ class RecentFigures:
         """Whether the series began while this was looking: a counter's first figure then counts from 0."""
         return self._first_round is not None and points[0][0] > self._first_round
 
-    def _quantiles(self, condition: Condition, live: Mapping[SeriesKey, deque[Point]], at: float) -> list[Reading]:
+    def _quantiles(
+        self, condition: Condition, live: Mapping[SeriesKey, deque[Point]], at: float
+    ) -> list[SeriesReading]:
         """Quantiles of what each histogram counted in the window, linear inside a bucket (as Prometheus does)."""
         groups: defaultdict[SeriesKey, list[Point]] = defaultdict(list)
         for key, points in live.items():
@@ -101,7 +103,7 @@ class RecentFigures:
                 summed[bound_s] += count
             groups = defaultdict(list, {SeriesKey(condition.metric): list(summed.items())})
         values = ((key, histogram_quantile(_QUANTILES[condition.take], buckets)) for key, buckets in groups.items())
-        return [Reading(key, value) for key, value in values if value is not None]
+        return [SeriesReading(key, value) for key, value in values if value is not None]
 
 
 def histogram_quantile(quantile: float, buckets: Iterable[Point]) -> float | None:
@@ -126,12 +128,12 @@ def histogram_quantile(quantile: float, buckets: Iterable[Point]) -> float | Non
     return bound_below
 
 
-def _across(condition: Condition, found: Sequence[Reading]) -> list[Reading]:
+def _across(condition: Condition, found: Sequence[SeriesReading]) -> list[SeriesReading]:
     if condition.across == "each" or condition.is_quantile or not found:
         return list(found)
     values = [one.value for one in found]
     total = {"sum": math.fsum(values), "max": max(values), "mean": math.fsum(values) / len(values)}[condition.across]
-    return [Reading(SeriesKey(condition.metric), total)]
+    return [SeriesReading(SeriesKey(condition.metric), total)]
 
 
 def _newest(points: Sequence[Point], _condition: Condition, _born: bool, _at: float) -> float | None:

@@ -27,7 +27,7 @@ class AwsError(TonnageError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class AWSAccount:
     """One region of an account, as a place of a name says."""
 
     place: str
@@ -159,7 +159,7 @@ class Account:
         name, _, digest = rest.partition("@")
         asked = {"repositoryName": name, "registryId": host.partition(".")[0], "imageIds": [{"imageDigest": digest}]}
         region = host.split(".")[3]
-        there = self if region == self.region else Account(place=self.place, region=region, profile=self.profile)
+        there = self if region == self.region else AWSAccount(place=self.place, region=region, profile=self.profile)
         try:
             there.call("ecr", "DescribeImages", asked)
         except AwsError as error:

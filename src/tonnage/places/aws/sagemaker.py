@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
-from tonnage.places.aws.calls import Account, AwsError, refused
+from tonnage.places.aws.calls import AWSAccount, AwsError, refused
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
-from tonnage.places.bucket.cloud import Body, Request, TaggedJob, Work
+from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.s3 import ATTEMPTS
-from tonnage.places.contract import Gap, PlaceFinding
+from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
 from tonnage.values import dataclass
@@ -39,18 +39,18 @@ SECONDARY: Final[Mapping[str, Phase]] = {  # of a job in progress
 class SageMaker:
     """One place of the kind `sagemaker`."""
 
-    gaps: ClassVar[tuple[Gap, ...]] = (
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
         NO_EXEC,
-        Gap(verb="check", reason="whether there is capacity is known when SageMaker looks for it"),
+        DeclaredGap(verb="check", reason="whether there is capacity is known when SageMaker looks for it"),
     )
     name: str
     place: SageMakerPlace
     attempts: int = ATTEMPTS  # of each call
 
     @cached_property
-    def account(self) -> Account:
+    def account(self) -> AWSAccount:
         terms = self.place
-        return Account(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
+        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
 
     def requests(self, work: Work) -> tuple[Request, ...]:
         body = merged(training_job(self.place, work), self.place.patch.get(CREATE, {}))
@@ -100,9 +100,9 @@ class SageMaker:
             body = {"TrainingJobName": job_id, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
             self.account.call(SERVICE, "UpdateTrainingJob", body)
 
-    def tagged(self, home: str) -> list[TaggedJob]:
+    def tagged(self, home: str) -> list[TaggedCloudJob]:
         """By name, and each by its own words: a search by tags lags behind."""
-        found: list[TaggedJob] = []
+        found: list[TaggedCloudJob] = []
         for status in ("InProgress", "Stopping"):
             token: str | None = None
             while True:
@@ -112,7 +112,7 @@ class SageMaker:
                     told = self._described(one["TrainingJobName"])
                     if told is not None:
                         tag = told.get("Environment", {}).get("TONNAGE_TAG", "")
-                        found.append(TaggedJob(job_id=one["TrainingJobName"], tag=tag, view=view_of(told)))
+                        found.append(TaggedCloudJob(job_id=one["TrainingJobName"], tag=tag, view=view_of(told)))
                 token = answer.get("NextToken")
                 if token is None:
                     break

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from tonnage.places.contract import Gap, PlaceFinding, home_mark, token_of
+from tonnage.places.contract import DeclaredGap, PlaceFinding, home_mark, token_of
 from tonnage.places.states import JobView
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.spec import RunSpec
@@ -43,7 +43,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedJob:
+class TaggedCloudJob:
     """A job of ours as the cloud lists it."""
 
     job_id: str
@@ -51,11 +51,11 @@ class TaggedJob:
     view: JobView
 
 
-class Cloud(Protocol):
+class CloudJobs(Protocol):
     """One place's API. `requests` is pure; `send` alone spends."""
 
     @property
-    def gaps(self) -> tuple[Gap, ...]: ...
+    def gaps(self) -> tuple[DeclaredGap, ...]: ...
 
     def questions(self) -> Iterator[PlaceFinding]:
         """What stands against runs here, asked of the cloud."""
@@ -74,7 +74,7 @@ class Cloud(Protocol):
     def end(self, job_id: str, token: str) -> None:
         """End it, and remove what only it needed; nothing where it has ended."""
 
-    def tagged(self, home: str) -> list[TaggedJob]:
+    def tagged(self, home: str) -> list[TaggedCloudJob]:
         """Jobs of a home that live."""
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.places.bucket.cloud import Cloud, requests_in, script_of, work_of
+from tonnage.places.bucket.cloud import CloudJobs, requests_in, script_of, work_of
 from tonnage.places.bucket.grown import follow
 from tonnage.places.bucket.layout import ALONG, GROWN, LEASE, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
 from tonnage.places.bucket.place import CloudPlace
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
 from tonnage.places.contract import (
-    Gap,
+    DeclaredGap,
     Orphan,
     PlaceFinding,
     Submission,
@@ -53,7 +53,7 @@ from tonnage.values import dataclass
 
 PROGRAM: Final = "tonnage.supervisor.bucket"
 LIVE: Final = frozenset({Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING, Phase.ENDING})
-NO_EXEC: Final = Gap(
+NO_EXEC: Final = DeclaredGap(
     verb="exec", reason="nothing is open on the machine: no port, no agent that takes commands", whole=True
 )
 
@@ -65,10 +65,10 @@ class BucketRuns:
     kind: str
     name: str
     place: Any  # of the kind: a CloudPlace
-    cloud: Cloud
+    cloud: CloudJobs
 
     @property
-    def gaps(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[DeclaredGap, ...]:
         return self.cloud.gaps
 
     @property

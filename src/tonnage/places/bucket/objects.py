@@ -18,7 +18,7 @@ SCHEMES: Final = ("s3", "file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StoredObject:
     """An object's bytes, and how long ago they were written by the store's own clock."""
 
     content: bytes
@@ -32,7 +32,7 @@ class Objects(Protocol):
     @property
     def url(self) -> str: ...
 
-    def read(self, key: str, *, start: int = 0) -> Found | None:
+    def read(self, key: str, *, start: int = 0) -> StoredObject | None:
         """From a byte on; None where there is no such object, or not so many bytes."""
 
     def write(self, key: str, content: bytes) -> None: ...
@@ -75,7 +75,7 @@ class FolderObjects:
     def url(self) -> str:
         return f"file://{self._folder}"
 
-    def read(self, key: str, *, start: int = 0) -> Found | None:
+    def read(self, key: str, *, start: int = 0) -> StoredObject | None:
         path = self._folder / key
         try:
             content, changed = path.read_bytes(), path.stat().st_mtime
@@ -84,7 +84,7 @@ class FolderObjects:
         if start and start >= len(content):
             return None
         version = hashlib.sha256(content).hexdigest()
-        return Found(content=content[start:], age_s=max(0.0, time.time() - changed), version=version)
+        return StoredObject(content=content[start:], age_s=max(0.0, time.time() - changed), version=version)
 
     def write(self, key: str, content: bytes) -> None:
         write_whole(self._made(key), content)

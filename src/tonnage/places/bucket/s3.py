@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.places.bucket.objects import Found
+from tonnage.places.bucket.objects import StoredObject
 
 ATTEMPTS: Final = 8
 MOST_REMOVED: Final = 1000  # in one request
@@ -98,7 +98,7 @@ class S3Objects:
     def url(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
-    def read(self, key: str, *, start: int = 0) -> Found | None:
+    def read(self, key: str, *, start: int = 0) -> StoredObject | None:
         asked = {"Range": f"bytes={start}-"} if start else {}
         try:
             with self._translated(key):
@@ -110,7 +110,7 @@ class S3Objects:
         told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = parsedate_to_datetime(told) if told else datetime.now(UTC)
         age_s = max(0.0, (now - answer["LastModified"]).total_seconds())
-        return Found(content=content, age_s=age_s, version=str(answer["ETag"]))
+        return StoredObject(content=content, age_s=age_s, version=str(answer["ETag"]))
 
     def write(self, key: str, content: bytes) -> None:
         with self._translated(key):

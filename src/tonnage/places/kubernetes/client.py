@@ -40,7 +40,7 @@ class Unreachable(TonnageError):
     """No answer, or none that can be used, after all tries."""
 
 
-class Client:
+class KubernetesClient:
     """One context's API server. `sleep` and `chance` are arguments, for tests."""
 
     def __init__(
@@ -241,6 +241,6 @@ def tls(cluster: Cluster, signed: Credentials) -> ssl.SSLContext | bool:
     return found
 
 
-def open_client(context: str, kubeconfig: str | None) -> Client:
+def open_client(context: str, kubeconfig: str | None) -> KubernetesClient:
     """Of a context; nothing is asked yet."""
-    return Client(read_cluster(context, kubeconfig_files(kubeconfig, os.environ)))
+    return KubernetesClient(read_cluster(context, kubeconfig_files(kubeconfig, os.environ)))

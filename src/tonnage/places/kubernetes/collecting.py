@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.contract import read_tag
-from tonnage.places.kubernetes.client import ApiError, Client
+from tonnage.places.kubernetes.client import ApiError, KubernetesClient
 from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, TAG, TOKEN, label_value
 from tonnage.places.kubernetes.paths import path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
@@ -29,7 +29,8 @@ HELPER_LIFE_S: Final = 3600
 
 
 def bring(
-    client: Client, place: KubernetesPlace, record: PlaceRecord, folder: RunFolder, running: Mapping[str, Any] | None,
+    client: KubernetesClient, place: KubernetesPlace, record: PlaceRecord, folder: RunFolder,
+    running: Mapping[str, Any] | None,
     path: Callable[[Mapping[str, Any]], str],
 ) -> None:  # fmt: skip
     """Unpack the run's files into the folder here. TonnageError where no pod can reach them."""
@@ -43,7 +44,7 @@ def bring(
             client.delete(path_of("v1", "Pod", place.namespace, helper["metadata"]["name"]), grace_s=1)
 
 
-def _unpack(client: Client, place: KubernetesPlace, pod: str, folder: RunFolder) -> None:
+def _unpack(client: KubernetesClient, place: KubernetesPlace, pod: str, folder: RunFolder) -> None:
     run = str(folder_there(place, folder).path)
     said: list[bytes] = []
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as archive:
@@ -57,7 +58,7 @@ def _unpack(client: Client, place: KubernetesPlace, pod: str, folder: RunFolder)
             members.extractall(folder.path, filter="data")
 
 
-def _helper(client: Client, place: KubernetesPlace, record: PlaceRecord) -> Document:
+def _helper(client: KubernetesClient, place: KubernetesPlace, record: PlaceRecord) -> Document:
     """A pod with the run's volume and nothing to do. It says whose it is, so that `orphans` finds it."""
     tag = read_tag(record.tag)
     assert tag is not None
@@ -87,7 +88,7 @@ def _helper(client: Client, place: KubernetesPlace, record: PlaceRecord) -> Docu
         return pod
 
 
-def _started(client: Client, place: KubernetesPlace, pod: Document | None) -> str:
+def _started(client: KubernetesClient, place: KubernetesPlace, pod: Document | None) -> str:
     assert pod is not None
     path = path_of("v1", "Pod", place.namespace, pod["metadata"]["name"])
     until = time.monotonic() + START_TIMEOUT_S

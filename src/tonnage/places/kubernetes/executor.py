@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import MissingExtra, TonnageError
-from tonnage.places.contract import Gap, Orphan, PlaceFinding, Submission, home_mark, read_tag
+from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submission, home_mark, read_tag
 from tonnage.places.kubernetes.answers import newest, view_of
-from tonnage.places.kubernetes.client import ApiError, Client, Unreachable, open_client
+from tonnage.places.kubernetes.client import ApiError, KubernetesClient, Unreachable, open_client
 from tonnage.places.kubernetes.collecting import bring
 from tonnage.places.kubernetes.manifest import LASTING, read_manifest
 from tonnage.places.kubernetes.mirror import append, read_mirror
@@ -60,17 +60,19 @@ class Kubernetes:
     """One place of the kind `kubernetes`. `client`: of tests; None: as the kubeconfig says."""
 
     kind: ClassVar[str] = "kubernetes"
-    gaps: ClassVar[tuple[Gap, ...]] = (
-        Gap(verb="check", reason="whether nodes can pull the image is known when a pod is there"),
-        Gap(verb="collect", reason="checkpoints stay on the volume: the next submission goes on from them there"),
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
+        DeclaredGap(verb="check", reason="whether nodes can pull the image is known when a pod is there"),
+        DeclaredGap(
+            verb="collect", reason="checkpoints stay on the volume: the next submission goes on from them there"
+        ),
     )
     name: str
     place: KubernetesPlace
     owner: str = field(default_factory=getuser)
-    client: Client | None = None
+    client: KubernetesClient | None = None
 
     @cached_property
-    def api(self) -> Client:
+    def api(self) -> KubernetesClient:
         return self.client or open_client(self.place.context, self.place.kubeconfig)
 
     def folder_there(self, folder: RunFolder) -> RunFolder:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tonnage.errors import TonnageError
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.kubernetes.checking.formats import quantity
-from tonnage.places.kubernetes.client import ApiError, Client
+from tonnage.places.kubernetes.client import ApiError, KubernetesClient
 from tonnage.places.kubernetes.clouds import node_selector
 from tonnage.places.kubernetes.paths import group_path, path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
@@ -43,7 +43,7 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 class Asking:
     """One look at one place."""
 
-    api: Client
+    api: KubernetesClient
     place: KubernetesPlace
     name: str
 

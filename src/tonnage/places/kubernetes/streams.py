@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from tonnage.errors import MissingExtra
-from tonnage.places.kubernetes.client import ApiError, Client, Unreachable, tls
+from tonnage.places.kubernetes.client import ApiError, KubernetesClient, Unreachable, tls
 from tonnage.places.kubernetes.pod_template import CONTAINER
 
 PROTOCOL: Final = "v5.channel.k8s.io"
@@ -21,7 +21,12 @@ OPEN_TIMEOUT_S: Final = 20.0
 
 
 def run_in_pod(
-    client: Client, pod: str, argv: Sequence[str], *, out: Callable[[bytes], object], err: Callable[[bytes], object]
+    client: KubernetesClient,
+    pod: str,
+    argv: Sequence[str],
+    *,
+    out: Callable[[bytes], object],
+    err: Callable[[bytes], object],
 ) -> int:
     """Run a command beside the run; its exit code. `pod` is the pod's path in the API. ApiError, Unreachable."""
     try:
@@ -54,7 +59,7 @@ def run_in_pod(
     raise Unreachable("the connection to the pod ended without an exit code", hint="ask again")
 
 
-def _headers(client: Client) -> dict[str, str]:
+def _headers(client: KubernetesClient) -> dict[str, str]:
     signed = client.signed
     if signed.token:
         return {"Authorization": f"Bearer {signed.token}"}

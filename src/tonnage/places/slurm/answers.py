@@ -45,7 +45,7 @@ LIVE: Final = frozenset({Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedJob:
+class TaggedSlurmJob:
     """A job of ours as `squeue` lists it."""
 
     view: JobView
@@ -66,7 +66,7 @@ class NodeGroup:
     gpus: tuple[tuple[str, int], ...]  # (type, count); the type is empty where the cluster has none
 
 
-def parse_queue(text: str) -> tuple[TaggedJob, ...]:
+def parse_queue(text: str) -> tuple[TaggedSlurmJob, ...]:
     """Lines of `squeue -h -o QUEUE_FORMAT`; a reason or comment may hold the separator itself.
 
     >>> [job] = parse_queue("7|PENDING|Resources||tonnage:a:b:c\\n")
@@ -75,7 +75,7 @@ def parse_queue(text: str) -> tuple[TaggedJob, ...]:
     """
     rows = [line.split("|", 4) for line in text.splitlines() if line.count("|") >= 4]
     return tuple(
-        TaggedJob(view=_view(job, word, reason, nodes, None), comment=comment)
+        TaggedSlurmJob(view=_view(job, word, reason, nodes, None), comment=comment)
         for job, word, reason, nodes, comment in rows
     )
 

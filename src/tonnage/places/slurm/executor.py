@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
-from tonnage.places.contract import Gap, Orphan, PlaceFinding, Submission, home_mark, read_tag, tag_of, token_of
+from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submission, home_mark, read_tag, tag_of, token_of
 from tonnage.places.file import SlurmPlace
 from tonnage.places.record import (
     PlaceRecord,
@@ -26,7 +26,7 @@ from tonnage.places.slurm.answers import (
     LIVE,
     PARTITION_FORMAT,
     QUEUE_FORMAT,
-    TaggedJob,
+    TaggedSlurmJob,
     parse_job,
     parse_partitions,
     parse_queue,
@@ -47,7 +47,7 @@ ANSWER_TIMEOUT_S: Final = 60.0
 MISSING: Final = "install Slurm's command line tools (Debian: slurm-client), or run on a login node"
 
 
-class Refused(Exception):
+class SlurmRefused(Exception):
     """A command of Slurm's ended with its own words on stderr, or did not answer."""
 
 
@@ -56,9 +56,9 @@ class Slurm:
     """One place of the kind `slurm`."""
 
     kind: ClassVar[str] = "slurm"
-    gaps: ClassVar[tuple[Gap, ...]] = (
-        Gap(verb="check", reason="no command on a login node tells whether the nodes see the home folder"),
-        Gap(verb="collect", reason="the folder is shared: all of it is here already"),
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
+        DeclaredGap(verb="check", reason="no command on a login node tells whether the nodes see the home folder"),
+        DeclaredGap(verb="collect", reason="the folder is shared: all of it is here already"),
     )
     name: str
     place: SlurmPlace
@@ -160,7 +160,7 @@ class Slurm:
         """The id of the job; of the one that Slurm took although its answer was lost."""
         try:
             answer = self._run(submission.commands[0])
-        except Refused as error:
+        except SlurmRefused as error:
             if (there := self._find(record)) is not None:
                 return there
             raise TonnageError(
@@ -189,13 +189,13 @@ class Slurm:
         """A job that ended a while ago is no longer known: its journal has its end."""
         try:
             answer = self._run(("scontrol", "show", "job", "-o", job_id))
-        except Refused as error:
+        except SlurmRefused as error:
             if "Invalid job id" in str(error):
                 return JobView(phase=Phase.GONE, job_id=job_id)
             raise TonnageError(f"{self.name} does not answer: {error}", hint="`scontrol ping`") from error
         return parse_job(answer) or JobView(phase=Phase.GONE, job_id=job_id)
 
-    def _queue(self) -> tuple[TaggedJob, ...]:
+    def _queue(self) -> tuple[TaggedSlurmJob, ...]:
         return parse_queue(self._asked("squeue", "--me", "-h", "--states=all", "-o", QUEUE_FORMAT))
 
     def _account(self) -> list[PlaceFinding]:
@@ -204,7 +204,7 @@ class Slurm:
         words = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={getuser()}", "format=account")
         try:
             accounts = self._run(words).split()
-        except Refused as error:
+        except SlurmRefused as error:
             message = f"the account '{self.place.account}' is not checked: {error}"
             return [PlaceFinding(kind="unchecked", message=message, hint="the cluster keeps no accounts")]
         if self.place.account in accounts:
@@ -217,14 +217,14 @@ class Slurm:
         script = batch_script(self.place, folder.path, name="check", tag="tonnage-check", token="")
         try:
             self._run(("sbatch", "--test-only"), given=script)
-        except Refused as error:
+        except SlurmRefused as error:
             return [PlaceFinding(kind="refused", message=f"Slurm refuses the job: {error}", hint=f"places.{self.name}")]
         return []
 
     def _asked(self, *words: str) -> str:
         try:
             return self._run(words)
-        except Refused as error:
+        except SlurmRefused as error:
             raise TonnageError(
                 f"{self.name}: {words[0]}: {error}", hint="`scontrol ping` says whether it is up"
             ) from error
@@ -237,7 +237,9 @@ class Slurm:
         except FileNotFoundError as error:
             raise TonnageError(f"{words[0]} is not here", hint=MISSING) from error
         except subprocess.TimeoutExpired as error:
-            raise Refused(f"{words[0]} has not answered for {ANSWER_TIMEOUT_S:g} s") from error
+            raise SlurmRefused(f"{words[0]} has not answered for {ANSWER_TIMEOUT_S:g} s") from error
         if done.returncode:
-            raise Refused("; ".join(done.stderr.split("\n")).strip("; ") or f"{words[0]} ended with {done.returncode}")
+            raise SlurmRefused(
+                "; ".join(done.stderr.split("\n")).strip("; ") or f"{words[0]} ended with {done.returncode}"
+            )
         return done.stdout

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Frame = tuple[str, int, int, str]  # name, offset, bytes, path
 
 
-class Refusal(Exception):
+class RefusedRequest(Exception):
     """What the client is told: a kind that it knows, and words."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -64,7 +64,7 @@ def main(request: dict[str, Any], body: BinaryIO, out: BinaryIO) -> None:
     frames: list[Frame] = []
     try:
         answer = verbs[request["verb"]](request, body, frames)
-    except Refusal as error:
+    except RefusedRequest as error:
         answer = {"refused": error.kind, "message": str(error)}
     except OSError as error:
         answer = {"refused": "disk" if error.errno in (28, 122) else "system", "message": str(error)}
@@ -149,19 +149,19 @@ def take(request: dict[str, Any], body: BinaryIO, _frames: list[Frame]) -> dict[
         with open(part, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.path.getsize(part) != offset:
-                raise Refusal("changed", "another client sends " + name)
+                raise RefusedRequest("changed", "another client sends " + name)
             left = size
             while left:
                 block = body.read(min(CHUNK, left))
                 if not block:
-                    raise Refusal("cut", "the connection ended")
+                    raise RefusedRequest("cut", "the connection ended")
                 file.write(block)
                 left -= len(block)
             file.flush()
             os.fsync(file.fileno())
             if digest(part) != name:
                 os.unlink(part)
-                raise Refusal("damaged", "an object did not arrive as it was sent: " + name)
+                raise RefusedRequest("damaged", "an object did not arrive as it was sent: " + name)
             os.replace(part, os.path.join(objects, name))
     return {}
 
@@ -186,7 +186,7 @@ def start(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dic
         if lease.get("token") == request["token"] and (held(run) or lease.get("pid") or has_grown(run, lease)):
             return {"pid": lease.get("pid") or holder(run)}
         if lease.get("number", 0) > request["number"]:
-            raise Refusal("superseded", f"submission {lease['number']} is here already")
+            raise RefusedRequest("superseded", f"submission {lease['number']} is here already")
         wait_for_last_words(run)
         for name, path in request["inputs"]:
             link(os.path.join(request["folder"], "objects", name), os.path.join(run, path))
@@ -222,7 +222,7 @@ def wait_for_last_words(run: str) -> None:
     until = time.monotonic() + LAST_WORDS_S
     while held(run):
         if time.monotonic() > until or not said_its_end(run):
-            raise Refusal("busy", "an older submission works on this run")
+            raise RefusedRequest("busy", "an older submission works on this run")
         time.sleep(0.1)
 
 
@@ -260,7 +260,7 @@ def spawn(request: dict[str, Any], run: str) -> int:
     with open(log, "rb") as file:
         file.seek(max(0, os.path.getsize(log) - 800))
         said = file.read().decode(errors="replace").strip()
-    raise Refusal("start", "the supervisor did not start: " + said)
+    raise RefusedRequest("start", "the supervisor did not start: " + said)
 
 
 def tell(request: dict[str, Any], _body: BinaryIO, frames: list[Frame]) -> dict[str, Any]:
@@ -341,7 +341,7 @@ def bring(request: dict[str, Any], _body: BinaryIO, frames: list[Frame]) -> dict
     for inside, offset, size in request["files"]:
         path = os.path.join(request["run"], inside)
         if not os.path.exists(path):
-            raise Refusal("changed", inside + " is gone")
+            raise RefusedRequest("changed", inside + " is gone")
         if size > offset:
             frames.append((inside, offset, size - offset, path))
     return {}

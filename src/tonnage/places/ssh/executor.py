@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from tonnage.places.contract import Gap, Orphan, PlaceFinding, Submission, home_mark, read_tag, tag_of, token_of
+from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submission, home_mark, read_tag, tag_of, token_of
 from tonnage.places.file import SSHPlace
 from tonnage.places.record import (
     PlaceRecord,
@@ -25,7 +25,7 @@ from tonnage.places.record import (
     write_submission,
 )
 from tonnage.places.ssh.agent import FOLLOWED
-from tonnage.places.ssh.line import Cut, Line
+from tonnage.places.ssh.line import Cut, SSHConnection
 from tonnage.places.ssh.mirror import Mirror, fetch_made, follow, write_mirror
 from tonnage.places.ssh.questions import NEEDED, USUAL, against
 from tonnage.places.ssh.shipping import Object, inputs_of, object_of, own_code, send, spec_there, wheels
@@ -48,20 +48,20 @@ class SSHMachine:
     """One place of the kind `ssh`."""
 
     kind: ClassVar[str] = "ssh"
-    gaps: ClassVar[tuple[Gap, ...]] = (
-        Gap(
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
+        DeclaredGap(
             verb="preemption",
             reason="a machine that goes down starts nothing again by itself: `resume` does",
             whole=True,
         ),
-        Gap(verb="check", reason="whether a container runs there is not asked: runs are started by its Python"),
+        DeclaredGap(verb="check", reason="whether a container runs there is not asked: runs are started by its Python"),
     )
     name: str
     place: SSHPlace
 
     @property
-    def line(self) -> Line:
-        return Line(name=self.name, place=self.place)
+    def line(self) -> SSHConnection:
+        return SSHConnection(name=self.name, place=self.place)
 
     def folder_there(self, folder: RunFolder) -> RunFolder:
         return RunFolder(Path(self.place.folder) / "runs" / home_mark(folder.path.parent) / folder.path.name)

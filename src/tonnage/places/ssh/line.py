@@ -49,7 +49,7 @@ class AgentRefusal(TonnageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class SSHConnection:
     """How one place is reached."""
 
     name: str  # the place's
@@ -76,7 +76,7 @@ class Line:
         jump = f"-J {place.jump} " if place.jump else ""
         return f"ssh {port}{jump}{user}{place.host}" + (f" {' '.join(words)}" if words else "")
 
-    def ask(self, verb: str, request: Mapping[str, Any], body: Iterable[bytes] = ()) -> Reply:
+    def ask(self, verb: str, request: Mapping[str, Any], body: Iterable[bytes] = ()) -> AgentReply:
         """Have the machine do one thing. Cut where it cannot be reached, AgentRefusal where it says no."""
         _make_sockets()
         process = self._open(f"{shlex.quote(self.place.python)} -c {shlex.quote(_BOOT)}")
@@ -96,7 +96,7 @@ class Line:
             hint = "install OpenSSH's client (Debian: openssh-client)"
             raise TonnageError("there is no `ssh` on this machine", hint=hint) from error
 
-    def _reply(self, process: subprocess.Popen[bytes]) -> Reply:
+    def _reply(self, process: subprocess.Popen[bytes]) -> AgentReply:
         assert process.stdout is not None
         for line in process.stdout:  # a login script may print before it
             if line.decode(errors="replace").rstrip() == MARK:
@@ -110,7 +110,7 @@ class Line:
         if kind := answer.get("refused"):
             _end(process, now=True)
             raise AgentRefusal(kind, f"{self.name}: {answer['message']}", hint=self._hint(kind))
-        return Reply(answer, process, self)
+        return AgentReply(answer, process, self)
 
     def _hint(self, kind: str) -> str:
         hints = {
@@ -163,10 +163,10 @@ _OPTIONS: Final = (
 )  # fmt: skip
 
 
-class Reply:
+class AgentReply:
     """What the machine answered: values at once, files as they come."""
 
-    def __init__(self, answer: dict[str, Any], process: subprocess.Popen[bytes], line: Line) -> None:
+    def __init__(self, answer: dict[str, Any], process: subprocess.Popen[bytes], line: SSHConnection) -> None:
         self.answer = answer
         self._process, self._line = process, line
 

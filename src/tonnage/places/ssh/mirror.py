@@ -21,7 +21,7 @@ from typing import Any, Final
 from tonnage.errors import TonnageError
 from tonnage.files import PRIVATE, make_private_folder, move_whole, write_whole
 from tonnage.places.ssh.agent import FOLLOWED
-from tonnage.places.ssh.line import AgentRefusal, Cut, Line
+from tonnage.places.ssh.line import AgentRefusal, Cut, SSHConnection
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import SILENT_AFTER_S, heartbeat_file, hold_lock
 from tonnage.values import dataclass
@@ -56,7 +56,7 @@ def write_mirror(folder: RunFolder, mirror: Mirror) -> None:
     write_whole(folder.mirror_file, json.dumps(asdict(mirror)) + "\n", durable=False)
 
 
-def follow(line: Line, folder: RunFolder, run: str, token: str) -> dict[str, Any]:
+def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict[str, Any]:
     """Append what the run has written since, and give what the machine says of it. Cut where it cannot be reached.
 
     `there` is False where nothing of the run is there; where its lease is another submission's nothing is appended.
@@ -139,7 +139,7 @@ def _keep_beat(folder: RunFolder, answer: Mapping[str, Any], host: str) -> None:
     write_whole(heartbeat_file(folder), json.dumps(beat) + "\n", durable=False)
 
 
-def fetch_made(line: Line, folder: RunFolder, run: str) -> int:
+def fetch_made(line: SSHConnection, folder: RunFolder, run: str) -> int:
     """Bring every file that the run has made, verified; a broken transfer goes on where it broke. How many came."""
     last: TonnageError | None = None
     came = 0
@@ -172,7 +172,7 @@ def _is_here(folder: RunFolder, inside: str, size: int, digest: str) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == digest
 
 
-def _bring(line: Line, folder: RunFolder, run: str, missing: Iterable[tuple[str, int, str]]) -> int:
+def _bring(line: SSHConnection, folder: RunFolder, run: str, missing: Iterable[tuple[str, int, str]]) -> int:
     wanted = {}
     for inside, size, digest in missing:
         name = hashlib.sha256(inside.encode()).hexdigest()[:16]  # files of one content are brought apart

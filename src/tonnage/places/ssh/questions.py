@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tonnage.places.contract import PlaceFinding
-from tonnage.places.ssh.line import Line
+from tonnage.places.ssh.line import SSHConnection
 from tonnage.reports.wording import plural
 from tonnage.units import mib_to_gib
 
@@ -18,7 +18,7 @@ LEAST_OF_MEMORY: Final = 0.95  # the kernel keeps some of what is written on the
 IN_USE: Final = 0.05  # of a GPU's memory: more is somebody's
 
 
-def against(line: Line, seen: Mapping[str, Any], *, skew_s: float) -> Iterator[PlaceFinding]:
+def against(line: SSHConnection, seen: Mapping[str, Any], *, skew_s: float) -> Iterator[PlaceFinding]:
     """Every reason why a run would fail there, with the command that mends it."""
     place, key = line.place, f"places.{line.name}"
     yield from _python(line, seen)
@@ -44,7 +44,7 @@ def against(line: Line, seen: Mapping[str, Any], *, skew_s: float) -> Iterator[P
         yield from _busy(line, seen)
 
 
-def _python(line: Line, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
+def _python(line: SSHConnection, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
     version = tuple(int(part) for part in seen["python"].split(".")[:2])
     if version < OLDEST:
         wanted = ".".join(map(str, OLDEST))
@@ -59,7 +59,7 @@ def _python(line: Line, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
         yield PlaceFinding(kind="doubtful", message=said, hint=f"`{install}`")
 
 
-def _gpus(line: Line, gpus: list[list[Any]] | None) -> Iterator[PlaceFinding]:
+def _gpus(line: SSHConnection, gpus: list[list[Any]] | None) -> Iterator[PlaceFinding]:
     place, key = line.place, f"places.{line.name}"
     if not place.gpus:
         return
@@ -77,7 +77,7 @@ def _gpus(line: Line, gpus: list[list[Any]] | None) -> Iterator[PlaceFinding]:
         yield _refused(f"its {small[0]} has less memory than is written", f"{key}.gpu_memory_gib")
 
 
-def _busy(line: Line, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
+def _busy(line: SSHConnection, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
     share = f"or places.{line.name}.share = true"
     if seen["runs"]:
         names = ", ".join(tag.split(":")[-1] for tag in seen["runs"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError
-from tonnage.places.ssh.line import Cut, Line
+from tonnage.places.ssh.line import Cut, SSHConnection
 from tonnage.runs.locations import files_at, is_remote
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.values import dataclass
@@ -121,7 +121,7 @@ def spec_there(spec: RunSpec, run: str) -> RunSpec:
     )
 
 
-def send(line: Line, run: str, objects: Iterable[Object]) -> tuple[Mapping[str, int], list[str]]:
+def send(line: SSHConnection, run: str, objects: Iterable[Object]) -> tuple[Mapping[str, int], list[str]]:
     """Bring there what is not there yet; a broken connection is made again and goes on where it broke.
 
     Gives the bytes that the run's growing files have there, and the names of its checkpoints.

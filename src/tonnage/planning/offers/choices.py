@@ -13,7 +13,7 @@ from tonnage.planning.plan import Refusal
 from tonnage.planning.reasons.changes import Publish
 from tonnage.planning.reasons.misses import Miss, UnpricedMiss
 from tonnage.planning.tokens.ways import unpriced_egress
-from tonnage.pricing.deals import Deal, Gap, platform_deals
+from tonnage.pricing.deals import Deal, PriceGap, platform_deals
 from tonnage.pricing.extras import Extras
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
@@ -71,7 +71,7 @@ def _refusal(deal: Deal, instances: Instances, miss: Miss) -> Refusal:
     return refuse(instance, miss, region=offer.region, purchase=offer.purchase, platform=deal.platform)
 
 
-def _gap_refusal(gap: Gap, instances: Instances) -> Refusal:
+def _gap_refusal(gap: PriceGap, instances: Instances) -> Refusal:
     miss = UnpricedMiss(of=gap.of, name=gap.name, sku=gap.sku, apart=gap.apart, lifted_by=(Publish(what="price"),))
     return _refusal(Deal(offer=gap.offer, platform=gap.platform), instances, miss)
 

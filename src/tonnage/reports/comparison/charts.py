@@ -10,7 +10,7 @@ from tonnage.comparison.criteria import HIGHEST
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Column, Table
-from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, Spans, TaskSpan
+from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, TaskSpan, TaskSpans
 from tonnage.reports.comparison.sections import Chart
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
@@ -103,7 +103,7 @@ def migration_chart(migration: Migration) -> Chart:
             f"{one.end_slow.isoformat()}){', holds up the end' if one.critical else ''}"
             for one in spans
         ),
-        drawing=Spans(spans=tuple(spans), x_title=f"day, from {migration.start.isoformat()}"),
+        drawing=TaskSpans(spans=tuple(spans), x_title=f"day, from {migration.start.isoformat()}"),
         mermaid=gantt_mermaid(migration),
     )
 

@@ -128,7 +128,7 @@ class TaskSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
+class TaskSpans:
     """Tasks over the calendar."""
 
     spans: tuple[TaskSpan, ...]
@@ -179,4 +179,4 @@ class Architecture:
     lanes: tuple[Lane, ...]
 
 
-Drawing = Architecture | Courses | Stack | Curves | Front | ScoreBars | Shifts | Spans
+Drawing = Architecture | Courses | Stack | Curves | Front | ScoreBars | Shifts | TaskSpans

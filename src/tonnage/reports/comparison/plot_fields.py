@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import altair as alt
 
-from tonnage.reports.comparison.drawings import Courses, Curves, Front, Spans
+from tonnage.reports.comparison.drawings import Courses, Curves, Front, TaskSpans
 from tonnage.reports.comparison.plots import COLORS, DOLLARS, INK, legend, shorten
 
 Plot: TypeAlias = alt.LayerChart | alt.FacetChart
@@ -136,7 +136,7 @@ def _spread(rows: list[dict[str, Any]], key: str, form: str) -> dict[str, Any]:
     }
 
 
-def spans(drawing: Spans) -> Plot:
+def spans(drawing: TaskSpans) -> Plot:
     """A bar a task at the likely effort; a thin line from its end if all goes fast to that if all goes slowly."""
     rows = [
         {"task": place, "phase": one.phase, "label": shorten(one.name, LONGEST),

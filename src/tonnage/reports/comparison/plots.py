@@ -22,8 +22,8 @@ from tonnage.reports.comparison.drawings import (
     Front,
     ScoreBars,
     Shifts,
-    Spans,
     Stack,
+    TaskSpans,
 )
 from tonnage.reports.comparison.sections import Chart
 
@@ -108,7 +108,7 @@ def _plot(drawing: Drawing) -> alt.TopLevelMixin:
         return plot_fields.front(drawing)
     if isinstance(drawing, Architecture):
         return plot_boxes.architecture(drawing)
-    assert isinstance(drawing, Spans)
+    assert isinstance(drawing, TaskSpans)
     return plot_fields.spans(drawing)
 
 

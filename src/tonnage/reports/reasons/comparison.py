@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tonnage.comparison.energy import Missing
+from tonnage.comparison.energy import MissingFootprint
 from tonnage.comparison.splitting import Split
 from tonnage.reports.comparison.figures import counted
 from tonnage.reports.wording import render_money
@@ -21,7 +21,7 @@ LACKS: Final = {
 }
 
 
-def missing_words(missing: Iterable[Missing]) -> str:
+def missing_words(missing: Iterable[MissingFootprint]) -> str:
     """One clause each; empty where nothing is missing."""
     return "; ".join(LACKS[one.of].format(one.name) for one in missing)
 

@@ -35,8 +35,8 @@ from tonnage.serving.encoder.pictures.protocol import (
     picture_metadata,
 )
 from tonnage.serving.encoder.protocols import (
-    Asked,
     Body,
+    EncoderRequest,
     ask_embed,
     ask_infer,
     ask_openai_embeddings,
@@ -52,7 +52,7 @@ from tonnage.serving.encoder.versions import DRAIN_S, Versions
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Ask = Callable[[Encoder, Body], Asked]
+Ask = Callable[[Encoder, Body], EncoderRequest]
 Response = tuple[int, Sequence[tuple[bytes, bytes]], bytes]
 ADMIN_KEY_VARIABLE: Final = "TONNAGE_SERVE_ADMIN_KEY"
 CLIENT_GONE: Final = 499  # as nginx counts a client that hung up
@@ -66,7 +66,7 @@ _FELL_BACK: Final = (b"x-fallback", b"true")
 def _by_kind(asks: Mapping[Kind, Ask]) -> Ask:
     """A path that each kind of model reads in its own way."""
 
-    def ask(encoder: Encoder, body: Body) -> Asked:
+    def ask(encoder: Encoder, body: Body) -> EncoderRequest:
         if encoder.opened.kind not in asks:
             raise WrongTask(f"the model's task is {encoder.folder.task}, which has no such endpoint")
         return asks[encoder.opened.kind](encoder, body)
@@ -146,7 +146,7 @@ class App:
         body = self._request(headers, await self._body(headers, receive))
         deadline = _deadline(headers)
 
-        async def answer(encoder: Encoder) -> tuple[Encoder, Asked, list[Any], int]:
+        async def answer(encoder: Encoder) -> tuple[Encoder, EncoderRequest, list[Any], int]:
             asked = ask(encoder, body)
             found, tokens = await encoder.answers(
                 asked.given, truncate=asked.truncate, deadline=deadline, tenant=tenant

@@ -22,7 +22,7 @@ TEXT_TASKS: Final = ("classification", "token-classification", "embedding", "rer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EncoderRequest:
     """The texts (or rows) of a request, whether long ones may be cut (None: the server's setting), and how it is
     answered."""
 
@@ -67,7 +67,7 @@ def flag(body: Body, key: str) -> bool | None:
     return value
 
 
-def ask_predict(encoder: Encoder, body: Body) -> Asked:
+def ask_predict(encoder: Encoder, body: Body) -> EncoderRequest:
     """TEI's /predict (and /classify): labels with their probabilities, or labelled tokens."""
     folder = needs(encoder, "classification", "token-classification", "reranking")
     texts, several = read_inputs(body)
@@ -77,21 +77,21 @@ def ask_predict(encoder: Encoder, body: Body) -> Asked:
             found = [[{"label": (folder.labels or ("LABEL_0",))[-1], "score": _sigmoid(one)}] for one in found]
         return list(found) if several else found[0]
 
-    return Asked(given=texts, answer=answer, truncate=flag(body, "truncate"))
+    return EncoderRequest(given=texts, answer=answer, truncate=flag(body, "truncate"))
 
 
-def ask_embed(encoder: Encoder, body: Body) -> Asked:
+def ask_embed(encoder: Encoder, body: Body) -> EncoderRequest:
     """TEI's /embed: one vector a text; `normalize` (true by default) makes their length 1."""
     needs(encoder, "embedding")
     texts, _ = read_inputs(body)
     normal = flag(body, "normalize")
-    return Asked(
+    return EncoderRequest(
         given=texts, truncate=flag(body, "truncate"),
         answer=lambda found, _: [unit_vector(one, normalise=normal is not False).tolist() for one in found],
     )  # fmt: skip
 
 
-def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
+def ask_openai_embeddings(encoder: Encoder, body: Body) -> EncoderRequest:
     """OpenAI's /v1/embeddings: `encoding_format` float or base64, `dimensions` cuts the vectors."""
     needs(encoder, "embedding")
     texts, _ = read_inputs(body, "input")
@@ -110,10 +110,10 @@ def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": rows, "model": model or encoder.service.name, "usage": usage}
 
-    return Asked(given=texts, answer=answer)
+    return EncoderRequest(given=texts, answer=answer)
 
 
-def ask_rerank(encoder: Encoder, body: Body) -> Asked:
+def ask_rerank(encoder: Encoder, body: Body) -> EncoderRequest:
     """TEI's /rerank: `query` against each of `texts`, best first; `raw_scores` leaves the logits."""
     needs(encoder, "reranking", "classification")
     query = body.get("query")
@@ -130,16 +130,18 @@ def ask_rerank(encoder: Encoder, body: Body) -> Asked:
                 enumerate(scores)]  # fmt: skip
         return sorted(rows, key=lambda row: -row["score"])
 
-    return Asked(given=[(query, str(one)) for one in texts], answer=answer, truncate=flag(body, "truncate"))
+    return EncoderRequest(given=[(query, str(one)) for one in texts], answer=answer, truncate=flag(body, "truncate"))
 
 
-def ask_question(encoder: Encoder, body: Body) -> Asked:
+def ask_question(encoder: Encoder, body: Body) -> EncoderRequest:
     """The span of `context` that answers `question`."""
     needs(encoder, "question-answering")
     question, context = body.get("question"), body.get("context")
     if not isinstance(question, str) or not isinstance(context, str):
         raise BadRequest("`question` and `context` are texts")
-    return Asked(given=[(question, context)], answer=lambda found, _: found[0], truncate=flag(body, "truncate"))
+    return EncoderRequest(
+        given=[(question, context)], answer=lambda found, _: found[0], truncate=flag(body, "truncate")
+    )
 
 
 def _score(one: Any, *, raw: bool) -> float:
@@ -178,7 +180,7 @@ def model_metadata(encoder: Encoder, name: str, versions: Sequence[str]) -> Body
     }
 
 
-def ask_infer(encoder: Encoder, body: Body) -> Asked:
+def ask_infer(encoder: Encoder, body: Body) -> EncoderRequest:
     """One tensor `text` of BYTES, of shape [n], [n, 1] or [n, 2]."""
     folder, name, version = needs(encoder, *TEXT_TASKS), encoder.service.name, encoder.version
     texts = [_text(list(row) if len(row) > 1 else row[0], _TEXT) for row in _rows(_tensor(body))]
@@ -187,7 +189,7 @@ def ask_infer(encoder: Encoder, body: Body) -> Asked:
         outputs = [_output(folder, key, kind, found) for key, kind, _ in _outputs_of(folder)]
         return {"model_name": name, "model_version": version, "id": body.get("id", ""), "outputs": outputs}
 
-    return Asked(given=texts, answer=answer, truncate=flag(body.get("parameters") or {}, "truncate"))
+    return EncoderRequest(given=texts, answer=answer, truncate=flag(body.get("parameters") or {}, "truncate"))
 
 
 def _tensor(body: Body) -> Body:

@@ -17,7 +17,7 @@ TICK_S: Final = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class Machine:
+class FakeMachine:
     """One, with what it runs."""
 
     process: subprocess.Popen[bytes]
@@ -41,17 +41,17 @@ class Machine:
         self.process.wait(20)
 
 
-def start_machine(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Machine:
+def start_machine(argv: Sequence[str], env: Mapping[str, str], log: Path) -> FakeMachine:
     """A machine that runs a command with these variables over those of this process, in a session of its own."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         process = subprocess.Popen(
             [*argv], env={**os.environ, **env}, stdout=out, stderr=out, start_new_session=True
         )  # fmt: skip
-    return Machine(process=process)
+    return FakeMachine(process=process)
 
 
-class Clock:
+class Ticker:
     """Calls something again and again in a thread, until it is stopped."""
 
     def __init__(self, tick: object, every_s: float = TICK_S) -> None:

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
-from tonnage.testing.aws.machines import Clock, Machine, start_machine
+from tonnage.testing.aws.machines import FakeMachine, Ticker, start_machine
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
-Fault = Callable[[str, Document], "Refusal | None"]
+Fault = Callable[[str, Document], "FakeServiceError | None"]
 ACCOUNT: Final = "123456789012"
 OTHERS: Final = {"ListServiceQuotas": "service-quotas", "DescribeImages": "ecr"}  # operations: their services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class FakeServiceError:
     """An answer that is none."""
 
     code: str
@@ -34,7 +34,7 @@ class Refusal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class FakeTrainingJob:
     """One training job."""
 
     asked: Document
@@ -42,7 +42,7 @@ class Job:
     second: str = "Starting"
     since: float = 0.0  # of the secondary status
     began: float | None = None  # work of this start
-    machine: Machine | None = None
+    machine: FakeMachine | None = None
     reason: str = ""
     warm: str = ""
     taken: bool = False  # its machine is being taken away
@@ -52,7 +52,7 @@ class FakeSageMaker:
     """A running one. `before`: faults instead of an answer; `after`: the request is carried out, its answer is lost."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.jobs = folder, dict[str, Job]()
+        self.folder, self.jobs = folder, dict[str, FakeTrainingJob]()
         self.before: list[Fault] = []
         self.after: list[Fault] = []
         self.requests: list[tuple[str, Document]] = []
@@ -68,12 +68,14 @@ class FakeSageMaker:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
-    def answer(self, operation: str, body: Document) -> Document | Refusal:
+    def answer(self, operation: str, body: Document) -> Document | FakeServiceError:
         """What the service says."""
         service = OTHERS.get(operation, "sagemaker")
         found = list(shape_faults(body, request_shape(service, operation)))
         if found:
-            return Refusal(code="ValidationException", message=f"{len(found)} validation error: {'; '.join(found)}")
+            return FakeServiceError(
+                code="ValidationException", message=f"{len(found)} validation error: {'; '.join(found)}"
+            )
         verbs = {
             "CreateTrainingJob": self._create, "DescribeTrainingJob": self._describe, "StopTrainingJob": self._stop,
             "ListTrainingJobs": self._list, "UpdateTrainingJob": self._update,
@@ -102,27 +104,31 @@ class FakeSageMaker:
 
     # verbs
 
-    def _create(self, body: Document) -> Document | Refusal:
+    def _create(self, body: Document) -> Document | FakeServiceError:
         name = body["TrainingJobName"]
         if name in self.jobs:
-            return Refusal(code="ResourceInUse", message=f"Training job names must be unique: {name} is in use")
+            return FakeServiceError(
+                code="ResourceInUse", message=f"Training job names must be unique: {name} is in use"
+            )
         if "TrainingImage" not in body["AlgorithmSpecification"]:
-            return Refusal(code="ValidationException", message="You must specify TrainingImage or AlgorithmName")
+            return FakeServiceError(
+                code="ValidationException", message="You must specify TrainingImage or AlgorithmName"
+            )
         limits = body["StoppingCondition"]
         spot = body.get("EnableManagedSpotTraining")
         if spot and limits.get("MaxWaitTimeInSeconds", 0) < limits["MaxRuntimeInSeconds"]:
-            return Refusal(
+            return FakeServiceError(
                 code="ValidationException", message="MaxWaitTimeInSeconds must be at least MaxRuntimeInSeconds"
             )
         if not spot and "MaxWaitTimeInSeconds" in limits:
-            return Refusal(code="ValidationException", message="MaxWaitTimeInSeconds is for Spot training")
-        self.jobs[name] = Job(asked=body, since=time.monotonic())
+            return FakeServiceError(code="ValidationException", message="MaxWaitTimeInSeconds is for Spot training")
+        self.jobs[name] = FakeTrainingJob(asked=body, since=time.monotonic())
         return {"TrainingJobArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/{name}"}
 
-    def _describe(self, body: Document) -> Document | Refusal:
+    def _describe(self, body: Document) -> Document | FakeServiceError:
         name = body["TrainingJobName"]
         if name not in self.jobs:
-            return Refusal(code="ValidationException", message="Requested resource not found.")
+            return FakeServiceError(code="ValidationException", message="Requested resource not found.")
         job = self.jobs[name]
         made = {
             key: job.asked[key] for key in ("TrainingJobName", "ResourceConfig", "StoppingCondition", "Environment")
@@ -139,12 +145,14 @@ class FakeSageMaker:
             found["WarmPoolStatus"] = {"Status": job.warm}
         return found
 
-    def _stop(self, body: Document) -> Document | Refusal:
+    def _stop(self, body: Document) -> Document | FakeServiceError:
         job = self.jobs.get(body["TrainingJobName"])
         if job is None:
-            return Refusal(code="ValidationException", message="Requested resource not found.")
+            return FakeServiceError(code="ValidationException", message="Requested resource not found.")
         if job.status != "InProgress":
-            return Refusal(code="ValidationException", message=f"The request was rejected: the job is {job.status}")
+            return FakeServiceError(
+                code="ValidationException", message=f"The request was rejected: the job is {job.status}"
+            )
         job.status = "Stopping"
         self._move(job, "Stopping")
         threading.Thread(target=self._end, args=(job, "Stopped"), daemon=True).start()
@@ -161,10 +169,10 @@ class FakeSageMaker:
         more = {"NextToken": str(at + most)} if at + most < len(found) else {}
         return {"TrainingJobSummaries": found[at : at + most], **more}
 
-    def _update(self, body: Document) -> Document | Refusal:
+    def _update(self, body: Document) -> Document | FakeServiceError:
         job = self.jobs[body["TrainingJobName"]]
         if not job.warm:
-            return Refusal(code="ValidationException", message="there is no warm pool")
+            return FakeServiceError(code="ValidationException", message="there is no warm pool")
         job.warm = "Terminated"
         return {"TrainingJobArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/{body['TrainingJobName']}"}
 
@@ -175,10 +183,12 @@ class FakeSageMaker:
                  for number, (name, value) in enumerate(self.quotas.items())]  # fmt: skip
         return {"Quotas": found}
 
-    def _images(self, body: Document) -> Document | Refusal:
+    def _images(self, body: Document) -> Document | FakeServiceError:
         digest = body["imageIds"][0]["imageDigest"]
         if digest not in self.images:
-            return Refusal(code="ImageNotFoundException", message=f"The image with imageId {digest} does not exist")
+            return FakeServiceError(
+                code="ImageNotFoundException", message=f"The image with imageId {digest} does not exist"
+            )
         return {"imageDetails": [{"imageDigest": digest, "repositoryName": body["repositoryName"]}]}
 
     # time
@@ -190,7 +200,7 @@ class FakeSageMaker:
                 if job.status == "InProgress" and not job.taken:
                     self._advance(name, job)
 
-    def _advance(self, name: str, job: Job) -> None:
+    def _advance(self, name: str, job: FakeTrainingJob) -> None:
         waited = time.monotonic() - job.since
         if job.second == "Interrupted" and waited > self.gap_s:
             self._move(job, "Starting")
@@ -215,14 +225,14 @@ class FakeSageMaker:
                 job.taken = True
                 threading.Thread(target=self._end, args=(job, "MaxRuntimeExceeded"), daemon=True).start()
 
-    def _end(self, job: Job, second: str) -> None:
+    def _end(self, job: FakeTrainingJob, second: str) -> None:
         if job.machine is not None:
             job.machine.take_away(self.stop_s)
         with self.lock:
             job.status = "Stopped"
             self._move(job, second)
 
-    def _move(self, job: Job, second: str) -> None:
+    def _move(self, job: FakeTrainingJob, second: str) -> None:
         job.second, job.since = second, time.monotonic()
 
     def close(self) -> None:
@@ -242,12 +252,14 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         service = self.service
         service.requests.append((operation, body))
-        found: Document | Refusal | None = next((one for ask in service.before if (one := ask(operation, body))), None)
+        found: Document | FakeServiceError | None = next(
+            (one for ask in service.before if (one := ask(operation, body))), None
+        )
         if found is None:
             found = service.answer(operation, body)
             lost = next((one for ask in service.after if (one := ask(operation, body))), None)
             found = lost or found
-        if isinstance(found, Refusal):
+        if isinstance(found, FakeServiceError):
             self._say(found.status, {"__type": found.code, "message": found.message})
         else:
             self._say(200, found)
@@ -271,7 +283,7 @@ def fake_sagemaker(folder: Path) -> Iterator[FakeSageMaker]:
     service = FakeSageMaker(folder)
     thread = threading.Thread(target=service.http.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    clock = Clock(service.tick)
+    clock = Ticker(service.tick)
     try:
         yield service
     finally:

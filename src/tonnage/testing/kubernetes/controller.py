@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.places.kubernetes.pod_template import POD_PROGRAM
-from tonnage.testing.kubernetes.store import Refused, Store
+from tonnage.testing.kubernetes.store import FakeObjectStore, FakeServerRefusal
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -40,7 +40,7 @@ class Process:
 class Controller:
     """One loop over all Jobs and pods. `held`: pods stay Pending as if no node had room."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: FakeObjectStore, folder: Path) -> None:
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self.store, self.folder = store, folder
         self.held = False
@@ -113,7 +113,7 @@ class Controller:
             if name:
                 try:
                     found = self.store.get(path.rsplit("/", 2)[0] + f"/configmaps/{name}")
-                except Refused:
+                except FakeServerRefusal:
                     return None
                 for key, text in found["data"].items():
                     (folder / key).write_text(text)

@@ -24,7 +24,7 @@ import yaml
 
 from tonnage.places.kubernetes.checking.judging import Server
 from tonnage.testing.kubernetes.controller import Controller
-from tonnage.testing.kubernetes.store import Refused, Store
+from tonnage.testing.kubernetes.store import FakeObjectStore, FakeServerRefusal
 
 Document = dict[str, Any]
 TOKEN: Final = "let-me-in"
@@ -38,14 +38,14 @@ ITEM: Final = re.compile(
     r"/(?:api/v1|apis/[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?"
     r"(?:/(?P<part>[a-z]+))?"
 )
-Fault = Callable[[str, str], "int | Refused | None"]  # (method, path) -> an answer instead; None: none
+Fault = Callable[[str, str], "int | FakeServerRefusal | None"]  # (method, path) -> an answer instead; None: none
 
 
 class FakeCluster:
     """A running one. `faults` are asked before each request, `after` once it is done: the answer is then lost."""
 
     def __init__(self, folder: Path, server: Server) -> None:
-        self.folder, self.store = folder, Store(server)
+        self.folder, self.store = folder, FakeObjectStore(server)
         self.controller = Controller(self.store, folder)
         self.faults: list[Fault] = []
         self.after: list[Fault] = []
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.cluster.requests.append((method, path))
         try:
             if self.headers.get("Authorization") not in {f"Bearer {one}" for one in self.cluster.tokens}:
-                raise Refused(401, "Unauthorized", reason="Unauthorized")
+                raise FakeServerRefusal(401, "Unauthorized", reason="Unauthorized")
             self._fault(self.cluster.faults, method, path)
             if path.endswith("/exec"):
                 self._exec(path.removesuffix("/exec"), parse_qs(split.query).get("command", []))
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = self._done(method, path, query, body)
             self._fault(self.cluster.after, method, path)
             self._send(201 if method == "POST" else 200, json.dumps(found).encode())
-        except Refused as error:
+        except FakeServerRefusal as error:
             self._send(error.code, json.dumps(error.status).encode())
         except ConnectionError:
             self.close_connection = True
@@ -150,13 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _fault(self, faults: list[Fault], method: str, path: str) -> None:
         for fault in list(faults):
             found = fault(method, path)
-            if isinstance(found, Refused):
+            if isinstance(found, FakeServerRefusal):
                 raise found
             if found is not None and found < 0:  # the connection breaks
                 self.connection.close()
                 raise ConnectionError
             if found is not None:
-                raise Refused(found, f"pretended {found}")
+                raise FakeServerRefusal(found, f"pretended {found}")
 
     def _send(self, code: int, content: bytes, *, kind: str = "application/json") -> None:
         self.send_response(code)
@@ -180,9 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             return {"resources": [{"name": one} for one in self.cluster.groups[group]]}
         found = ITEM.fullmatch(path)
         if found is None:
-            raise Refused(404, "the server could not find the requested resource")
+            raise FakeServerRefusal(404, "the server could not find the requested resource")
         if ("list" if not found["name"] else "get", found["plural"]) in self.cluster.denied and method == "GET":
-            raise Refused(403, f"{found['plural']} is forbidden")
+            raise FakeServerRefusal(403, f"{found['plural']} is forbidden")
         if method == "POST":
             return store.create(path, found["namespace"] or "", json.loads(body), dry_run="dryRun" in query)
         if method == "PATCH":
@@ -209,13 +209,13 @@ class _Handler(BaseHTTPRequestHandler):
         pod = self.cluster.store.get(path)
         process = self.cluster.controller.processes.get(pod["metadata"]["uid"])
         if process is None:
-            raise Refused(400, "container is waiting to start: ContainerCreating")
+            raise FakeServerRefusal(400, "container is waiting to start: ContainerCreating")
         return process.log.read_bytes()
 
     def _exec(self, path: str, argv: list[str]) -> None:
         pod = self.cluster.store.get(path)
         if ("create", "pods/exec") in self.cluster.denied:
-            raise Refused(403, "pods/exec is forbidden")
+            raise FakeServerRefusal(403, "pods/exec is forbidden")
         key = self.headers["Sec-WebSocket-Key"].encode()
         accept = base64.b64encode(hashlib.sha1(key + ACCEPT).digest()).decode()
         self.send_response(101)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tonnage.places.kubernetes.checking.judging import Server, Verdict, judge, judge_update
-from tonnage.places.kubernetes.checking.refusals import Refusal
+from tonnage.places.kubernetes.checking.judging import ObjectVerdict, Server, judge, judge_update
+from tonnage.places.kubernetes.checking.refusals import ObjectRefusal
 from tonnage.places.patching import merged
 
 Document = dict[str, Any]
@@ -20,10 +20,12 @@ WORDS = {"required": "FieldValueRequired", "duplicate": "FieldValueDuplicate", "
          "unsupported": "FieldValueNotSupported", "type": "FieldValueTypeInvalid"}  # fmt: skip
 
 
-class Refused(Exception):
+class FakeServerRefusal(Exception):
     """An answer that is no success."""
 
-    def __init__(self, code: int, message: str, refusals: tuple[Refusal, ...] = (), reason: str | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, refusals: tuple[ObjectRefusal, ...] = (), reason: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status: Document = {
@@ -36,7 +38,7 @@ class Refused(Exception):
             self.status["details"] = {"causes": causes}
 
 
-class Store:
+class FakeObjectStore:
     """All objects, by their path. Every method holds the lock."""
 
     def __init__(self, server: Server) -> None:
@@ -54,7 +56,7 @@ class Store:
             head = made["metadata"]
             head.setdefault("name", f"{head.get('generateName', '')}{uuid.uuid4().hex[:5]}")
             if f"{path}/{head['name']}" in self._objects:
-                raise Refused(409, f'{path.rsplit("/", 1)[1]} "{head["name"]}" already exists')
+                raise FakeServerRefusal(409, f'{path.rsplit("/", 1)[1]} "{head["name"]}" already exists')
             if not dry_run:
                 self.put(path, namespace, made)
             return made
@@ -72,7 +74,7 @@ class Store:
     def get(self, path: str) -> Document:
         with self.lock:
             if path not in self._objects:
-                raise Refused(404, f"{path.rsplit('/', 1)[1]} not found")
+                raise FakeServerRefusal(404, f"{path.rsplit('/', 1)[1]} not found")
             return self._objects[path]
 
     def find(self, path: str, *, labels: str = "", fields: str = "") -> list[Document]:
@@ -109,12 +111,12 @@ class Store:
             found.update(changed)
             return found
 
-    def _refuse(self, document: Document, verdict: Verdict) -> None:
+    def _refuse(self, document: Document, verdict: ObjectVerdict) -> None:
         if not verdict.accepted:
             said = "; ".join(map(str, verdict.refusals))
             first = verdict.refusals[0]
             reason = "Conflict" if first.code == 409 else None
-            raise Refused(first.code, f"{document.get('kind')} is invalid: {said}", verdict.refusals, reason)
+            raise FakeServerRefusal(first.code, f"{document.get('kind')} is invalid: {said}", verdict.refusals, reason)
 
     def remove(self, path: str) -> None:
         with self.lock:

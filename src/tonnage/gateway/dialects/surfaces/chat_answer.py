@@ -12,7 +12,6 @@ from typing import Any, Final
 import orjson
 
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     Began,
     CallBegan,
     CallPiece,
@@ -20,6 +19,7 @@ from tonnage.gateway.dialects.conversation import (
     Ended,
     Event,
     Failed,
+    ModelAnswer,
     Redacted,
     RedactedPiece,
     Signed,
@@ -40,7 +40,7 @@ FINISH: Final[dict[StopReason, str]] = {
 }  # fmt: skip
 
 
-def write_chat(answer: Answer, *, id_: str, model: str, created: int) -> dict[str, Any]:
+def write_chat(answer: ModelAnswer, *, id_: str, model: str, created: int) -> dict[str, Any]:
     """`id_` and `model` are used where the upstream says none."""
     texts = [part.text for part in answer.parts if isinstance(part, Text)]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None, "refusal": None}

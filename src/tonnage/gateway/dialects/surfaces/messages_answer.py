@@ -8,7 +8,6 @@ from typing import Any, Final
 import orjson
 
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     Began,
     CallBegan,
     CallPiece,
@@ -16,6 +15,7 @@ from tonnage.gateway.dialects.conversation import (
     Ended,
     Event,
     Failed,
+    ModelAnswer,
     Part,
     Redacted,
     RedactedPiece,
@@ -39,7 +39,7 @@ STOP: Final[dict[StopReason, str]] = {
 }  # fmt: skip
 
 
-def write_messages(answer: Answer, *, id_: str, model: str) -> dict[str, Any]:
+def write_messages(answer: ModelAnswer, *, id_: str, model: str) -> dict[str, Any]:
     """`id_` and `model` are used where the upstream says none."""
     said: dict[str, Any] = {
         "id": answer.id or id_, "type": "message", "role": "assistant", "model": answer.model or model,

@@ -8,7 +8,6 @@ from typing import Any, Final
 import orjson
 
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     Began,
     CallBegan,
     CallPiece,
@@ -19,6 +18,7 @@ from tonnage.gateway.dialects.conversation import (
     Event,
     Failed,
     Image,
+    ModelAnswer,
     Part,
     Redacted,
     RedactedPiece,
@@ -172,10 +172,10 @@ def thinking_of(said: Conversation) -> dict[str, Any] | None:
     return {"type": "disabled"} if said.effort == "none" else None
 
 
-def read_answer(body: Mapping[str, Any]) -> Answer:
+def read_answer(body: Mapping[str, Any]) -> ModelAnswer:
     """Blocks of tools that the provider itself runs are left out: a request that is translated cannot ask for them."""
     parts = [part for block in objects(body, "content") if (part := _part(block)) is not None]
-    return Answer(
+    return ModelAnswer(
         id=text(body, "id"), model=text(body, "model"), parts=tuple(parts),
         stop=STOPS.get(text(body, "stop_reason") or "", "end"), stop_sequence=text(body, "stop_sequence"),
         usage=read_usage("messages", body),

@@ -13,7 +13,6 @@ from urllib.parse import quote
 import orjson
 
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     Began,
     CallBegan,
     CallPiece,
@@ -24,6 +23,7 @@ from tonnage.gateway.dialects.conversation import (
     Event,
     Failed,
     Image,
+    ModelAnswer,
     Part,
     Redacted,
     RedactedPiece,
@@ -202,10 +202,10 @@ def read_usage(said: Mapping[str, Any]) -> Usage | None:
     )
 
 
-def read_answer(body: Mapping[str, Any]) -> Answer:
+def read_answer(body: Mapping[str, Any]) -> ModelAnswer:
     """Converse says neither id nor model."""
     blocks = objects(mapping(mapping(body, "output"), "message"), "content")
-    return Answer(
+    return ModelAnswer(
         id=None, model=None, parts=tuple(part for block in blocks if (part := _part(block)) is not None),
         stop=STOPS.get(text(body, "stopReason") or "", "end"), usage=read_usage(mapping(body, "usage")),
     )  # fmt: skip

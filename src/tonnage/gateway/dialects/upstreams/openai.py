@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tonnage.gateway.dialects.conversation import (
-    Answer,
     Began,
     CallBegan,
     CallPiece,
@@ -17,6 +16,7 @@ from tonnage.gateway.dialects.conversation import (
     Event,
     Failed,
     Image,
+    ModelAnswer,
     Part,
     Redacted,
     Stopped,
@@ -168,7 +168,7 @@ def _response_format(said: Conversation) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": inner}
 
 
-def read_answer(body: Mapping[str, Any]) -> Answer:
+def read_answer(body: Mapping[str, Any]) -> ModelAnswer:
     """Raises UpstreamNonsense."""
     choices = objects(body, "choices")
     if not choices:
@@ -191,7 +191,7 @@ def read_answer(body: Mapping[str, Any]) -> Answer:
     stop: StopReason = STOPS.get(text(choices[0], "finish_reason") or "", "end")
     if stop == "end" and any(isinstance(part, ToolCall) for part in parts):
         stop = "tool"  # some servers say `stop` after a call; a client that waits for calls would miss it
-    return Answer(
+    return ModelAnswer(
         id=text(body, "id"), model=text(body, "model"), parts=tuple(parts), stop=stop, usage=read_usage("chat", body)
     )
 

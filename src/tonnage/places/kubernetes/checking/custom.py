@@ -13,7 +13,7 @@ from typing import Any, Final
 from tonnage.errors import MissingExtra
 from tonnage.places.kubernetes.checking.decoding import EITHER, Schema, resolved
 from tonnage.places.kubernetes.checking.formats import quantity
-from tonnage.places.kubernetes.checking.refusals import Found, Refusal, duplicate, invalid, required
+from tonnage.places.kubernetes.checking.refusals import Found, ObjectRefusal, duplicate, invalid, required
 
 RULES: Final = "x-kubernetes-validations"
 _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
@@ -54,7 +54,7 @@ def against_schema(value: Any, schema: Schema, path: str = "") -> Found:
         return
     if not _fits(value, schema):
         wanted = "integer or string" if schema.get(EITHER) else schema.get("type")
-        yield Refusal(field=path, reason="type", message=f"must be of type {wanted}")
+        yield ObjectRefusal(field=path, reason="type", message=f"must be of type {wanted}")
         return
     yield from _value(value, schema, path)
     if isinstance(value, list):
@@ -73,12 +73,12 @@ def _fits(value: Any, schema: Schema) -> bool:
 def _value(value: Any, schema: Schema, path: str) -> Found:
     if "enum" in schema and value not in schema["enum"]:
         allowed = ", ".join(map(str, schema["enum"]))
-        yield Refusal(field=path, reason="unsupported", message=f"{value!r} is none of {allowed}")
+        yield ObjectRefusal(field=path, reason="unsupported", message=f"{value!r} is none of {allowed}")
     if isinstance(value, str):
         if "pattern" in schema and re.search(schema["pattern"], value) is None:
             yield invalid(path, f"'{value}' should match {schema['pattern']}")
         if len(value) > schema.get("maxLength", len(value)):
-            yield Refusal(field=path, reason="too long", message=f"at most {schema['maxLength']} characters")
+            yield ObjectRefusal(field=path, reason="too long", message=f"at most {schema['maxLength']} characters")
         if len(value) < schema.get("minLength", 0):
             yield invalid(path, f"at least {schema['minLength']} characters")
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -102,7 +102,7 @@ def _pattern_of_quantity(value: Any, schema: Schema, path: str) -> Found:
 
 def _list(value: list[Any], schema: Schema, path: str) -> Found:
     if len(value) > schema.get("maxItems", len(value)):
-        yield Refusal(field=path, reason="too many", message=f"at most {schema['maxItems']} items")
+        yield ObjectRefusal(field=path, reason="too many", message=f"at most {schema['maxItems']} items")
     if len(value) < schema.get("minItems", 0):
         yield invalid(path, f"at least {schema['minItems']} items")
     for place, one in enumerate(value):
@@ -124,7 +124,7 @@ def _list(value: list[Any], schema: Schema, path: str) -> Found:
 def _mapping(value: dict[str, Any], schema: Schema, path: str) -> Found:
     known, rest = schema.get("properties", {}), schema.get("additionalProperties")
     if len(value) > schema.get("maxProperties", len(value)):
-        yield Refusal(field=path, reason="too many", message=f"at most {schema['maxProperties']} items")
+        yield ObjectRefusal(field=path, reason="too many", message=f"at most {schema['maxProperties']} items")
     if len(value) < schema.get("minProperties", 0):
         yield invalid(path, f"at least {schema['minProperties']} items")
     for name in schema.get("required", ()):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tonnage.errors import InputError
 from tonnage.places.kubernetes.checking.formats import quantity
-from tonnage.places.kubernetes.checking.refusals import Found, Refusal
+from tonnage.places.kubernetes.checking.refusals import Found, ObjectRefusal
 from tonnage.values import dataclass
 
 Schema = dict[str, Any]
@@ -21,7 +21,7 @@ EITHER: Final = "x-kubernetes-int-or-string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ObjectKind:
     """A type of object that is known."""
 
     name: str
@@ -46,12 +46,12 @@ def resolved(schema: Schema) -> Schema:
     return found
 
 
-def find_kind(version: str, name: str) -> Kind | None:
+def find_kind(version: str, name: str) -> ObjectKind | None:
     """The type of `apiVersion` and `kind`, or None."""
     found = _data()["kinds"].get(f"{version}/{name}")
     if found is None:
         return None
-    return Kind(
+    return ObjectKind(
         name=name, namespaced=found["scope"] == "Namespaced", custom=found.get("custom", False),
         schema=resolved(found["schema"]),
     )  # fmt: skip
@@ -82,7 +82,7 @@ def unknown_fields(value: Any, schema: Schema, path: str = "") -> Found:
         elif isinstance(rest, dict):
             yield from unknown_fields(one, rest, here)
         elif not schema.get(KEEPS) and rest is not True:
-            yield Refusal(field=here, reason="unknown field", message="unknown field", code=400)
+            yield ObjectRefusal(field=here, reason="unknown field", message="unknown field", code=400)
 
 
 def undecodable(value: Any, schema: Schema, path: str = "") -> Found:
@@ -149,18 +149,18 @@ def _quantity(value: Any, path: str) -> Found:
     try:
         quantity(value)
     except ValueError as error:
-        yield Refusal(field=path, reason="undecodable", message=str(error), code=400)
+        yield ObjectRefusal(field=path, reason="undecodable", message=str(error), code=400)
 
 
 def _base64(value: str, path: str) -> Found:
     try:
         base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        yield Refusal(field=path, reason="undecodable", message=f"is not base64: {error}", code=400)
+        yield ObjectRefusal(field=path, reason="undecodable", message=f"is not base64: {error}", code=400)
 
 
-def _wrong(path: str, value: Any, wanted: str) -> Refusal:
-    return Refusal(field=path, reason="undecodable", message=f"{value!r} is not {wanted}", code=400)
+def _wrong(path: str, value: Any, wanted: str) -> ObjectRefusal:
+    return ObjectRefusal(field=path, reason="undecodable", message=f"{value!r} is not {wanted}", code=400)
 
 
 def read_document(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tonnage.places.kubernetes.checking.formats import is_qualified
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
-    Refusal,
+    ObjectRefusal,
     at_least,
     duplicate,
     invalid,
@@ -28,7 +28,7 @@ RULES_LIMIT, CODES_LIMIT, CONDITIONS_LIMIT = 20, 255, 20
 def failure_policy(given: Mapping[str, Any], spec: Mapping[str, Any], path: str) -> Found:
     rules = many(given, "rules")
     if len(rules) > RULES_LIMIT:
-        yield Refusal(field=f"{path}.rules", reason="too many", message=f"must have at most {RULES_LIMIT} items")
+        yield ObjectRefusal(field=f"{path}.rules", reason="too many", message=f"must have at most {RULES_LIMIT} items")
     pods = part(part(spec, "template"), "spec")
     names = {one.get("name") for one in (*many(pods, "containers"), *many(pods, "initContainers"))}
     for place, rule in enumerate(rules):
@@ -41,7 +41,7 @@ def failure_policy(given: Mapping[str, Any], spec: Mapping[str, Any], path: str)
             yield from _exit_codes(codes, f"{at}.onExitCodes", names)
         if len(conditions) > CONDITIONS_LIMIT:
             most = f"must have at most {CONDITIONS_LIMIT} items"
-            yield Refusal(field=f"{at}.onPodConditions", reason="too many", message=most)
+            yield ObjectRefusal(field=f"{at}.onPodConditions", reason="too many", message=most)
         for number, one in enumerate(conditions):
             yield from _condition(one, f"{at}.onPodConditions[{number}]")
         if codes is not None and conditions:
@@ -64,7 +64,7 @@ def _exit_codes(given: Mapping[str, Any], path: str, names: set[str | None]) -> 
     if not values:
         yield invalid(f"{path}.values", "at least one value is required")
     elif len(values) > CODES_LIMIT:
-        yield Refusal(field=f"{path}.values", reason="too many", message=f"must have at most {CODES_LIMIT} items")
+        yield ObjectRefusal(field=f"{path}.values", reason="too many", message=f"must have at most {CODES_LIMIT} items")
     seen: set[int] = set()
     for place, value in enumerate(values):
         if value in seen:
@@ -88,7 +88,7 @@ def success_policy(given: Mapping[str, Any], path: str) -> Found:
     if not rules:
         yield required(f"{at}.rules", "at least one rule is required")
     if len(rules) > RULES_LIMIT:
-        yield Refusal(field=f"{at}.rules", reason="too many", message=f"must have at most {RULES_LIMIT} items")
+        yield ObjectRefusal(field=f"{at}.rules", reason="too many", message=f"must have at most {RULES_LIMIT} items")
     for place, rule in enumerate(rules):
         yield from _success_rule(rule, f"{at}.rules[{place}]", completions or 0)
 

@@ -16,7 +16,7 @@ from tonnage.places.kubernetes.checking.metadata import SUFFIX_LENGTH
 from tonnage.places.kubernetes.checking.pods import template as check_template
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
-    Refusal,
+    ObjectRefusal,
     at_least,
     invalid,
     one_of,
@@ -147,7 +147,7 @@ def _managed_by(given: str | None, field: str) -> Found:
     if not (slash and rest and is_subdomain(domain)):
         yield invalid(field, f"'{given}' must be a domain-prefixed path, such as acme.io/foo")
     elif len(given) > 63:
-        yield Refusal(field=field, reason="too long", message="at most 63 characters")
+        yield ObjectRefusal(field=field, reason="too long", message="at most 63 characters")
 
 
 FIXED: Final = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")

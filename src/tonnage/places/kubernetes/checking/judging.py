@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from tonnage.places.kubernetes.checking import jobs, network, others, pods, services
 from tonnage.places.kubernetes.checking.custom import against_rules, against_schema, can_evaluate, with_defaults
-from tonnage.places.kubernetes.checking.decoding import Kind, find_kind, object_meta, undecodable, unknown_fields
+from tonnage.places.kubernetes.checking.decoding import ObjectKind, find_kind, object_meta, undecodable, unknown_fields
 from tonnage.places.kubernetes.checking.formats import is_label, is_subdomain, quantity
 from tonnage.places.kubernetes.checking.metadata import metadata
-from tonnage.places.kubernetes.checking.refusals import Found, Refusal, forbidden, invalid, part
+from tonnage.places.kubernetes.checking.refusals import Found, ObjectRefusal, forbidden, invalid, part
 from tonnage.places.kubernetes.checking.webhooks import job_set, job_set_update, kueue
 from tonnage.values import dataclass
 
@@ -56,10 +56,10 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ObjectVerdict:
     """What a server would say. `unchecked`: what could not be found out here."""
 
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[ObjectRefusal, ...]
     unchecked: tuple[str, ...] = ()
 
     @property
@@ -67,30 +67,30 @@ class Verdict:
         return not self.refusals
 
 
-def judge(given: Mapping[str, Any], server: Server | None = None, *, namespace: str = "default") -> Verdict:
+def judge(given: Mapping[str, Any], server: Server | None = None, *, namespace: str = "default") -> ObjectVerdict:
     """The verdict on an object that is created in `namespace`."""
     known = server or Server()
     kind = find_kind(str(given.get("apiVersion")), str(given.get("kind")))
     if kind is None:
         words = f"no type {given.get('apiVersion')} {given.get('kind')} is known here"
-        return Verdict(refusals=(Refusal(field="", reason="no such resource", message=words, code=404),))
+        return ObjectVerdict(refusals=(ObjectRefusal(field="", reason="no such resource", message=words, code=404),))
     for stage in _stages(given, kind, known, namespace):
         found = tuple(stage)
         if found:
-            return Verdict(refusals=found)
-    return Verdict(refusals=(), unchecked=_unchecked(kind))
+            return ObjectVerdict(refusals=found)
+    return ObjectVerdict(refusals=(), unchecked=_unchecked(kind))
 
 
 def judge_update(
     old: Mapping[str, Any], new: Mapping[str, Any], server: Server | None = None, *, same_manager: bool = True
-) -> Verdict:
+) -> ObjectVerdict:
     """The verdict on a server-side apply over an object that is there.
 
     `same_manager`: by the one who applied it before; another one's changes are conflicts.
     """
     known, namespace = server or Server(), part(old, "metadata").get("namespace") or "default"
     if not same_manager and (found := tuple(_conflicts(old, new, ""))):
-        return Verdict(refusals=found)
+        return ObjectVerdict(refusals=found)
     kind = find_kind(str(new.get("apiVersion")), str(new.get("kind")))
     if kind is None:
         return judge(new, server, namespace=namespace)
@@ -99,10 +99,10 @@ def judge_update(
     if any(one.code != RULE_CODE for one in fresh.refusals):
         return fresh
     found = _changes(before, after, kind, known, fresh.accepted)
-    return Verdict(refusals=(*fresh.refusals, *found), unchecked=fresh.unchecked)
+    return ObjectVerdict(refusals=(*fresh.refusals, *found), unchecked=fresh.unchecked)
 
 
-def _stored(given: Mapping[str, Any], before: Mapping[str, Any] | None, kind: Kind) -> Mapping[str, Any]:
+def _stored(given: Mapping[str, Any], before: Mapping[str, Any] | None, kind: ObjectKind) -> Mapping[str, Any]:
     if kind.custom:
         filled: Mapping[str, Any] = with_defaults(given, kind.schema)
         return filled
@@ -112,10 +112,10 @@ def _stored(given: Mapping[str, Any], before: Mapping[str, Any] | None, kind: Ki
 def _changes(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
-    kind: Kind,
+    kind: ObjectKind,
     known: Server,
     sound: bool,
-) -> tuple[Refusal, ...]:
+) -> tuple[ObjectRefusal, ...]:
     if not kind.custom:
         return tuple(UPDATES.get(kind.name, _no_rules)(before, after))
     if not sound:
@@ -132,10 +132,10 @@ def _conflicts(old: Any, new: Any, path: str) -> Found:
         for name in old.keys() & new.keys():
             yield from _conflicts(old[name], new[name], f"{path}.{name}")
     elif old != new:
-        yield Refusal(field=path, reason="conflict", message="another manager has set it", code=409)
+        yield ObjectRefusal(field=path, reason="conflict", message="another manager has set it", code=409)
 
 
-def _stages(given: Mapping[str, Any], kind: Kind, known: Server, namespace: str) -> Iterator[Found]:
+def _stages(given: Mapping[str, Any], kind: ObjectKind, known: Server, namespace: str) -> Iterator[Found]:
     yield _namespace(given, kind, known, namespace)
     types = undecodable(part(given, "metadata"), object_meta(), "metadata")
     mutating = known.kueue and kind.name in MUTATED
@@ -159,30 +159,30 @@ def _stages(given: Mapping[str, Any], kind: Kind, known: Server, namespace: str)
         yield _admitted(part(given, "spec"), known)
 
 
-def _namespace(given: Mapping[str, Any], kind: Kind, known: Server, namespace: str) -> Found:
+def _namespace(given: Mapping[str, Any], kind: ObjectKind, known: Server, namespace: str) -> Found:
     own = part(given, "metadata").get("namespace")
     if not kind.namespaced:
         return
     if own and own != namespace:
-        yield Refusal(field="metadata.namespace", reason="invalid", code=400,
+        yield ObjectRefusal(field="metadata.namespace", reason="invalid", code=400,
                       message=f"'{own}' is not the namespace of the request, '{namespace}'")  # fmt: skip
     elif known.namespaces is not None and namespace not in known.namespaces:
-        yield Refusal(field="", reason="not found", message=f"there is no namespace '{namespace}'", code=404)
+        yield ObjectRefusal(field="", reason="not found", message=f"there is no namespace '{namespace}'", code=404)
 
 
-def _custom_unknown(given: Mapping[str, Any], kind: Kind) -> Found:
+def _custom_unknown(given: Mapping[str, Any], kind: ObjectKind) -> Found:
     rest = {key: value for key, value in given.items() if key not in {"apiVersion", "kind", "metadata"}}
     yield from unknown_fields(part(given, "metadata"), object_meta(), "metadata")
     yield from unknown_fields(rest, kind.schema)
 
 
-def _rules(given: Mapping[str, Any], kind: Kind) -> Found:
+def _rules(given: Mapping[str, Any], kind: ObjectKind) -> Found:
     yield from metadata(part(given, "metadata"), named=NAMES.get(kind.name, is_subdomain))
     if kind.name in RULES:
         yield from RULES[kind.name](given)
 
 
-def _schema(given: Mapping[str, Any], kind: Kind) -> Found:
+def _schema(given: Mapping[str, Any], kind: ObjectKind) -> Found:
     """Schema first; the rules in CEL only of an object that has its shape, as the server does."""
     named = is_subdomain
     yield from metadata(part(given, "metadata"), named=named)
@@ -192,7 +192,7 @@ def _schema(given: Mapping[str, Any], kind: Kind) -> Found:
         yield from against_rules(given, kind.schema)
 
 
-def _unchecked(kind: Kind) -> tuple[str, ...]:
+def _unchecked(kind: ObjectKind) -> tuple[str, ...]:
     if kind.custom and not can_evaluate():
         return (f"the rules of {kind.name} in CEL: pip install 'tonnage[kubernetes]' checks them",)
     return ()
@@ -208,10 +208,12 @@ def _admitted(spec: Mapping[str, Any], known: Server) -> Found:
     for key, there, always, words in checks:
         name = spec.get(key)
         if name and there is not None and name not in there | always:
-            yield Refusal(field=f"spec.{key}", reason="not found", message=f"there is no {words} '{name}'", code=403)
+            yield ObjectRefusal(
+                field=f"spec.{key}", reason="not found", message=f"there is no {words} '{name}'", code=403
+            )
     if spec.get("priority") and not spec.get("priorityClassName"):
         words = f"{spec['priority']} is not 0, which the server computes: name a priorityClassName"
-        yield Refusal(field="spec.priority", reason="forbidden", message=words, code=403)
+        yield ObjectRefusal(field="spec.priority", reason="forbidden", message=words, code=403)
 
 
 def _no_rules(old: Mapping[str, Any], new: Mapping[str, Any]) -> Found:  # noqa: ARG001

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tonnage.places.kubernetes.checking.formats import is_qualified, is_subdomain, labels
-from tonnage.places.kubernetes.checking.refusals import Document, Found, Refusal, invalid, many, part, required
+from tonnage.places.kubernetes.checking.refusals import Document, Found, ObjectRefusal, invalid, many, part, required
 
 ANNOTATION_BYTES: Final = 256 * 1024
 SUFFIX_LENGTH: Final = 5  # that the server puts behind `generateName`
@@ -35,4 +35,4 @@ def annotated(field: str, given: dict[str, Any]) -> Found:
         if not is_qualified(name.lower()):
             yield invalid(field, f"'{name}' is no name of an annotation")
     if sum(len(name.encode()) + len((value or "").encode()) for name, value in given.items()) > ANNOTATION_BYTES:
-        yield Refusal(field=field, reason="too long", message=f"more than {ANNOTATION_BYTES} bytes together")
+        yield ObjectRefusal(field=field, reason="too long", message=f"more than {ANNOTATION_BYTES} bytes together")

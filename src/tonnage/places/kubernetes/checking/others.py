@@ -10,7 +10,7 @@ from tonnage.places.kubernetes.checking.custom import compiled
 from tonnage.places.kubernetes.checking.formats import CONFIG_KEY, is_label, is_qualified, is_subdomain, quantity
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
-    Refusal,
+    ObjectRefusal,
     duplicate,
     forbidden,
     invalid,
@@ -128,7 +128,7 @@ def secret(given: Mapping[str, Any]) -> Found:
     if sum(len(str(one)) for one in part(given, "stringData").values()) + sum(
         len(one or "") * 3 // 4 for one in part(given, "data").values()
     ) > SECRET_BYTES:  # fmt: skip
-        yield Refusal(field="data", reason="too long", message=f"may not be more than {SECRET_BYTES} bytes")
+        yield ObjectRefusal(field="data", reason="too long", message=f"may not be more than {SECRET_BYTES} bytes")
     for key in SECRET_KEYS.get(given.get("type") or "", ()):
         if key not in values:
             yield required(f"data[{key}]")
@@ -146,7 +146,7 @@ def config_map(given: Mapping[str, Any]) -> Found:
         sum(len((one or "").encode()) for one in text.values()) + sum(len(one or "") * 3 // 4 for one in raw.values())
         > SECRET_BYTES
     ):
-        yield Refusal(field="", reason="too long", message=f"may not be more than {SECRET_BYTES} bytes")
+        yield ObjectRefusal(field="", reason="too long", message=f"may not be more than {SECRET_BYTES} bytes")
 
 
 def _key(key: str, field: str) -> Found:
@@ -179,7 +179,7 @@ def _claim_spec(given: Mapping[str, Any], path: str) -> Found:
     requests = many(part(given, "devices"), "requests")
     at = f"{path}.devices.requests"
     if len(requests) > DEVICES_LIMIT:
-        yield Refusal(field=at, reason="too many", message=f"must have at most {DEVICES_LIMIT} items")
+        yield ObjectRefusal(field=at, reason="too many", message=f"must have at most {DEVICES_LIMIT} items")
     names = []
     for place, one in enumerate(requests):
         here, name = f"{at}[{place}]", one.get("name")

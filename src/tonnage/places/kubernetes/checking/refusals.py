@@ -13,7 +13,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ObjectRefusal:
     """One thing that stands against an object. `code`: of the answer an API server gives: 400, 403, 404, 422."""
 
     field: str  # `spec.template.spec.containers[0].image`; empty: the object as a whole
@@ -25,27 +25,27 @@ class Refusal:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-Found = Iterator[Refusal]
+Found = Iterator[ObjectRefusal]
 
 
-def required(field: str, message: str = "required") -> Refusal:
-    return Refusal(field=field, reason="required", message=message)
+def required(field: str, message: str = "required") -> ObjectRefusal:
+    return ObjectRefusal(field=field, reason="required", message=message)
 
 
-def invalid(field: str, message: str) -> Refusal:
-    return Refusal(field=field, reason="invalid", message=message)
+def invalid(field: str, message: str) -> ObjectRefusal:
+    return ObjectRefusal(field=field, reason="invalid", message=message)
 
 
-def forbidden(field: str, message: str) -> Refusal:
-    return Refusal(field=field, reason="forbidden", message=message)
+def forbidden(field: str, message: str) -> ObjectRefusal:
+    return ObjectRefusal(field=field, reason="forbidden", message=message)
 
 
-def not_found(field: str, message: str) -> Refusal:
-    return Refusal(field=field, reason="not found", message=message)
+def not_found(field: str, message: str) -> ObjectRefusal:
+    return ObjectRefusal(field=field, reason="not found", message=message)
 
 
-def duplicate(field: str, value: object) -> Refusal:
-    return Refusal(field=field, reason="duplicate", message=f"{value!r} is there twice")
+def duplicate(field: str, value: object) -> ObjectRefusal:
+    return ObjectRefusal(field=field, reason="duplicate", message=f"{value!r} is there twice")
 
 
 def one_of(field: str, value: object, allowed: Sequence[str], *, empty: bool = False) -> Found:
@@ -54,7 +54,7 @@ def one_of(field: str, value: object, allowed: Sequence[str], *, empty: bool = F
         if empty:
             yield required(field, f"one of {', '.join(allowed)}")
     elif value not in allowed:
-        yield Refusal(field=field, reason="unsupported", message=f"{value!r} is none of {', '.join(allowed)}")
+        yield ObjectRefusal(field=field, reason="unsupported", message=f"{value!r} is none of {', '.join(allowed)}")
 
 
 def at_least(field: str, value: int | None, least: int = 0) -> Found:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from tonnage.places.kubernetes.checking.formats import is_label_1035, is_subdomain, quantity
-from tonnage.places.kubernetes.checking.refusals import Found, Refusal, duplicate, invalid, many, not_found, part
+from tonnage.places.kubernetes.checking.refusals import Found, ObjectRefusal, duplicate, invalid, many, not_found, part
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -28,7 +28,7 @@ FAILURE_REASONS: Final = (
 def refused(code: int, found: Found) -> Found:
     """The same with the code that a webhook answers with."""
     for one in found:
-        yield Refusal(field=one.field, reason=one.reason, message=one.message, code=code)
+        yield ObjectRefusal(field=one.field, reason=one.reason, message=one.message, code=code)
 
 
 def kueue(given: Mapping[str, Any], *, runtimes: Collection[str] | None) -> Found:
@@ -44,7 +44,7 @@ def kueue(given: Mapping[str, Any], *, runtimes: Collection[str] | None) -> Foun
         target = part(part(given, "spec"), "runtimeRef")
         name, of = target.get("name") or "", target.get("kind") or "ClusterTrainingRuntime"
         if f"{of}/{name}" not in runtimes:
-            yield Refusal(field="", reason="not found", message=f"runtime '{name}' not found", code=403)
+            yield ObjectRefusal(field="", reason="not found", message=f"runtime '{name}' not found", code=403)
     if kind == "ClusterQueue":
         yield from refused(403, _cluster_queue(given))
 
@@ -98,7 +98,9 @@ def _ray_job(given: Mapping[str, Any]) -> Found:
     if cluster.get("enableInTreeAutoscaling"):
         yield invalid("spec.rayClusterSpec.enableInTreeAutoscaling", "a kueue managed job should not use autoscaling")
     if len(many(cluster, "workerGroupSpecs")) > 7:
-        most = Refusal(field="spec.rayClusterSpec.workerGroupSpecs", reason="too many", message="at most 7 groups")
+        most = ObjectRefusal(
+            field="spec.rayClusterSpec.workerGroupSpecs", reason="too many", message="at most 7 groups"
+        )
         yield most
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongShape, WrongTask, WrongType
 from tonnage.serving.encoder.pictures.reading import Given, picture_of
-from tonnage.serving.encoder.protocols import Asked, Body, flag, unit_vector
+from tonnage.serving.encoder.protocols import Body, EncoderRequest, flag, unit_vector
 from tonnage.serving.encoder.tensors import TEXTS, Tensor, read_tensors
 
 IMAGE: Final = "image"
@@ -29,7 +29,7 @@ def _images(body: Body) -> list[Given]:
     return [picture_of(one, f"images[{at}]") for at, one in enumerate(found)]
 
 
-def ask_pictures(encoder: Encoder, body: Body) -> Asked:
+def ask_pictures(encoder: Encoder, body: Body) -> EncoderRequest:
     """`{"images": [BASE64, ...], "top_k": 5}`: of each the likeliest classes with their probabilities."""
     _needs(encoder, "image-classification")
     top = body.get("top_k", TOP)
@@ -41,10 +41,10 @@ def ask_pictures(encoder: Encoder, body: Body) -> Asked:
         return [[{"label": labels[at], "score": float(row[at])} for at in np.argsort(-row)[:top]]
                 for row in map(np.asarray, found)]  # fmt: skip
 
-    return Asked(given=_images(body), answer=answer)
+    return EncoderRequest(given=_images(body), answer=answer)
 
 
-def ask_picture_vectors(encoder: Encoder, body: Body) -> Asked:
+def ask_picture_vectors(encoder: Encoder, body: Body) -> EncoderRequest:
     """`{"images": [BASE64, ...]}`: one vector a picture, of length 1 unless `normalize` is false."""
     _needs(encoder, "image-embedding")
     normal = flag(body, "normalize") is not False
@@ -52,10 +52,10 @@ def ask_picture_vectors(encoder: Encoder, body: Body) -> Asked:
     def answer(found: Sequence[Any], _: int) -> Any:
         return [unit_vector(one, normalise=normal).tolist() for one in found]
 
-    return Asked(given=_images(body), answer=answer)
+    return EncoderRequest(given=_images(body), answer=answer)
 
 
-def ask_picture_infer(encoder: Encoder, body: Body) -> Asked:
+def ask_picture_infer(encoder: Encoder, body: Body) -> EncoderRequest:
     """One tensor `image`: BYTES [n] or [n, 1], files of pictures (in base64 where they stand in JSON), or UINT8
     [n, rows, columns, 3], their pixels."""
     name, version = encoder.service.name, encoder.version
@@ -67,7 +67,7 @@ def ask_picture_infer(encoder: Encoder, body: Body) -> Asked:
         outputs = _outputs(encoder, np.asarray(found))
         return {"model_name": name, "model_version": version, "id": body.get("id", ""), "outputs": outputs}
 
-    return Asked(given=_given(tensors[0]), answer=answer)
+    return EncoderRequest(given=_given(tensors[0]), answer=answer)
 
 
 def _given(tensor: Tensor) -> list[Given]:

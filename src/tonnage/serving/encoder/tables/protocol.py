@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongShape, WrongType
-from tonnage.serving.encoder.protocols import Asked, Body
+from tonnage.serving.encoder.protocols import Body, EncoderRequest
 from tonnage.serving.encoder.tables.rows import TableModel, TableReader
 from tonnage.serving.encoder.tensors import TEXTS, Tensor, as_text, read_tensors
 
@@ -22,7 +22,7 @@ def _reader(encoder: Encoder) -> TableReader:
     return reader
 
 
-def ask_rows(encoder: Encoder, body: Body) -> Asked:
+def ask_rows(encoder: Encoder, body: Body) -> EncoderRequest:
     """`{"rows": [{column: value, ...}, ...]}`, answered as `tonnage predict` does: `value`; `label`, `probability`."""
     reader, rows = _reader(encoder), body.get("rows")
     if not isinstance(rows, list):
@@ -31,10 +31,10 @@ def ask_rows(encoder: Encoder, body: Body) -> Asked:
     def answer(found: Sequence[Any], _: int) -> Any:
         return reader.model.coder.answers(np.asarray(found))
 
-    return Asked(given=reader.rows(rows), answer=answer)
+    return EncoderRequest(given=reader.rows(rows), answer=answer)
 
 
-def ask_table_infer(encoder: Encoder, body: Body) -> Asked:
+def ask_table_infer(encoder: Encoder, body: Body) -> EncoderRequest:
     """A tensor for each column, [n] or [n, 1], categories as BYTES; or one of all columns, [n, columns]."""
     reader, name, version = _reader(encoder), encoder.service.name, encoder.version
     values = _matrix(reader, read_tensors(body))
@@ -43,7 +43,7 @@ def ask_table_infer(encoder: Encoder, body: Body) -> Asked:
         outputs = _outputs(reader.model, np.asarray(found))
         return {"model_name": name, "model_version": version, "id": body.get("id", ""), "outputs": outputs}
 
-    return Asked(given=values, answer=answer)
+    return EncoderRequest(given=values, answer=answer)
 
 
 def _matrix(reader: TableReader, tensors: Sequence[Tensor]) -> Any:

@@ -14,7 +14,7 @@ WORKLOADS: Final = ("Job", "JobSet")
 _PART: Final = re.compile(r'\.?([^.\[\]"]+)|\["([^"]+)"\]|\[([^\]"]+)\]')
 
 
-class Replay:
+class ScenarioReplay:
     """One scenario: `steps()` moves on, `objects` and `events` are what the API would show then."""
 
     def __init__(self, scenario: Document) -> None:
