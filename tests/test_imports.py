@@ -13,7 +13,7 @@ ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
     "rightsizing", "service", "claimed_gains", "portfolios", "claims", "comparison", "http", "features", "runs",
-    "traffic", "reports",
+    "traffic", "side_by_side", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

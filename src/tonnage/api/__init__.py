@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
+    from tonnage.api.engine_benches import BenchRunOptions, bench_clean, bench_run, bench_setup
     from tonnage.api.gateway import (
         GatewayReconcileOptions,
         GatewaySimulateOptions,
@@ -71,20 +72,20 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BackupOptions", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions",
-    "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
+    "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
+    "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
     "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions",
     "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
     "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
-    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local",
-    "calibrated_model_of", "check_budgets", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
-    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "list_budgets",
-    "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch",
-    "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "reconcile_gateway", "replay_watch",
-    "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
-    "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "ui_keys", "validate",
-    "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup",
+    "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets", "check_gateway", "check_place",
+    "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
+    "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top",
+    "import_litellm", "list_budgets", "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway",
+    "open_ui", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
+    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline",
+    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
+    "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -95,6 +96,7 @@ __getattr__ = lazy_names(
         ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
+        ".engine_benches": ("BenchRunOptions", "bench_clean", "bench_run", "bench_setup"),
         ".gateway": (
             "GatewayReconcileOptions",
             "GatewaySimulateOptions",

@@ -55,7 +55,7 @@ VERBS: Final = (
     Verb("spot", "spot", "commands", "Plan spot under a deadline: replay, fit, advise"),
     Verb("pipeline", "pipeline", "commands", "Run steps in order, cached and resumed"),
     Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
-    Verb("bench", "bench", "commands", "Measure a running service under load"),
+    Verb("bench", "bench", "commands", "Compare engines on the same work; load a running service"),
     Verb("backup", "backup", "commands", "Write the home to one file, verified; restore it"),
     Verb("restore", "backup", "restore", "Put a backup where the home is to be"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),

@@ -1,23 +1,98 @@
-"""`tonnage bench`: measure a running service."""
+"""`tonnage bench`: engines side by side on the same work; a running service under load."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tonnage.api.bench import BenchServeOptions
+from tonnage.api.engine_benches import BenchRunOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.meter import Meter
 from tonnage.cli.session import open_session
 
-commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure a running service.")
+FILES = (".yaml", ".yml")
+
+
+class FileIsRun(TyperGroup):
+    """`tonnage bench FILE.yaml` means `tonnage bench run FILE.yaml`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with `run` before a file or an option of `run`."""
+        words = [one for one in args if not one.startswith("-")]
+        if words and words[0] not in self.commands and any(one.endswith(FILES) for one in words):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+commands = typer.Typer(
+    cls=FileIsRun, no_args_is_help=True, rich_markup_mode=None,
+    help="Compare engines on the same work; measure a running service.",
+)  # fmt: skip
 
 
 @commands.callback()
 def group() -> None:
-    """Measure a running service."""
+    """Compare engines on the same work; measure a running service."""
+
+
+@commands.command("run", short_help="The same work on several engines: time and dollars to a quality")
+@with_options(BenchRunOptions)
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with `bench:`.", show_default=False)],
+    asked: BenchRunOptions,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run the same rows through several engines in turn, each in a process of its own, and compare them.
+
+    `tonnage bench FILE.yaml` is the same. Finished cells are on the disk: after Ctrl-C or a kill, --resume goes on. A
+    worker that fails is a failed cell with its reason, and the rest goes on. Exit code 1: no cell came to its end;
+    130: stopped by someone.
+    """
+    session = open_session(output=output, quiet=quiet)
+    session.private_home()
+    from tonnage import api
+    from tonnage.api.interrupting import terminations_interrupt
+
+    with terminations_interrupt():
+        answer = api.bench_run(file, asked, settings=session.settings, on_step=session.say)
+    session.show_answer(answer)
+
+
+@commands.command("setup", short_help="An environment for H2O or Sparkling Water")
+def setup(
+    what: Annotated[str, typer.Argument(metavar="NAME", help="h2o or sparkling.", show_default=False)],
+    quiet: options.Quiet = False,
+) -> None:
+    """Make an environment of its own for H2O, or for H2O Sparkling Water on Spark, and try it.
+
+    Java is checked first. The two exclude one another, and neither goes into the environment of tonnage.
+    """
+    session = open_session(quiet=quiet)
+    session.private_home()
+    from tonnage import api
+
+    folder = api.bench_setup(what, settings=session.settings, on_step=session.say)
+    typer.echo(f"{what} is ready in {folder}")
+
+
+@commands.command("clean", short_help="End what killed benches left")
+def clean(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One bench. [default: all]", show_default=False)
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """End processes that killed benches left, and remove their tables; journals and reports stay."""
+    session = open_session(quiet=quiet)
+    from tonnage import api
+
+    for line in api.bench_clean(name, settings=session.settings):
+        typer.echo(line)
 
 
 @commands.command("serve", short_help="Latency, throughput and capacity of a service, in an open loop")

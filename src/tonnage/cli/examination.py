@@ -33,6 +33,7 @@ EXTRAS: Final = {  # one module of each is enough
     "google": ("google.auth",),
     "azure": ("azure.identity",),
     "lightgbm": ("lightgbm",),
+    "catboost": ("catboost",),
     "redis": ("redis",),
     "kubernetes": ("cel", "websockets"),
     "guardrails": ("presidio_analyzer",),

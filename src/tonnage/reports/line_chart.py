@@ -11,8 +11,8 @@ from typing import Final
 from tonnage.reports.blocks import LineChart
 from tonnage.reports.wording import short
 
-COLORS: Final = ("#3b7dd8", "#d9822b", "#2a9d6f", "#b35cc4")
-DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")  # colour alone carries no meaning
+COLORS: Final = ("#3b7dd8", "#d9822b", "#2a9d6f", "#b35cc4", "#c0392b", "#7f8c1d", "#16808f", "#8d6e63")
+DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "9 3 2 3 2 3")  # colour alone carries no meaning
 WIDTH, HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 44
 _MOST_POINTS: Final = 400
@@ -39,7 +39,8 @@ def render_svg(chart: LineChart) -> str:
     out.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, chart.x_title, "middle"))
     out.append(_text(_LEFT - 8, _TOP - 12, chart.y_title, "start"))
     for place, (name, line) in enumerate(series):
-        out += _series(name, line, place, x, y, named=len(series) > 1)
+        low = len(series) if chart.legend == "bottom" else 0
+        out += _series(name, line, place, x, y, named=len(series) > 1, low=low)
     return "".join([*out, "</svg>"])
 
 
@@ -115,6 +116,7 @@ def _series(
     y: Callable[[float], float],
     *,
     named: bool,
+    low: int,
 ) -> list[str]:
     color, dash = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
     way = "L".join(f"{x(at):.1f} {y(value):.1f}" for at, value in line)
@@ -123,7 +125,8 @@ def _series(
     if len(line) == 1:
         out.append(f'<circle cx="{x(line[0][0]):.1f}" cy="{y(line[0][1]):.1f}" r="3" fill="{color}"/>')
     if named:
-        right, top = WIDTH - _RIGHT - 190, _TOP + 10 + 18 * place
+        top = _TOP + 10 + 18 * place if not low else HEIGHT - _BOTTOM - 10 - 18 * (low - 1 - place)
+        right = WIDTH - _RIGHT - 190
         out += [f'<path d="M{right} {top}h24" {look}/>', _text(right + 30, top + 4, name[:26], "start")]
     return out
 

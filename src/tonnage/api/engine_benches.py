@@ -1,0 +1,193 @@
+"""The same work on several engines: `tonnage.bench_run`, `tonnage.bench_clean`, `tonnage.bench_setup`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
+from tonnage.errors import InputError, TonnageError
+from tonnage.settings import Settings, current_settings
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.benchmarks.engines.folder import BenchFolder
+    from tonnage.side_by_side.result import BenchResult
+    from tonnage.side_by_side.spec import BenchSpec
+
+OnProgress = Callable[[str], None]
+SETUPS: Final = ("h2o", "sparkling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRunOptions(Options):
+    """How a bench goes on, and where its report is written."""
+
+    resume: bool = option(
+        "--resume", "Go on with a bench that was stopped or killed: finished cells stay.", default=False
+    )
+    fresh: bool = option("--fresh", "Forget the cells of an earlier bench of this name.", default=False)
+    dry_run: bool = option("--dry-run", "Check file, engines and data; measure nothing.", default=False)
+    html: str | None = option(
+        "--html", "Write the report here too. [default: report.html in the bench's folder alone]", default=None,
+        metavar="FILE",
+    )  # fmt: skip
+    rows: str | None = option("--rows", "Write the measured rows here, CSV.", default=None, metavar="FILE")
+
+
+def bench_run(
+    file: str,
+    options: BenchRunOptions | None = None,
+    *,
+    settings: Settings | None = None,
+    on_step: OnProgress | None = None,
+) -> Answer[BenchResult]:
+    """Carry out a bench file: each engine on each data set, repeated, each in a process of its own.
+
+    The answer's fault is set where no cell came to its end. Raises WorkloadError for the file, InputError for data and
+    options that cannot be used; KeyboardInterrupt passes after the worker has been ended.
+    """
+    from tonnage.benchmarks.engines.folder import BenchFolder
+    from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
+    from tonnage.reports.engine_bench import engine_bench_report
+    from tonnage.side_by_side.reading import load_bench
+
+    options, settings = options or BenchRunOptions(), settings or current_settings()
+    if options.resume and options.fresh:
+        raise InputError("--resume and --fresh contradict each other", hint="give one of them")
+    spec = load_bench(Path(file))
+    folder = BenchFolder(benches_folder(settings.home) / spec.name)
+    with folder.held():
+        if options.fresh:
+            _forget(folder)
+        if not options.dry_run or not folder.journal.is_file():
+            folder.begin(spec, resume=options.resume or options.dry_run)
+        if options.dry_run:
+            found = result_of(spec, folder, prepare_all(spec, folder))
+            return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
+        found = carry_out(spec, folder, settings.home, say=on_step or _silent)
+        answer = Answer(found, engine_bench_report, _fault(found), remarks=(f"report: {folder.report}",))
+        _write(answer, folder, options)
+    return answer
+
+
+def bench_clean(name: str | None = None, *, settings: Settings | None = None) -> list[str]:
+    """End processes that killed benches left, and remove their tables and workers' folders; a line a bench.
+
+    Journals and reports stay. A bench that runs is left alone and named.
+    """
+    from tonnage.benchmarks.engines.folder import BenchFolder
+    from tonnage.benchmarks.engines.session import clean_bench
+    from tonnage.units import to_gib
+
+    folder = benches_folder((settings or current_settings()).home)
+    names = [name] if name else sorted(one.name for one in folder.glob("*") if one.is_dir())
+    if name and not (folder / name).is_dir():
+        raise InputError(f"no bench is named '{name}'", hint=f"those of {folder}")
+    said = []
+    for one in names:
+        try:
+            ended, freed = clean_bench(BenchFolder(folder / one))
+        except InputError as error:
+            said.append(f"{one}: left alone: {error}")
+            continue
+        said.append(f"{one}: {ended} processes ended, {to_gib(freed):.3g} GiB freed")
+    return said
+
+
+def bench_setup(what: str, *, settings: Settings | None = None, on_step: OnProgress | None = None) -> Path:
+    """An environment for H2O or Sparkling Water, tried with a small bench before it counts as ready; its folder.
+
+    Raises InputError for an unknown name and for Java that is missing or of another version, TonnageError where the
+    packages cannot be installed or the trial fails.
+    """
+    from tonnage.benchmarks.engines.environments import environments_folder, java_fault, make_environment
+
+    say, settings = on_step or _silent, settings or current_settings()
+    if what not in SETUPS:
+        raise InputError(f"nothing to set up is named '{what}'", hint=f"one of {', '.join(SETUPS)}")
+    fault = java_fault()
+    if fault is not None:
+        raise InputError(fault, hint="H2O runs on Java 8 to 17")
+    say(f"{what}: packages")
+    kind: Literal["h2o", "sparkling"] = "h2o" if what == "h2o" else "sparkling"
+    folder = make_environment(kind, settings.home)
+    ready = environments_folder(settings.home) / kind / "ready"
+    ready.write_text("", encoding="utf-8")  # the trial asks for it
+    say(f"{what}: trial")
+    try:
+        _try(kind, settings)
+    except BaseException:
+        ready.unlink()
+        raise
+    return folder
+
+
+def _try(kind: str, settings: Settings) -> None:
+    """The smoke test: both models of the environment on a small table, on two nodes with Spark."""
+    from tempfile import TemporaryDirectory
+
+    from tonnage.benchmarks.engines.folder import BenchFolder
+    from tonnage.benchmarks.engines.session import carry_out
+    from tonnage.side_by_side.reading import read_bench
+
+    shared = "threads: 2, workers: 2, memory_gib: 1.5" if kind == "sparkling" else "threads: 2, memory_gib: 1.5"
+    engines = ", ".join(f"{{engine: {kind}-{one}, rounds: 5, {shared}}}" for one in ("gbm", "xgboost"))
+    spec = read_bench(
+        "{bench: {name: smoke-test, repeats: 1, data: [{name: small, generate: {rows: 3000, columns: 8}}], "
+        f"engines: [{engines}]}}}}"
+    )
+    with TemporaryDirectory(prefix="tonnage-bench-") as place:
+        found = carry_out(spec, BenchFolder(Path(place)), settings.home, say=_silent)
+    failed = [cell for cell in found.cells if cell.reason is not None]
+    if failed:
+        raise TonnageError(
+            f"the trial of {failed[0].engine} failed: {failed[0].reason}", hint="the environment is not used"
+        )
+
+
+def benches_folder(home: Path) -> Path:
+    """Where benches of engines keep their journals and reports."""
+    return home / "benches"
+
+
+def _forget(folder: BenchFolder) -> None:
+    for one in folder.path.iterdir():
+        if one.name == "lock":
+            continue
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+
+
+def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
+    from tonnage.benchmarks.engines.environments import missing
+
+    found = [missing(engine.engine, settings.home) for engine in spec.engines]
+    cells = f"{len(spec.cells())} cells would run: {len(spec.engines)} engines, {len(spec.data)} data sets"
+    return (cells, *(one for one in found if one is not None))
+
+
+def _write(answer: Answer[BenchResult], folder: BenchFolder, options: BenchRunOptions) -> None:
+    from tonnage.files import save_for_user, write_whole
+    from tonnage.reports.rendering import render_report
+
+    page = render_report(answer.report(), "html")
+    write_whole(folder.report, page)
+    write_whole(folder.path / "report.json", answer.to_json())
+    write_whole(folder.path / "rows.csv", answer.to_csv())
+    if options.html is not None:
+        save_for_user(Path(options.html), page)
+    if options.rows is not None:
+        save_for_user(Path(options.rows), answer.to_csv())
+
+
+def _fault(found: BenchResult) -> TonnageError | None:
+    if any(row.done for row in found.rows):
+        return None
+    return TonnageError("no cell came to its end", hint="the report names the reason of each")
+
+
+def _silent(text: str) -> None:
+    del text

@@ -1,0 +1,88 @@
+"""`python -m engine_workers JOB RESULT [RANK]`: one engine, one data set, one repeat, measured phase by phase."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .process import die_with_parent, pin, tree_cpu_s
+
+ENGINES = {
+    "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
+    "catboost": "catboost_trees", "pytorch": "pytorch_net", "h2o-gbm": "h2o_alone", "h2o-xgboost": "h2o_alone",
+    "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
+}  # fmt: skip
+WARM_UP_ROWS = 2_000
+MOST_POINTS = 20  # of the curve of quality over time
+
+
+def main() -> None:
+    """Reads the job, measures, writes the result whole."""
+    job_file, result_file = Path(sys.argv[1]), Path(sys.argv[2])
+    job: dict[str, Any] = json.loads(job_file.read_text())
+    job["rank"] = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    die_with_parent()
+    cores = pin(job["threads"])
+    result = measure(job) | {"cores": cores}
+    if job["rank"] == 0:
+        beside = result_file.with_suffix(".part")
+        beside.write_text(json.dumps(result))
+        os.replace(beside, result_file)
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of each phase, processor seconds of the training, quality at its end and on the way."""
+    from .table import Table
+
+    clock = time.monotonic
+    engine = import_module(f".{ENGINES[job['engine']]}", __package__).Engine(job)
+    engine.start()
+    startup_s = clock() - job["spawned_at"]
+    begun = clock()
+    table = Table(Path(job["data"]))
+    load_s = clock() - begun
+    begun = clock()
+    engine.prepare(table.first(WARM_UP_ROWS))
+    engine.fit(passes=min(3, job["passes"]))
+    warmup_s = clock() - begun
+    begun = clock()
+    engine.prepare(table)
+    prepare_s = clock() - begun
+    cpu, begun = tree_cpu_s(), clock()
+    marks = engine.fit(passes=job["passes"])
+    train_s = clock() - begun
+    cpu_s = tree_cpu_s() - cpu
+    result = {
+        "startup_s": startup_s, "load_s": load_s, "warmup_s": warmup_s, "prepare_s": prepare_s, "train_s": train_s,
+        "cpu_s": cpu_s, "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
+    }  # fmt: skip
+    if job["rank"] == 0:
+        result |= judge(engine, table, job, marks)
+    engine.close()
+    return result
+
+
+def judge(engine: Any, table: Any, job: dict[str, Any], marks: list[tuple[int, float]]) -> dict[str, Any]:
+    """Quality on the test rows at the end, and on the validation rows at points on the way: not timed."""
+    from .table import quality
+
+    kept = marks if len(marks) <= MOST_POINTS else [marks[-1 - round(place * (len(marks) - 1) / (MOST_POINTS - 1))]
+                                                    for place in reversed(range(MOST_POINTS))]  # fmt: skip
+    known = engine.known_curve()
+    if known is None:
+        scores = engine.predict_at([passes for passes, _ in kept], "validation")
+        known = [
+            [passes, seconds, quality(job["metric"], table.target["validation"], score)]
+            for (passes, seconds), score in zip(kept, scores, strict=True)
+        ]
+    (last,) = engine.predict_at([marks[-1][0]], "test")
+    return {"curve": known, "quality": quality(job["metric"], table.target["test"], last)}
+
+
+if __name__ == "__main__":
+    main()

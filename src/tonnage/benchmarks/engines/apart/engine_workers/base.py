@@ -1,0 +1,56 @@
+"""What every engine does: the contract of an adapter."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+class BaseEngine:
+    """One engine. `start` imports and starts it, `prepare` brings the rows into its own form, `fit` trains.
+
+    `fit` gives (passes, seconds since its start) for each tree or epoch; `predict_at` scores of a part after so many.
+    """
+
+    packages: tuple[str, ...] = ()
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        self.table: Any = None
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def prepare(self, table: Any) -> None:
+        raise NotImplementedError
+
+    def fit(self, passes: int) -> list[tuple[int, float]]:
+        raise NotImplementedError
+
+    def predict_at(self, passes: list[int], part: str) -> list[Any]:
+        raise NotImplementedError
+
+    def known_curve(self) -> list[list[float]] | None:
+        """[passes, seconds, quality] where the engine itself scored on the way; None: `predict_at` is asked."""
+        return None
+
+    def close(self) -> None:
+        """End what was started."""
+
+    def versions(self) -> dict[str, str]:
+        found = {}
+        for name in (*self.packages, "numpy"):
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                continue  # a package under another name: xgboost-cpu beside xgboost
+        return found
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Each process that trains, with the devices it sees."""
+        return [{"rank": 0, "pid": os.getpid(), "devices": os.environ.get("CUDA_VISIBLE_DEVICES")}]
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(self.job["devices"])

@@ -1,0 +1,57 @@
+"""This process and its children as Linux counts them: processor seconds; cores; death with the parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it dies, so that a killed bench leaves no worker."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def pin(threads: int) -> list[int]:
+    """Bind this process to as many cores as it has threads; the cores, [] where the system cannot."""
+    if not hasattr(os, "sched_setaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    os.sched_setaffinity(0, cores)
+    return cores
+
+
+def tree_cpu_s() -> float:
+    """Processor seconds of this process and of all that live below it (Java, ranks)."""
+    own = os.times()
+    spent = own.user + own.system + own.children_user + own.children_system
+    ticks = os.sysconf("SC_CLK_TCK")
+    return spent + sum(_stat(pid)[1] / ticks for pid in descendants(os.getpid()))
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid`."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        parent, _ = _stat(int(entry.name))
+        parents.setdefault(parent, []).append(int(entry.name))
+    found, ahead = [], list(parents.get(pid, []))
+    while ahead:
+        one = ahead.pop()
+        found.append(one)
+        ahead += parents.get(one, [])
+    return found
+
+
+def _stat(pid: int) -> tuple[int, float]:
+    """Parent and clock ticks of a process; (-1, 0) of one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return -1, 0.0
+    return int(fields[1]), float(fields[11]) + float(fields[12])

@@ -1,0 +1,166 @@
+"""The rows of a bench: drawn, packaged or read, split once, written as arrays that every worker reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.errors import InputError, MissingExtra
+from tonnage.files import write_whole
+from tonnage.side_by_side.spec import BenchSpec, DataSpec, Generated, Task
+from tonnage.units import to_gib
+from tonnage.values import dataclass
+
+PARTS: Final = ("train", "validation", "test")
+FEWEST_ROWS: Final = 20
+COPIES: Final = 6.0  # of the table, resident in the greediest engine's worker: arrays, own form, histograms, curves
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A data set on the disk. `digests`: SHA-256 of each part, the same for every engine."""
+
+    folder: Path
+    rows: Mapping[str, int]
+    columns: int
+    digests: Mapping[str, str]
+
+
+def draw(shape: Generated, task: Task) -> tuple[Floats, Floats]:
+    """A table of this shape: normal columns, a score of the informative ones with products and bends, noise on top.
+
+    >>> features, target = draw(Generated(rows=100, columns=4, informative=2, sparsity=0.5, noise=0.1, classes=2,
+    ...                                   seed=0), "binary")
+    >>> features.shape, sorted(set(target.tolist()))
+    ((100, 4), [0.0, 1.0])
+    """
+    random = np.random.default_rng(shape.seed)
+    features = random.standard_normal((shape.rows, shape.columns), dtype=np.float32)
+    if shape.sparsity > 0:
+        features[random.random(features.shape, dtype=np.float32) < shape.sparsity] = 0.0
+    outputs = shape.classes if task == "multiclass" else 1
+    scores = np.stack([_score(features, shape, random) for _ in range(outputs)], axis=1)
+    scores += shape.noise * random.standard_normal(scores.shape, dtype=np.float32)
+    if task == "regression":
+        return features, scores[:, 0].astype(np.float32)
+    named = scores.argmax(axis=1) if task == "multiclass" else scores[:, 0] > np.median(scores[:, 0])
+    return features, named.astype(np.float32)
+
+
+def _score(features: Floats, shape: Generated, random: np.random.Generator) -> Floats:
+    """Linear terms, products of neighbours and sines, each a third of the variance, standard deviation one."""
+    used = features[:, : shape.informative]
+    weights = [random.standard_normal(shape.informative).astype(np.float32) for _ in range(3)]
+    terms = (used @ weights[0], (used * np.roll(used, 1, axis=1)) @ weights[1], np.sin(2.0 * used) @ weights[2])
+    whole = sum((term / (term.std() + 1e-9) for term in terms), start=np.zeros(len(features), dtype=np.float32))
+    return np.asarray(whole / (whole.std() + 1e-9), dtype=np.float32)
+
+
+def prepare_data(spec: BenchSpec, data: DataSpec, folder: Path, *, memory_bytes: float) -> Prepared:
+    """The data set on the disk, made where it is not there yet. InputError for rows that cannot be used or do not fit.
+
+    `memory_bytes` is what is free: a generated table that would not fit is refused with the number of rows that fits.
+    """
+    stated = folder / "data.json"
+    if stated.is_file():
+        known = json.loads(stated.read_text(encoding="utf-8"))
+        return Prepared(folder=folder, rows=known["rows"], columns=known["columns"], digests=known["digests"])
+    if data.generated is not None:
+        refuse_too_large(data.name, data.generated, memory_bytes)
+    features, target = _load(data)
+    _check(data, features, target)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = _split(spec, len(target))
+    digests = {part: _save(folder, part, features[rows], target[rows]) for part, rows in parts.items()}
+    prepared = Prepared(folder=folder, rows={part: len(rows) for part, rows in parts.items()},
+                        columns=int(features.shape[1]), digests=digests)  # fmt: skip
+    write_whole(stated, json.dumps({"rows": prepared.rows, "columns": prepared.columns, "digests": digests}))
+    return prepared
+
+
+def refuse_too_large(name: str, shape: Generated, memory_bytes: float) -> None:
+    """InputError where an engine would hold more than is free: `COPIES` float32 tables."""
+    row_bytes = 4.0 * shape.columns * COPIES
+    if shape.rows * row_bytes > memory_bytes:
+        fits = int(memory_bytes / row_bytes)
+        raise InputError(
+            f"data set '{name}' needs about {to_gib(shape.rows * row_bytes):.1f} GiB in an engine, "
+            f"{to_gib(memory_bytes):.1f} GiB are free",
+            hint=f"rows: {fits} fits",
+        )
+
+
+def _split(spec: BenchSpec, rows: int) -> dict[str, NDArray[np.int64]]:
+    order = np.random.default_rng(spec.seed).permutation(rows)
+    held, tested = round(rows * spec.validation_fraction), round(rows * spec.test_fraction)
+    ends = (rows - held - tested, rows - tested)
+    return dict(zip(PARTS, np.split(order, ends), strict=True))
+
+
+def _save(folder: Path, part: str, features: Floats, target: Floats) -> str:
+    np.save(folder / f"{part}_features.npy", np.ascontiguousarray(features, dtype=np.float32))
+    np.save(folder / f"{part}_target.npy", np.ascontiguousarray(target, dtype=np.float32))
+    digest = hashlib.sha256()
+    for name in ("features", "target"):
+        with open(folder / f"{part}_{name}.npy", "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _load(data: DataSpec) -> tuple[Floats, Floats]:
+    if data.generated is not None:
+        return draw(data.generated, data.task)
+    if data.packaged is not None:
+        try:
+            from sklearn import datasets
+        except ImportError as error:
+            raise MissingExtra(f"the data set {data.packaged}", "tabular") from error
+        features, target = getattr(datasets, f"load_{data.packaged}")(return_X_y=True)
+        return np.asarray(features, dtype=np.float32), np.asarray(target, dtype=np.float32)
+    return _read(data)
+
+
+def _read(data: DataSpec) -> tuple[Floats, Floats]:
+    """A CSV or Parquet file: columns of numbers as they stand, of words as codes in order of the alphabet."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra(f"reading {data.file}", "frames") from error
+    path = Path(str(data.file))
+    try:
+        frame = pandas.read_parquet(path) if path.suffix == ".parquet" else pandas.read_csv(path)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(f"{path} cannot be read: {error}", hint="a CSV with a header, or Parquet") from error
+    if data.label not in frame.columns:
+        known = ", ".join(str(name) for name in frame.columns[:20])
+        raise InputError(f"{path} has no column '{data.label}'", hint=f"its columns: {known}")
+    target = _numbers(frame[data.label], data.task != "regression")
+    rest = frame.drop(columns=[data.label])
+    columns = [_numbers(rest[name], codes=False) for name in rest.columns]
+    return np.stack(columns, axis=1).astype(np.float32), target.astype(np.float32)
+
+
+def _numbers(column: Any, codes: bool) -> NDArray[np.float64]:
+    from pandas.api.types import is_numeric_dtype
+
+    if codes or not is_numeric_dtype(column):
+        return np.asarray(column.astype("category").cat.codes, dtype=np.float64)
+    return np.asarray(column, dtype=np.float64)
+
+
+def _check(data: DataSpec, features: Floats, target: Floats) -> None:
+    if len(target) < FEWEST_ROWS:
+        raise InputError(f"data set '{data.name}' has {len(target)} rows", hint=f"{FEWEST_ROWS} or more")
+    if not (np.isfinite(features).all() and np.isfinite(target).all()):
+        raise InputError(f"data set '{data.name}' has empty cells or infinite figures", hint="fill them or drop them")
+    classes = len(np.unique(target))
+    if data.task == "binary" and classes != 2:
+        raise InputError(f"data set '{data.name}' has {classes} classes", hint="task: multiclass, or regression")

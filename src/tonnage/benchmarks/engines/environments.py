@@ -1,0 +1,107 @@
+"""Environments of engines: the interpreter that a worker runs in, Java, and what to install where one is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tonnage.errors import TonnageError
+from tonnage.side_by_side.spec import EngineKind, Environment, environment_of
+
+MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
+    "scikit-learn": ("sklearn", "pip install 'tonnage[tabular]'"),
+    "xgboost": ("xgboost", "pip install 'tonnage[tabular]'"),
+    "lightgbm": ("lightgbm", "pip install 'tonnage[lightgbm]'"),
+    "catboost": ("catboost", "pip install 'tonnage[catboost]'"),
+    "pytorch": ("torch", "pip install 'tonnage[train]'"),
+})  # fmt: skip
+PACKAGES: Final[Mapping[Environment, tuple[str, ...]]] = MappingProxyType({
+    "h2o": ("h2o==3.46.0.12", "pandas>=2.2,<4", "numpy>=1.26"),
+    "sparkling": (
+        "setuptools<81", "wheel", "pyspark==3.5.9", "h2o_pysparkling_3.5==3.46.0.6.post1", "pandas>=2.2,<4",
+        "numpy>=1.26", "pyarrow>=17",
+    ),
+})  # fmt: skip
+JAVA_VERSIONS: Final = (8, 17)  # those that H2O 3.46 runs on: 8 to 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def environments_folder(home: Path) -> Path:
+    """Where `bench setup` makes environments."""
+    return home / "bench-environments"
+
+
+def python_of(engine: EngineKind, home: Path) -> Path:
+    """The interpreter of the engine's worker."""
+    kind = environment_of(engine)
+    return Path(sys.executable) if kind == "own" else environments_folder(home) / kind / "bin" / "python"
+
+
+def missing(engine: EngineKind, home: Path) -> str | None:
+    """What the engine lacks and how to get it; None where it can run."""
+    kind = environment_of(engine)
+    if kind == "own":
+        module, command = MODULES[engine]
+        return None if find_spec(module) is not None else f"{engine} is not installed: {command}"
+    if not (python_of(engine, home).parent.parent / "ready").is_file():
+        return f"{engine} has no environment: tonnage bench setup {kind}"
+    return java_fault()
+
+
+def java_fault() -> str | None:
+    """Why Java cannot be used; None where it can."""
+    program = java_program()
+    if program is None:
+        return "Java is not there: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+    said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = java_version(said.stderr + said.stdout)
+    first, last = JAVA_VERSIONS
+    if found is None or not first <= found <= last:
+        return f"{program} is version {found or 'unknown'}, H2O needs {first} to {last}: set JAVA_HOME to one of these"
+    return None
+
+
+def java_program() -> str | None:
+    """The `java` of JAVA_HOME, else of the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+
+
+def java_version(text: str) -> int | None:
+    """The major version that `java -version` prints.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
+    (17, 8)
+    """
+    found = _VERSION.search(text)
+    return int(found[1]) if found else None
+
+
+def make_environment(kind: Environment, home: Path) -> Path:
+    """An environment with the packages of `kind`; its folder. TonnageError with pip's last words where that fails."""
+    folder = environments_folder(home) / kind
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    python = folder / "bin" / "python"
+    _carried_out([sys.executable, "-m", "venv", str(folder)])
+    packages = PACKAGES[kind]
+    tools = [one for one in packages if one.startswith(("setuptools", "wheel"))]
+    if tools:  # pyspark is built from its source, with the setuptools that Sparkling Water can use
+        _carried_out([str(python), "-m", "pip", "install", "--quiet", *tools])
+    flags = ["--no-build-isolation"] if tools else []
+    _carried_out([str(python), "-m", "pip", "install", "--quiet", *flags, *packages])
+    return folder
+
+
+def _carried_out(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = "\n".join(done.stderr.strip().splitlines()[-5:])
+        raise TonnageError(f"{' '.join(command[:6])} ... failed:\n{last}", hint="is the package index reachable?")

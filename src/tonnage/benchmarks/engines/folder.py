@@ -1,0 +1,91 @@
+"""The folder of a bench: what it began with, the journal of finished cells, its lock."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tonnage.errors import InputError
+from tonnage.files import make_private_folder, write_whole
+from tonnage.side_by_side.cells import Cell, read_cell
+from tonnage.side_by_side.spec import BenchSpec
+
+
+class BenchFolder:
+    """`HOME/benches/NAME`. Cells are appended to `journal.jsonl`, each on the disk before the next begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal.jsonl"
+        self.report = path / "report.html"
+
+    def begin(self, spec: BenchSpec, *, resume: bool) -> None:
+        """Make the folder, or go on in it. InputError where there is one without `resume`, or of another file."""
+        stated = self.path / "bench.json"
+        if stated.is_file() and not resume:
+            hint = "--resume goes on with it, --fresh begins again, or give the bench another `name`"
+            raise InputError(f"a bench '{spec.name}' is there already, in {self.path}", hint=hint)
+        if stated.is_file():
+            if json.loads(stated.read_text(encoding="utf-8"))["digest"] != spec.digest:
+                hint = "--fresh begins again; finished cells of another file cannot be compared with new ones"
+                raise InputError(f"the file of bench '{spec.name}' has changed since it began", hint=hint)
+            return
+        make_private_folder(self.path)
+        write_whole(stated, json.dumps({"name": spec.name, "digest": spec.digest}))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The bench is one process's own. InputError where another has it."""
+        from filelock import FileLock, Timeout
+
+        make_private_folder(self.path)
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise InputError(f"the bench in {self.path} runs in another process", hint="wait for its end") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def cells(self) -> list[Cell]:
+        """The finished cells; of a cell done twice the later. A last line that was cut off by a kill is left out."""
+        if not self.journal.is_file():
+            return []
+        found: dict[tuple[str, str, int], Cell] = {}
+        lines = self.journal.read_text(encoding="utf-8").splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                continue
+            try:
+                cell = read_cell(json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise InputError(
+                    f"{self.journal}, line {number}: no cell: {error}", hint="--fresh begins again"
+                ) from error
+            found[cell.key] = cell
+        return list(found.values())
+
+    def append(self, cell: Cell) -> None:
+        """One finished cell, on the disk on return. What a kill cut off before it is ended by a line feed first."""
+        line = json.dumps(asdict(cell)) + "\n"
+        with open(self.journal, "a+b") as file:
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    self._cut(file)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def _cut(file: Any) -> None:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.seek(0, os.SEEK_END)

@@ -1,0 +1,96 @@
+"""A bench carried out: every cell that the journal does not hold, in order, each in a process of its own."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from tonnage.benchmarks.engines.data import Prepared, prepare_data
+from tonnage.benchmarks.engines.environments import missing
+from tonnage.benchmarks.engines.folder import BenchFolder
+from tonnage.benchmarks.engines.worker_process import MARK, left_processes, run_cell
+from tonnage.benchmarks.machine import host_identity
+from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.spec import BenchSpec
+from tonnage.units import from_gib
+
+__all__ = ["MARK", "carry_out", "clean_bench", "read_host", "result_of"]
+
+
+def read_host() -> Host:
+    """This machine as the prediction needs it."""
+    here = host_identity()
+    return Host(
+        processor=here.processor, physical_cores=here.physical_cores, logical_cores=here.logical_cores,
+        memory_bytes=from_gib(here.memory_gib), arm=platform.machine().lower() in ("arm64", "aarch64"),
+    )  # fmt: skip
+
+
+def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable[[str], None]) -> BenchResult:
+    """Run what the journal lacks; cells that failed before are tried again. The result over all cells.
+
+    A worker that fails makes a failed cell, and the rest goes on. KeyboardInterrupt ends the worker under way and
+    passes; finished cells stay in the journal.
+    """
+    finished = {cell.key for cell in folder.cells() if cell.reason is None}
+    lacks = {engine.name: missing(engine.engine, home) for engine in spec.engines}
+    asked, tables = spec.cells(), prepare_all(spec, folder)
+    for number, (data, engine, turn) in enumerate(asked, start=1):
+        if (data.name, engine.name, turn) in finished:
+            continue
+        lack = lacks[engine.name]
+        if lack is not None:
+            cell = Cell(data=data.name, engine=engine.name, turn=turn, reason=lack)
+        else:
+            cell = run_cell(data, engine, turn, table=tables[data.name].folder, seed=spec.seed,
+                            timeout_s=spec.timeout_s, bench=folder.path, home=home)  # fmt: skip
+        folder.append(cell)
+        say(f"{number}/{len(asked)} {_line(cell, data.metric)}")
+    return result_of(spec, folder, tables)
+
+
+def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, Prepared]:
+    """Every data set on the disk. InputError for one that cannot be used, before any engine starts."""
+    free = float(psutil.virtual_memory().available)
+    return {one.name: prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free) for one in spec.data}
+
+
+def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, Prepared]) -> BenchResult:
+    """What the journal holds, summed up."""
+    cells, host = folder.cells(), read_host()
+    return BenchResult(
+        spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
+        rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}),
+        digests={name: one.digests for name, one in tables.items()},
+        shapes={name: (one.rows["train"], one.columns) for name, one in tables.items()},
+    )  # fmt: skip
+
+
+def clean_bench(folder: BenchFolder) -> tuple[int, int]:
+    """End what a killed bench left and remove its tables and workers' folders; (processes ended, bytes freed).
+
+    The journal and the report stay. InputError where the bench runs.
+    """
+    with folder.held():
+        left = left_processes(folder.path)
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=10)
+        freed = 0
+        for name in ("cells", "data"):
+            place = folder.path / name
+            freed += sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
+            shutil.rmtree(place, ignore_errors=True)
+    return len(left), freed
+
+
+def _line(cell: Cell, metric: str) -> str:
+    head = f"{cell.data} {cell.engine} #{cell.turn + 1}"
+    if cell.reason is not None:
+        return f"{head}: failed: {cell.reason}"
+    return f"{head}: {cell.work_s:.2f} s, {metric} {cell.quality:.4f}"

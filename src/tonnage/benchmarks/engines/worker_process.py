@@ -1,0 +1,172 @@
+"""One worker: started in a session of its own, watched until its end, ended with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from tonnage.benchmarks.engines.environments import python_of
+from tonnage.side_by_side.cells import Cell, read_cell
+from tonnage.side_by_side.spec import DataSpec, EngineSpec
+
+APART: Final = Path(__file__).parent / "apart"
+MARK: Final = "TONNAGE_BENCH"  # in the environment of every process of a bench: its folder
+SAMPLE_S: Final = 0.2
+SETTLE_S: Final = 5.0
+
+
+def run_cell(
+    data: DataSpec, engine: EngineSpec, turn: int, *, table: Path, seed: int, timeout_s: float, bench: Path, home: Path
+) -> Cell:
+    """The cell, measured; a worker that ends without a result, or not in time, makes a failed cell with its reason."""
+    folder = bench / "cells" / f"{data.name}-{engine.name}-{turn}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    busy = _busy_cores()
+    job, result = folder / "job.json", folder / "result.json"
+    job.write_text(json.dumps(_job(data, engine, table, seed + turn, folder)), encoding="utf-8")
+    command = [str(python_of(engine.engine, home)), "-m", "engine_workers", str(job), str(result)]
+    with open(folder / "log", "wb") as log:
+        worker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder,
+                                  env=_environment(engine, bench), start_new_session=True)  # fmt: skip
+        try:
+            peak_bytes, in_time = _watch(worker, timeout_s)
+        finally:
+            end_group(worker)
+    begun = Cell(
+        data=data.name, engine=engine.name, turn=turn, peak_rss_bytes=peak_bytes, busy_before_cores=busy
+    )  # fmt: skip
+    reason = _reason(worker.returncode, in_time, timeout_s, folder, result)
+    if reason is not None:
+        return replace(begun, reason=reason)
+    for leftover in ("work", "spark", "warehouse"):
+        shutil.rmtree(folder / leftover, ignore_errors=True)
+    return read_cell(asdict(begun) | json.loads(result.read_text(encoding="utf-8")))
+
+
+def _job(data: DataSpec, engine: EngineSpec, table: Path, seed: int, folder: Path) -> dict[str, Any]:
+    return {
+        "engine": engine.engine, "task": data.task, "metric": data.metric, "data": str(table), "folder": str(folder),
+        "threads": engine.threads, "workers": engine.workers, "devices": list(engine.devices), "seed": seed,
+        "memory_gib": engine.memory_gib, "passes": engine.passes, "depth": engine.depth, "bins": engine.bins,
+        "learning_rate": engine.learning_rate, "hidden": list(engine.hidden), "batch": engine.batch,
+        "native": dict(engine.native), "ports": free_port_pairs(3), "spawned_at": time.monotonic(),
+    }  # fmt: skip
+
+
+def _environment(engine: EngineSpec, bench: Path) -> dict[str, str]:
+    each = str(max(engine.threads // engine.workers, 1))
+    threads = {f"{name}_NUM_THREADS": each for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
+    devices = {"CUDA_VISIBLE_DEVICES": engine.devices[0]} if engine.devices else {"CUDA_VISIBLE_DEVICES": ""}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if Path("/sys/class/net/lo").exists() else {}
+    return (
+        os.environ
+        | threads
+        | devices
+        | loopback
+        | {"PYTHONPATH": str(APART), MARK: str(bench), "PYTHONUNBUFFERED": "1"}
+    )
+
+
+def free_port_pairs(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that are free now together with the next one (H2O takes two); all of them far apart."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(found) < count:
+            first = held.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            second = held.enter_context(socket.socket())
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            if all(abs(port - other) > 8 for other in found):
+                found.append(port)
+    return found
+
+
+def _watch(worker: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, bool]:
+    """Peak of the resident memory of the worker and all below it, and whether it ended in time."""
+    peak, end = 0, time.monotonic() + timeout_s
+    while worker.poll() is None:
+        if time.monotonic() > end:
+            return peak, False
+        peak = max(peak, sum(_rss(one) for one in _tree(worker.pid)))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(SAMPLE_S)
+    return peak, True
+
+
+def _tree(pid: int) -> Iterator[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        above = psutil.Process(pid)
+        yield from (above, *above.children(recursive=True))
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0  # it has ended since it was listed
+
+
+def end_group(worker: subprocess.Popen[bytes]) -> None:
+    """End the worker's session whole: ask, wait, kill. Executors of Spark stand in it too."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(worker.pid, sign)
+        except ProcessLookupError:
+            break
+        end = time.monotonic() + SETTLE_S
+        while time.monotonic() < end and _group_lives(worker):
+            time.sleep(0.05)
+    worker.wait()
+
+
+def _group_lives(worker: subprocess.Popen[bytes]) -> bool:
+    worker.poll()
+    try:
+        os.killpg(worker.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _busy_cores() -> float:
+    """Cores that other programs keep busy, over a quarter of a second."""
+    return float(psutil.cpu_percent(interval=0.25)) / 100.0 * (psutil.cpu_count() or 1)
+
+
+def _reason(code: int | None, in_time: bool, timeout_s: float, folder: Path, result: Path) -> str | None:
+    if not in_time:
+        return f"not done after {timeout_s:g} s"
+    if result.is_file() and code == 0:
+        return None
+    last = [line.strip() for line in (folder / "log").read_text("utf-8", "replace").splitlines() if line.strip()]
+    how = f"ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with exit code {code}"
+    return " | ".join([how, *last[-1:]])
+
+
+def left_processes(bench: Path) -> list[psutil.Process]:
+    """Processes of a bench that still live, by the mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(bench):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            continue  # ended meanwhile, or another user's
+    return found

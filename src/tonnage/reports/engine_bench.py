@@ -1,0 +1,221 @@
+"""Engines side by side (`tonnage/engine-bench@1`): time and dollars to a target, quality, rate, memory, prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
+from tonnage.reports.plain import plain_figure, plain_number
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
+from tonnage.side_by_side.result import BenchResult, EngineResult, rate_of
+from tonnage.side_by_side.spec import DataSpec
+from tonnage.sizing.estimates import Figure
+from tonnage.units import to_gib
+
+SCHEMA: Final = "tonnage/engine-bench@1"
+# The columns of measured training rows (docs/measured-rows.md) that work on tables has a value for.
+ROW_COLUMNS: Final = (
+    "id", "config_id", "source", "model", "gpu", "n_gpus", "global_batch", "precision", "method", "metric", "value",
+    "note",
+)  # fmt: skip
+QUIET_CORES: Final = 0.3
+FIGURES: Final = (
+    "work_s", "train_s", "prepare_s", "startup_s", "warmup_s", "rows_per_s", "quality", "to_target_s", "usd_to_target",
+    "cores_used", "peak_rss_bytes", "predicted_s", "predicted_bytes",
+)  # fmt: skip
+
+
+def engine_bench_report(found: BenchResult) -> Report:
+    """A table and a chart a data set; below, what was predicted, the phases, failures and the conditions."""
+    return Report(page=lambda: _page(found), document=lambda: _document(found), columns=ROW_COLUMNS,
+                  rows=lambda: list(_rows(found)))  # fmt: skip
+
+
+def _page(found: BenchResult) -> Page:
+    blocks: list[Block] = [Paragraph(text=_verdict(found, data)) for data in found.spec.data]
+    if busiest(found) > QUIET_CORES:
+        blocks.append(Paragraph(tone="warning", text=(
+            f"Other programs kept up to {busiest(found):.2f} cores busy before a cell: these times are not those of a "
+            "quiet machine. Run the bench again alone before its times are relied on."
+        )))  # fmt: skip
+    for data in found.spec.data:
+        blocks += _data_blocks(found, data)
+    blocks += _failures(found)
+    blocks += _conditions(found)
+    return Page(title=f"Bench {found.spec.name}", blocks=tuple(blocks))
+
+
+def busiest(found: BenchResult) -> float:
+    """Cores that other programs kept busy just before a cell, the most of all cells."""
+    return max((cell.busy_before_cores for cell in found.cells if cell.busy_before_cores is not None), default=0.0)
+
+
+def _of(found: BenchResult, data: DataSpec) -> list[EngineResult]:
+    return [row for row in found.rows if row.data.name == data.name]
+
+
+def _verdict(found: BenchResult, data: DataSpec) -> str:
+    rows = [row for row in _of(found, data) if row.done]
+    if not rows:
+        return f"{data.name}: no engine came to an end."
+    best = (min if data.metric == "rmse" else max)(rows, key=lambda row: row.quality.value if row.quality else 0.0)
+    said = f"{data.name}: best {data.metric} {_plain(best.quality, 4)} by {best.engine.name}"
+    timed = [row for row in rows if row.to_target_s is not None]
+    if data.target is None:
+        return said + "; no target is stated."
+    if not timed:
+        return said + f"; no engine came to {data.metric} {data.target:g} in every repeat."
+    first = min(timed, key=lambda row: row.to_target_s.value if row.to_target_s else 0.0)
+    return (
+        said + f"; {first.engine.name} is first at {data.metric} {data.target:g}, after {_plain(first.to_target_s)} s."
+    )
+
+
+def _data_blocks(found: BenchResult, data: DataSpec) -> Iterator[Block]:
+    rows = _of(found, data)
+    if not rows:
+        return
+    count, columns = found.shapes[data.name]
+    yield Heading(text=f"{data.name}: {count:,} training rows, {columns:,} columns, {data.task}")
+    yield _main_table(found, data, rows)
+    lines = tuple((row.engine.name, row.curve) for row in rows if row.curve)
+    if lines:
+        yield LineChart(title=f"{data.name}: quality over time", x_title="seconds of preparing and training",
+                        y_title=f"{data.metric} on the validation rows", series=lines,
+                        legend="top" if data.metric == "rmse" else "bottom")  # fmt: skip
+    yield _predicted_table(rows)
+
+
+def _main_table(found: BenchResult, data: DataSpec, rows: list[EngineResult]) -> Table:
+    goal = "to target" if data.target is None else f"s to {data.target:g}"
+    right = [goal, "USD to it", data.metric, "s in all", "rows/s", "cores", "GiB", "start-up s", "warm-up s"]
+    columns = (Column(title="engine"), Column(title="done", align="right"),
+               *(Column(title=title, align="right", folds=place if place > 4 else 0, fold_text=title + " {}")
+                 for place, title in enumerate(right)))  # fmt: skip
+    ordered = sorted(rows, key=lambda row: (row.to_target_s is None, row.to_target_s.value if row.to_target_s else 0.0,
+                                            row.work_s is None, row.work_s.value if row.work_s else 0.0))  # fmt: skip
+    return Table(columns=columns, rows=tuple(_main_row(found, row) for row in ordered))
+
+
+def _main_row(found: BenchResult, row: EngineResult) -> tuple[str, ...]:
+    reached = _spread(row.to_target_s)
+    if row.to_target_s is None and row.data.target is not None and row.done:
+        reached = f"{row.reached} of {row.done}"
+    usd = row.usd_to_target
+    gib = None if row.peak_rss_bytes is None else to_gib(row.peak_rss_bytes.value)
+    return (
+        row.engine.name, f"{row.done} of {found.spec.repeats}", reached,
+        UNKNOWN if usd is None else render_money(usd.value), _spread(row.quality, 4), _spread(row.work_s),
+        UNKNOWN if row.rows_per_s is None else render_count(row.rows_per_s.value), _plain(row.cores_used),
+        UNKNOWN if gib is None else short(gib, 3), _plain(row.startup_s), _plain(row.warmup_s),
+    )  # fmt: skip
+
+
+def _predicted_table(rows: list[EngineResult]) -> Table:
+    titles = ("engine", "predicted s (80 %)", "measured s", "measured / predicted", "predicted GiB", "measured GiB")
+    columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
+    return Table(columns=columns, rows=tuple(_predicted_row(row) for row in rows if row.done))
+
+
+def _predicted_row(row: EngineResult) -> tuple[str, ...]:
+    said, seen = row.predicted_s, row.work_s
+    over = UNKNOWN if said is None or seen is None else f"{seen.value / said.value:.2f}"
+    inside = said is not None and seen is not None and said.low <= seen.value <= said.high
+    sizes = [
+        UNKNOWN if one is None else short(to_gib(one.value), 3) for one in (row.predicted_bytes, row.peak_rss_bytes)
+    ]
+    return row.engine.name, _spread(said), _plain(seen), over + (" inside" if inside else ""), *sizes
+
+
+def _failures(found: BenchResult) -> Iterator[Block]:
+    failed = [row for row in found.rows if row.failed]
+    if failed:
+        yield Heading(text="Failed cells")
+        yield Bullets(items=tuple(f"{row.data.name}, {row.engine.name}: {plural(row.failed, 'cell')}: {row.reason}"
+                                  for row in failed))  # fmt: skip
+
+
+def _conditions(found: BenchResult) -> Iterator[Block]:
+    spec, host = found.spec, found.host
+    price = "not stated: dollars are unknown" if spec.usd_per_hour is None else f"USD {spec.usd_per_hour:g} an hour"
+    versions = {name: said for row in found.rows for name, said in (row.versions or {}).items()}
+    yield Heading(text="Conditions")
+    yield Pairs(rows=(
+        ("machine", f"{host.processor}, {plural(host.logical_cores, 'thread')}, {to_gib(host.memory_bytes):.0f} GiB"),
+        ("price", price), ("repeats", f"{spec.repeats}, engines in turn; seed {spec.seed}"),
+        ("cells", f"{len(found.cells)} of {found.cells_asked} done"),
+        ("other programs before a cell", f"up to {busiest(found):.2f} cores"),
+        ("versions", ", ".join(f"{name} {said}" for name, said in sorted(versions.items()))),
+        *((f"rows of {name}", ", ".join(f"{part} {digest[:12]}" for part, digest in parts.items()))
+          for name, parts in found.digests.items()),
+    ))  # fmt: skip
+    yield Paragraph(tone="faint", text=(
+        "Seconds in all are preparing the rows in the engine's own form and training; start-up and warm-up stand "
+        "apart. Rows/s count a row once for every tree or epoch. Intervals are 80 % over the repeats. The target is "
+        "looked for on the validation rows, the quality is that of the test rows."
+    ))  # fmt: skip
+
+
+def _spread(figure: Figure | None, digits: int = 3) -> str:
+    if figure is None:
+        return UNKNOWN
+    if figure.low == figure.high:
+        return short(figure.value, digits)
+    return f"{short(figure.value, digits)} ({short(figure.low, digits)}–{short(figure.high, digits)})"
+
+
+def _plain(figure: Figure | None, digits: int = 3) -> str:
+    return UNKNOWN if figure is None else short(figure.value, digits)
+
+
+def _document(found: BenchResult) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "name": found.spec.name,
+        "cells_done": len(found.cells),
+        "cells_asked": found.cells_asked,
+        "usd_per_hour": plain_number(found.spec.usd_per_hour),
+        "processor": found.host.processor,
+        "threads": found.host.logical_cores,
+        "data": [
+            {"name": one.name, "task": one.task, "metric": one.metric, "target": plain_number(one.target),
+             "train_rows": found.shapes[one.name][0], "columns": found.shapes[one.name][1],
+             "digests": dict(found.digests[one.name])}
+            for one in found.spec.data
+        ],
+        "engines": [_row_document(row) for row in found.rows],
+    }  # fmt: skip
+
+
+def _row_document(row: EngineResult) -> dict[str, Any]:
+    figures = {name: plain_figure(getattr(row, name)) for name in FIGURES}
+    return {
+        "data": row.data.name, "name": row.engine.name, "engine": row.engine.engine, "threads": row.engine.threads,
+        "workers": row.engine.workers, "devices": list(row.engine.devices), "done": row.done, "failed": row.failed,
+        "reason": row.reason, "reached_target": row.reached, **figures,
+        "curve": [[plain_number(seconds), plain_number(value)] for seconds, value in row.curve],
+        "versions": dict(row.versions or {}),
+    }  # fmt: skip
+
+
+def _rows(found: BenchResult) -> Iterator[list[Any]]:
+    """One row a figure of a finished cell, in the columns of measured rows."""
+    engines = {one.name: one for one in found.spec.engines}
+    for cell in found.cells:
+        if cell.reason is not None or cell.engine not in engines:
+            continue
+        engine = engines[cell.engine]
+        count, columns = found.shapes[cell.data]
+        figures = {"train_s": cell.train_s, "work_s": cell.work_s, "rows_per_s": rate_of(cell, engine),
+                   "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes}  # fmt: skip
+        about = (f"rows={count}; columns={columns}; threads={engine.threads}; workers={engine.workers}; "
+                 f"repeat={cell.turn + 1}; passes={engine.passes}")  # fmt: skip
+        gpus = len(engine.devices) or None
+        batch = engine.batch if engine.family == "mlp" else None
+        device = ",".join(engine.devices) or found.host.processor
+        config = f"{found.spec.name}/{cell.data}/{cell.engine}"
+        for metric, value in figures.items():
+            yield [f"{config}/{cell.turn + 1}/{metric}", config, "tonnage bench", engine.engine, device, gpus, batch,
+                   "fp32", engine.family, metric, value, about]  # fmt: skip

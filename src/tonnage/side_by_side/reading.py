@@ -1,0 +1,132 @@
+"""Bench file -> `BenchSpec`: defaults by engine, what contradicts itself refused with its line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tonnage.comparison.door import load_text, parse_entries
+from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
+from tonnage.side_by_side.spec import (
+    DISTRIBUTED,
+    METRICS,
+    PACKAGED_TASKS,
+    BenchSpec,
+    DataSpec,
+    EngineSpec,
+    Generated,
+    Task,
+    family_of,
+)
+from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.yaml_lines import KeyPath
+
+PAGE: Final = "docs/bench-engines.md"
+TREE_KEYS: Final = ("rounds", "depth", "bins")
+NET_KEYS: Final = ("epochs", "hidden", "batch")
+SOURCES: Final = ("generate", "packaged", "file")
+
+
+def load_bench(path: Path) -> BenchSpec:
+    """The bench of a file. WorkloadError names line and key of all that cannot be used."""
+    return read_bench(load_text(path), file=str(path), folder=path.resolve().parent)
+
+
+def read_bench(text: str, *, file: str | None = None, folder: Path | None = None) -> BenchSpec:
+    """The bench of a text; paths in it start from `folder`. WorkloadError as for a file."""
+    entries, document = parse_entries(text, BenchFileEntry, file=file, page=PAGE)
+    bench = entries.bench
+    raise_problems(_problems(bench), document)
+    return BenchSpec(
+        name=bench.name, data=tuple(_data(one, folder or Path()) for one in bench.data),
+        engines=tuple(_engine(one, bench) for one in bench.engines), repeats=bench.repeats, seed=bench.seed,
+        validation_fraction=bench.split.validation, test_fraction=bench.split.test, timeout_s=bench.timeout,
+        usd_per_hour=bench.price.usd_per_hour if bench.price else None,
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+    )  # fmt: skip
+
+
+def _problems(bench: BenchEntry) -> Iterator[Problem]:
+    for key, items in (("data", bench.data), ("engines", bench.engines)):
+        if not items:
+            yield Problem(("bench", key), "is empty", f"{PAGE} has an example")
+        yield from _same_names(key, [_name(one) for one in items])
+    for index, data in enumerate(bench.data):
+        yield from _data_problems(("bench", "data", index), data)
+    for index, engine in enumerate(bench.engines):
+        yield from _engine_problems(("bench", "engines", index), engine, bench)
+
+
+def _same_names(key: str, names: list[str]) -> Iterator[Problem]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(("bench", key, index), f"a second entry named '{name}'", "give it another `name`")
+
+
+def _data_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
+    given = [name for name in SOURCES if getattr(data, name) is not None]
+    if len(given) != 1:
+        yield Problem(here, "has no source of rows, or two", f"one of {', '.join(SOURCES)}")
+        return
+    task = _task(data)
+    if data.packaged is not None and data.task not in (None, task):
+        yield Problem((*here, "task"), f"{data.packaged} is a set for {task}", "leave `task` out")
+    if data.metric is not None and data.metric not in METRICS[task]:
+        yield Problem((*here, "metric"), f"does not fit {task}", f"one of {', '.join(METRICS[task])}")
+    if data.target is not None and (data.metric or METRICS[task][0]) != "rmse" and data.target >= 1:
+        yield Problem((*here, "target"), "can never be reached: the metric ends at 1", "target: 0.9")
+    if (data.file is None) != (data.label is None):
+        yield Problem((*here, "label"), "belongs to `file`, and a file needs it", "label: NAME_OF_THE_TARGET_COLUMN")
+    made = data.generate
+    if made is not None and made.informative is not None and made.informative > made.columns:
+        yield Problem((*here, "generate", "informative"), f"more than the {made.columns} columns", "fewer")
+    if made is not None and made.classes is not None and task != "multiclass":
+        yield Problem((*here, "generate", "classes"), f"{task} has no such number", "task: multiclass")
+
+
+def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> Iterator[Problem]:
+    family = family_of(engine.engine)
+    for key in NET_KEYS if family == "trees" else TREE_KEYS:
+        if getattr(engine, key) is not None:
+            yield Problem((*here, key), f"{engine.engine} has no such parameter", "leave it out")
+    if engine.workers > 1 and engine.engine not in DISTRIBUTED:
+        yield Problem((*here, "workers"), f"{engine.engine} runs in one process", f"one of {', '.join(DISTRIBUTED)}")
+    threads = engine.threads or bench.threads
+    if engine.workers > threads:
+        yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
+    if engine.devices and engine.engine.startswith("sparkling"):
+        yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
+    if engine.devices and len(engine.devices) != engine.workers:
+        yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
+
+
+def _name(one: DataEntry | EngineEntry) -> str:
+    return one.name or (one.engine if isinstance(one, EngineEntry) else "")
+
+
+def _task(data: DataEntry) -> Task:
+    return PACKAGED_TASKS[data.packaged] if data.packaged is not None else data.task or "binary"
+
+
+def _data(one: DataEntry, folder: Path) -> DataSpec:
+    task, made = _task(one), one.generate
+    return DataSpec(
+        name=one.name, task=task, metric=one.metric or METRICS[task][0], target=one.target,
+        generated=None if made is None else Generated(
+            rows=made.rows, columns=made.columns, informative=made.informative or max(made.columns // 2, 1),
+            sparsity=made.sparsity, noise=made.noise, classes=made.classes or 4, seed=made.seed,
+        ),
+        packaged=one.packaged, file=str(folder / one.file) if one.file is not None else None, label=one.label,
+    )  # fmt: skip
+
+
+def _engine(one: EngineEntry, bench: BenchEntry) -> EngineSpec:
+    usual = EngineSpec(name="", engine=one.engine, threads=1)
+    stated = {key: getattr(one, key) for key in (*TREE_KEYS, *NET_KEYS) if getattr(one, key) is not None}
+    rate = one.learning_rate or (0.001 if usual.family == "mlp" else usual.learning_rate)
+    return EngineSpec(
+        name=_name(one), engine=one.engine, threads=one.threads or bench.threads, workers=one.workers,
+        devices=one.devices, memory_gib=one.memory_gib, learning_rate=rate, native=dict(one.native), **stated,
+    )  # fmt: skip

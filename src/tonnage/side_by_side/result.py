@@ -1,0 +1,163 @@
+"""A bench as it came out: cells summed up by engine, with intervals over the repeats, beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import exp, log, sqrt
+from statistics import fmean, stdev
+from typing import Final
+
+import numpy as np
+
+from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.spec import BenchSpec, DataSpec, EngineSpec
+from tonnage.sizing.estimates import Figure
+from tonnage.sizing.tabular import (
+    TABULAR_MEMORY_SPREAD,
+    CpuColumns,
+    TabularEstimate,
+    estimate_mlp_on_cpus,
+    estimate_trees_on_cpus,
+    time_spread,
+)
+from tonnage.values import dataclass
+
+_T90: Final = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383)  # Student's t, 0.9, 1 to 9 degrees
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The machine of a bench."""
+
+    processor: str
+    physical_cores: int
+    logical_cores: int
+    memory_bytes: float
+    arm: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineResult:
+    """One engine on one data set over all repeats. A figure measured twice or more has an 80 % interval."""
+
+    data: DataSpec
+    engine: EngineSpec
+    done: int
+    failed: int
+    reason: str | None
+    train_rows: int | None = None
+    work_s: Figure | None = None
+    train_s: Figure | None = None
+    prepare_s: Figure | None = None
+    startup_s: Figure | None = None
+    warmup_s: Figure | None = None
+    rows_per_s: Figure | None = None
+    quality: Figure | None = None
+    to_target_s: Figure | None = None
+    reached: int = 0  # repeats that came to the target
+    usd_to_target: Figure | None = None
+    cores_used: Figure | None = None
+    peak_rss_bytes: Figure | None = None
+    predicted_s: Figure | None = None
+    predicted_bytes: Figure | None = None
+    curve: tuple[tuple[float, float], ...] = ()  # of the first repeat: seconds with preparing, quality
+    versions: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchResult:
+    """All of a bench. `digests`: SHA-256 of the parts of each data set, which every engine read."""
+
+    spec: BenchSpec
+    host: Host
+    rows: tuple[EngineResult, ...]
+    cells: tuple[Cell, ...]
+    digests: Mapping[str, Mapping[str, str]]
+    shapes: Mapping[str, tuple[int, int]]  # data set -> training rows, columns
+    cells_asked: int
+
+
+def interval(values: Iterable[float | None]) -> Figure | None:
+    """Geometric mean of the known values, all above 0, with its 80 % interval by Student's t of their logarithms.
+
+    Times vary by factors, so that the interval never goes below zero. One value has no width; none are None.
+
+    >>> figure = interval([1.0, 4.0])
+    >>> round(figure.value, 6), figure.low > 0
+    (2.0, True)
+    """
+    known = [log(value) for value in values if value is not None and value > 0]
+    if not known:
+        return None
+    middle, half = fmean(known), 0.0
+    degrees = len(known) - 1
+    if degrees:
+        quantile = _T90[degrees - 1] if degrees <= len(_T90) else 1.2816 + 0.9 / degrees
+        half = quantile * stdev(known) / sqrt(len(known))
+    return Figure(value=exp(middle), low=exp(middle - half), high=exp(middle + half), basis="measured")
+
+
+def sum_up(spec: BenchSpec, cells: Iterable[Cell], host: Host, columns: Mapping[str, int]) -> tuple[EngineResult, ...]:
+    """A row for each data set and engine that has a cell."""
+    every = list(cells)
+    pairs = ((data, engine) for data in spec.data for engine in spec.engines)
+    found = []
+    for data, engine in pairs:
+        mine = [cell for cell in every if (cell.data, cell.engine) == (data.name, engine.name)]
+        if mine:
+            found.append(_row(spec, data, engine, mine, host, columns.get(data.name)))
+    return tuple(found)
+
+
+def _row(
+    spec: BenchSpec, data: DataSpec, engine: EngineSpec, cells: list[Cell], host: Host, columns: int | None
+) -> EngineResult:
+    good = [cell for cell in cells if cell.reason is None]
+    reasons = [cell.reason for cell in cells if cell.reason is not None]
+    counts = {"done": len(good), "failed": len(reasons), "reason": reasons[0] if reasons else None}
+    if not good:
+        return EngineResult(data=data, engine=engine, **counts)  # type: ignore[arg-type]
+    target, hourly = data.target, spec.usd_per_hour
+    to_target = [None if target is None else cell.to_target_s(data.metric, target) for cell in good]
+    seconds = interval(to_target) if None not in to_target else None  # a mean over the lucky repeats would flatter
+    rows = good[0].train_rows
+    predicted = _predicted(engine, rows, columns, host) if rows is not None and columns is not None else (None, None)
+    return EngineResult(
+        data=data, engine=engine, **counts, train_rows=rows,  # type: ignore[arg-type]
+        work_s=interval(cell.work_s for cell in good), train_s=interval(cell.train_s for cell in good),
+        prepare_s=interval(cell.prepare_s for cell in good), startup_s=interval(cell.startup_s for cell in good),
+        warmup_s=interval(cell.warmup_s for cell in good),
+        rows_per_s=interval(rate_of(cell, engine) for cell in good), quality=interval(cell.quality for cell in good),
+        to_target_s=seconds, reached=sum(one is not None for one in to_target),
+        usd_to_target=None if seconds is None or hourly is None else seconds.scaled(hourly / 3600),
+        cores_used=interval(cell.cpu_s / cell.train_s for cell in good if cell.cpu_s is not None and cell.train_s),
+        peak_rss_bytes=interval(cell.peak_rss_bytes for cell in good),
+        predicted_s=predicted[0], predicted_bytes=predicted[1],
+        curve=tuple((s + (good[0].prepare_s or 0.0), value) for _, s, value in good[0].curve),
+        versions=good[0].versions,
+    )  # fmt: skip
+
+
+def rate_of(cell: Cell, engine: EngineSpec) -> float | None:
+    """Rows a second of training: each row counts once for every tree, or epoch."""
+    if cell.train_rows is None or not cell.train_s:
+        return None
+    return cell.train_rows * engine.passes / cell.train_s
+
+
+def _predicted(engine: EngineSpec, rows: int, columns: int, host: Host) -> tuple[Figure | None, Figure | None]:
+    """Seconds of preparing and training, and bytes, as `kind: tabular` predicts them; none on GPUs, where the card is
+    not known here."""
+    if engine.devices:
+        return None, None
+    job = engine.tabular_job(rows, columns)
+    a_core = host.logical_cores / max(host.physical_cores, 1)
+    machine = CpuColumns(
+        vcpus=np.array([float(engine.threads)]), memory_bytes=np.array([host.memory_bytes]),
+        arm=np.array([host.arm]), threads_per_core=np.array([a_core]),
+    )  # fmt: skip
+    estimate: TabularEstimate = (estimate_mlp_on_cpus if engine.family == "mlp" else estimate_trees_on_cpus)(
+        job, machine
+    )
+    seconds = time_spread(job, "cpu").around(float(estimate.total_s[0]), basis="assumed")
+    return seconds, TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed")

@@ -1,0 +1,142 @@
+"""What a bench file asks for, frozen: data sets, engines, how often, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from math import ceil, log2
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from tonnage.values import dataclass
+from tonnage.workload.jobs import TabularJob
+
+Task = Literal["binary", "multiclass", "regression"]
+MetricName = Literal["auc", "accuracy", "rmse"]
+Packaged = Literal["breast_cancer", "digits", "diabetes", "wine", "iris"]
+EngineKind = Literal[
+    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "h2o-gbm", "h2o-xgboost", "sparkling-gbm",
+    "sparkling-xgboost",
+]  # fmt: skip
+Family = Literal["trees", "mlp"]
+Environment = Literal["own", "h2o", "sparkling"]
+
+METRICS: Final[Mapping[Task, tuple[MetricName, ...]]] = MappingProxyType(
+    {"binary": ("auc", "accuracy"), "multiclass": ("accuracy",), "regression": ("rmse",)}
+)
+PACKAGED_TASKS: Final[Mapping[Packaged, Task]] = MappingProxyType({
+    "breast_cancer": "binary", "digits": "multiclass", "diabetes": "regression", "wine": "multiclass",
+    "iris": "multiclass",
+})  # fmt: skip
+DISTRIBUTED: Final[tuple[EngineKind, ...]] = ("pytorch", "sparkling-gbm", "sparkling-xgboost")
+
+
+def is_better(metric: MetricName, one: float, other: float) -> bool:
+    """Whether `one` is at least as good as `other`: of an error the smaller figure is.
+
+    >>> is_better("auc", 0.9, 0.8), is_better("rmse", 0.9, 0.8)
+    (True, False)
+    """
+    return one <= other if metric == "rmse" else one >= other
+
+
+def family_of(engine: EngineKind) -> Family:
+    """The kind of model that an engine trains here."""
+    return "mlp" if engine == "pytorch" else "trees"
+
+
+def environment_of(engine: EngineKind) -> Environment:
+    """The environment that the engine's worker runs in: H2O and Sparkling Water exclude one another and need their own.
+
+    >>> environment_of("sparkling-gbm"), environment_of("xgboost")
+    ('sparkling', 'own')
+    """
+    return "sparkling" if engine.startswith("sparkling") else "h2o" if engine.startswith("h2o") else "own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A table drawn from a generator of this shape; `noise` is the standard deviation added to the score."""
+
+    rows: int
+    columns: int
+    informative: int
+    sparsity: float
+    noise: float
+    classes: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """One data set: from a generator, from scikit-learn's package, or from a file with a target column."""
+
+    name: str
+    task: Task
+    metric: MetricName
+    target: float | None
+    generated: Generated | None = None
+    packaged: Packaged | None = None
+    file: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """One engine with its hyper-parameters and what it may use. `native` goes to the engine as it stands."""
+
+    name: str
+    engine: EngineKind
+    threads: int
+    workers: int = 1
+    devices: tuple[str, ...] = ()
+    memory_gib: float = 2.0  # of a Java process
+    rounds: int = 100
+    depth: int = 6
+    bins: int = 256
+    learning_rate: float = 0.1
+    epochs: int = 10
+    hidden: tuple[int, ...] = (128, 64)
+    batch: int = 1024
+    native: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> Family:
+        return family_of(self.engine)
+
+    @property
+    def passes(self) -> int:
+        """How often the whole table is gone through: trees, or epochs."""
+        return self.rounds if self.family == "trees" else self.epochs
+
+    def tabular_job(self, rows: int, columns: int) -> TabularJob:
+        """The same work as `kind: tabular` of a workload file, which the predictor sizes."""
+        if self.family == "mlp":
+            return TabularJob(
+                rows=rows, features=columns, method="mlp", epochs=self.epochs, hidden_layers=self.hidden,
+                global_batch=self.batch,
+            )  # fmt: skip
+        return TabularJob(
+            rows=rows, features=columns, trees=self.rounds, depth=min(self.depth, ceil(log2(max(rows, 2)))),
+            bins=self.bins,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSpec:
+    """A whole bench. `digest` is the SHA-256 of the file's text: a bench is resumed with the same file alone."""
+
+    name: str
+    data: tuple[DataSpec, ...]
+    engines: tuple[EngineSpec, ...]
+    repeats: int
+    seed: int
+    validation_fraction: float
+    test_fraction: float
+    timeout_s: float
+    usd_per_hour: float | None
+    digest: str
+
+    def cells(self) -> list[tuple[DataSpec, EngineSpec, int]]:
+        """Every cell in the order it runs: repeats outermost, so that engines alternate and drift meets all alike."""
+        return [(data, engine, turn) for data in self.data for turn in range(self.repeats) for engine in self.engines]

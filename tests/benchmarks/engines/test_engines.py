@@ -1,0 +1,185 @@
+"""Engines measured in processes of their own: every adapter's contract, failures, the journal, what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tonnage.benchmarks.engines.data import prepare_data
+from tonnage.benchmarks.engines.environments import missing
+from tonnage.benchmarks.engines.folder import BenchFolder
+from tonnage.benchmarks.engines.session import carry_out, clean_bench
+from tonnage.benchmarks.engines.worker_process import left_processes
+from tonnage.errors import InputError
+from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.reading import read_bench
+from tonnage.side_by_side.spec import BenchSpec
+
+ENGINES = ("scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch")
+
+
+def bench(engines: str, *, task: str = "binary", rows: int = 600, more: str = "repeats: 1") -> BenchSpec:
+    return read_bench(
+        f"bench:\n  name: t\n  threads: 2\n  {more}\n"
+        f"  data: [{{name: d, task: {task}, generate: {{rows: {rows}, columns: 5}}, target: 0.6}}]\n"
+        f"  engines: [{engines}]\n"
+    )
+
+
+def carried(spec: BenchSpec, folder: Path) -> list[Cell]:
+    return list(carry_out(spec, BenchFolder(folder), folder / "home", say=print).cells)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_keeps_the_contract(engine: str, tmp_path: Path) -> None:
+    """It learns more than chance, times every phase, and reports a mark a pass in order of time."""
+    if missing(engine, tmp_path):  # type: ignore[arg-type]
+        pytest.skip(f"{engine} is not installed")
+    size = "epochs: 8, batch: 64" if engine == "pytorch" else "rounds: 8"
+    (cell,) = carried(bench(f"{{engine: {engine}, {size}}}"), tmp_path)
+    assert cell.reason is None
+    assert cell.quality is not None
+    assert cell.quality > 0.6
+    assert [passes for passes, _, _ in cell.curve] == list(range(1, 9))
+    times = [seconds for _, seconds, _ in cell.curve]
+    assert times == sorted(times)
+    assert cell.train_s is not None
+    assert times[-1] <= cell.train_s
+    assert cell.peak_rss_bytes is not None
+    assert cell.peak_rss_bytes > 10 * 2**20
+    assert len(cell.cores) == min(2, os.cpu_count() or 1)
+
+
+@pytest.mark.heavy
+def test_two_workers_share_the_rows(tmp_path: Path) -> None:
+    """DDP over gloo: two processes, each its own, one model."""
+    (cell,) = carried(bench("{engine: pytorch, workers: 2, epochs: 8, batch: 64}"), tmp_path)
+    assert cell.reason is None
+    assert sorted(one["rank"] for one in cell.workers) == [0, 1]
+    assert len({one["pid"] for one in cell.workers}) == 2
+    assert cell.quality is not None
+    assert cell.quality > 0.6
+
+
+@pytest.mark.heavy
+def test_a_worker_that_fails_leaves_the_rest_alone(tmp_path: Path) -> None:
+    """A parameter that XGBoost refuses makes a failed cell with XGBoost's words; the engine after it runs."""
+    engines = "{engine: xgboost, rounds: 2, native: {max_depth: -3}}, {engine: scikit-learn, rounds: 2}"
+    failed, good = carried(bench(engines), tmp_path)
+    assert "exit code 1" in (failed.reason or "")
+    assert good.reason is None
+
+
+@pytest.mark.heavy
+def test_a_cell_out_of_time_has_failed(tmp_path: Path) -> None:
+    """The limit ends the worker, and the cell says so."""
+    (cell,) = carried(bench("{engine: xgboost, rounds: 100000}", more="repeats: 1\n  timeout: 3s"), tmp_path)
+    assert cell.reason == "not done after 3 s"
+
+
+@pytest.mark.heavy
+def test_a_kill_loses_no_finished_cell_and_leaves_no_worker(tmp_path: Path) -> None:
+    """kill -9 in the second cell: the first stays, the worker ends, `--resume` measures the rest alone."""
+    file = tmp_path / "b.yaml"
+    file.write_text(
+        "bench: {name: t, repeats: 1, data: [{name: d, generate: {rows: 600, columns: 5}}], engines: ["
+        "{engine: scikit-learn, rounds: 2}, {engine: xgboost, rounds: 300000}]}",
+        encoding="utf-8",
+    )
+    place = os.environ | {"TONNAGE_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "tonnage", "bench", str(file)]
+    running = subprocess.Popen(command, env=place, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    folder = BenchFolder(tmp_path / "home" / "benches" / "t")
+    wait_for(lambda: len(folder.cells()) == 1 and bool(left_processes(folder.path)))
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    clean_bench(folder)
+    wait_for(lambda: not left_processes(folder.path))
+    assert [cell.engine for cell in folder.cells()] == ["scikit-learn"]
+    again = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+
+
+def wait_for(holds: object, limit_s: float = 60.0) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.1)
+
+
+def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+    """What a kill left of a line counts as nothing, and the next cell starts a line of its own."""
+    folder = BenchFolder(tmp_path)
+    folder.append(Cell(data="d", engine="one", turn=0))
+    with open(folder.journal, "a", encoding="utf-8") as file:
+        file.write('{"data": "d", "eng')
+    folder.append(Cell(data="d", engine="two", turn=0))
+    assert [cell.engine for cell in folder.cells()] == ["one", "two"]
+    assert len([json.loads(line) for line in folder.journal.read_text("utf-8").splitlines()]) == 2
+
+
+def test_another_file_is_not_resumed(tmp_path: Path) -> None:
+    """Cells of another file cannot stand beside new ones."""
+    folder = BenchFolder(tmp_path / "b")
+    folder.begin(bench("{engine: xgboost}"), resume=False)
+    with pytest.raises(InputError, match="has changed"):
+        folder.begin(bench("{engine: lightgbm}"), resume=True)
+
+
+def test_rows_and_splits_are_the_same_each_time(tmp_path: Path) -> None:
+    """The same file gives the same bytes; no row is in two parts, and none is lost."""
+    spec = bench("{engine: xgboost}")
+    one = prepare_data(spec, spec.data[0], tmp_path / "one", memory_bytes=1e9)
+    two = prepare_data(spec, spec.data[0], tmp_path / "two", memory_bytes=1e9)
+    assert one.digests == two.digests
+    parts = [np.load(tmp_path / "one" / f"{part}_features.npy") for part in one.rows]
+    assert len(np.unique(np.concatenate(parts), axis=0)) == 600
+
+
+def test_a_table_that_does_not_fit_is_refused_with_what_fits(tmp_path: Path) -> None:
+    """Nothing is drawn before it is known to fit."""
+    spec = bench("{engine: xgboost}", rows=10_000_000)
+    with pytest.raises(InputError, match="are free") as caught:
+        prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1.2e6)
+    assert caught.value.hint == "rows: 10000 fits"
+
+
+def test_a_csv_becomes_numbers(tmp_path: Path) -> None:
+    """Words become codes in order of the alphabet; a column that is not there is refused with those that are."""
+    rows = "\n".join(f"{'red' if n % 2 else 'blue'},{n},{'yes' if n % 2 else 'no'}" for n in range(40))
+    (tmp_path / "t.csv").write_text(f"colour,size,bought\n{rows}\n", encoding="utf-8")
+    text = "bench: {{name: t, data: [{{name: d, file: t.csv, label: {label}}}], engines: [{{engine: xgboost}}]}}"
+    spec = read_bench(text.format(label="bought"), folder=tmp_path)
+    made = prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1e9)
+    features, target = (np.load(made.folder / f"train_{name}.npy") for name in ("features", "target"))
+    assert (features[:, 0] == target).all()
+    wrong = read_bench(text.format(label="sold"), folder=tmp_path)
+    with pytest.raises(InputError, match="no column 'sold'"):
+        prepare_data(wrong, wrong.data[0], tmp_path / "w", memory_bytes=1e9)
+
+
+def test_the_auc_is_that_of_scikit_learn() -> None:
+    """Ties count half, as in sklearn.metrics.roc_auc_score."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    from tonnage.benchmarks.engines.apart.engine_workers.table import auc
+
+    random = np.random.default_rng(0)
+    target = (random.random(500) > 0.4).astype(np.float32)
+    score = np.round(random.random(500) + 0.3 * target, 1)
+    assert auc(target, score) == pytest.approx(sklearn.roc_auc_score(target, score), abs=1e-12)
+
+
+def test_an_engine_that_is_not_set_up_says_how_to_get_it(tmp_path: Path) -> None:
+    """H2O needs an environment of its own."""
+    assert missing("h2o-gbm", tmp_path) == "h2o-gbm has no environment: tonnage bench setup h2o"
+    assert missing("sparkling-gbm", tmp_path) == "sparkling-gbm has no environment: tonnage bench setup sparkling"
