@@ -68,7 +68,14 @@ def bench_run(
         if options.dry_run:
             found = result_of(spec, folder, prepare_all(spec, folder))
             return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
-        found = carry_out(spec, folder, settings.home, say=on_step or _silent)
+        try:
+            found = carry_out(spec, folder, settings.home, say=on_step or _silent)
+        except KeyboardInterrupt:
+            if folder.cells():
+                so_far = result_of(spec, folder, prepare_all(spec, folder))
+                _write(Answer(so_far, engine_bench_report), folder, options)
+            (on_step or _silent)("stopped: finished cells are kept, and --resume goes on")
+            raise
         answer = Answer(found, engine_bench_report, _fault(found), remarks=(f"report: {folder.report}",))
         _write(answer, folder, options)
     return answer

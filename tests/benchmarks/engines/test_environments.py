@@ -1,0 +1,62 @@
+"""Environments of engines: Java is checked, what is missing says how to get it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.api.engine_benches import bench_clean, bench_setup
+from tonnage.benchmarks.engines import environments
+from tonnage.benchmarks.engines.worker_process import free_port_pairs
+from tonnage.errors import InputError
+from tonnage.settings import current_settings
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def test_setup_without_java_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed before Java has been found."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="apt-get install openjdk-17"):
+        bench_setup("h2o")
+    assert not environments.environments_folder(current_settings().home).exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("version", "fine"), [("17.0.15", True), ("1.8.0_402", True), ("21.0.2", False)])
+def test_java_of_the_wrong_version_is_refused(
+    version: str, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME is what counts; H2O runs on 8 to 17."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert (environments.java_fault() is None) == fine
+
+
+def test_an_unknown_environment_is_refused() -> None:
+    """The names that there are stand in the hint."""
+    with pytest.raises(InputError) as caught:
+        bench_setup("spark")
+    assert caught.value.hint == "one of h2o, sparkling"
+
+
+def test_clean_of_an_unknown_bench_is_refused() -> None:
+    """A name without a folder is a mistake; without a name there may be nothing to do."""
+    with pytest.raises(InputError, match="no bench is named 'x'"):
+        bench_clean("x")
+    assert bench_clean() == []
+
+
+def test_workers_get_ports_of_their_own() -> None:
+    """H2O takes a port and the next one: no two of them meet."""
+    ports = free_port_pairs(4)
+    taken = {one for port in ports for one in (port, port + 1)}
+    assert len(taken) == 8
