@@ -17,7 +17,7 @@ from tonnage.benchmarks.engines.data import prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out, clean_bench
-from tonnage.benchmarks.engines.worker_process import left_processes
+from tonnage.benchmarks.engines.worker_process import MARK, end_marked, left_processes
 from tonnage.errors import InputError
 from tonnage.side_by_side.cells import Cell
 from tonnage.side_by_side.reading import read_bench
@@ -84,6 +84,25 @@ def test_a_cell_out_of_time_has_failed(tmp_path: Path) -> None:
     """The limit ends the worker, and the cell says so."""
     (cell,) = carried(bench("{engine: xgboost, rounds: 100000}", more="repeats: 1\n  timeout: 3s"), tmp_path)
     assert cell.reason == "not done after 3 s"
+
+
+@pytest.mark.heavy
+def test_what_leaves_the_session_is_ended_too(tmp_path: Path) -> None:
+    """H2O starts its Java in a session of its own: the mark in the environment finds it, and no other bench's."""
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    own, other = (
+        subprocess.Popen(sleeper, env=os.environ | {MARK: str(tmp_path / name)}, start_new_session=True)
+        for name in ("own", "other")
+    )
+    try:
+        wait_for(lambda: bool(left_processes(tmp_path / "own")) and bool(left_processes(tmp_path / "other")))
+        assert end_marked(tmp_path / "own") == 1
+        assert own.poll() is not None
+        assert other.poll() is None
+    finally:
+        for one in (own, other):
+            one.kill()
+            one.wait()
 
 
 @pytest.mark.heavy

@@ -12,14 +12,12 @@ import psutil
 from tonnage.benchmarks.engines.data import Prepared, prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
-from tonnage.benchmarks.engines.worker_process import MARK, left_processes, run_cell
+from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
 from tonnage.benchmarks.machine import host_identity
 from tonnage.side_by_side.cells import Cell
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.spec import BenchSpec
 from tonnage.units import from_gib
-
-__all__ = ["MARK", "carry_out", "clean_bench", "read_host", "result_of"]
 
 
 def read_host() -> Host:
@@ -77,16 +75,13 @@ def clean_bench(folder: BenchFolder) -> tuple[int, int]:
     The journal and the report stay. InputError where the bench runs.
     """
     with folder.held():
-        left = left_processes(folder.path)
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=10)
+        ended = end_marked(folder.path)
         freed = 0
         for name in ("cells", "data"):
             place = folder.path / name
             freed += sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
             shutil.rmtree(place, ignore_errors=True)
-    return len(left), freed
+    return ended, freed
 
 
 def _line(cell: Cell, metric: str) -> str:

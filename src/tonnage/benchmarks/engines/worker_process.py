@@ -45,6 +45,7 @@ def run_cell(
             peak_bytes, in_time = _watch(worker, timeout_s)
         finally:
             end_group(worker)
+            end_marked(bench)
     begun = Cell(
         data=data.name, engine=engine.name, turn=turn, peak_rss_bytes=peak_bytes, busy_before_cores=busy
     )  # fmt: skip
@@ -158,6 +159,16 @@ def _reason(code: int | None, in_time: bool, timeout_s: float, folder: Path, res
     last = [line.strip() for line in (folder / "log").read_text("utf-8", "replace").splitlines() if line.strip()]
     how = f"ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with exit code {code}"
     return " | ".join([how, *last[-1:]])
+
+
+def end_marked(bench: Path) -> int:
+    """Kill what still lives of a bench, also in sessions of its own (H2O's Java is one); how many there were."""
+    left = left_processes(bench)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, timeout=SETTLE_S)
+    return len(left)
 
 
 def left_processes(bench: Path) -> list[psutil.Process]:
