@@ -85,12 +85,13 @@ def _data_blocks(found: BenchResult, data: DataSpec) -> Iterator[Block]:
         yield LineChart(title=f"{data.name}: quality over time", x_title="seconds of preparing and training",
                         y_title=f"{data.metric} on the validation rows", series=lines,
                         legend="top" if data.metric == "rmse" else "bottom")  # fmt: skip
+    yield _phase_table(rows)
     yield _predicted_table(rows)
 
 
 def _main_table(found: BenchResult, data: DataSpec, rows: list[EngineResult]) -> Table:
     goal = "to target" if data.target is None else f"s to {data.target:g}"
-    right = [goal, "USD to it", data.metric, "s in all", "rows/s", "cores", "GiB", "start-up s", "warm-up s"]
+    right = [goal, "USD to it", data.metric, "s in all", "rows/s", "cores", "GiB"]
     columns = (Column(title="engine"), Column(title="done", align="right"),
                *(Column(title=title, align="right", folds=place if place > 4 else 0, fold_text=title + " {}")
                  for place, title in enumerate(right)))  # fmt: skip
@@ -109,8 +110,16 @@ def _main_row(found: BenchResult, row: EngineResult) -> tuple[str, ...]:
         row.engine.name, f"{row.done} of {found.spec.repeats}", reached,
         UNKNOWN if usd is None else render_money(usd.value), _spread(row.quality, 4), _spread(row.work_s),
         UNKNOWN if row.rows_per_s is None else render_count(row.rows_per_s.value), _plain(row.cores_used),
-        UNKNOWN if gib is None else short(gib, 3), _plain(row.startup_s), _plain(row.warmup_s),
+        UNKNOWN if gib is None else short(gib, 3),
     )  # fmt: skip
+
+
+def _phase_table(rows: list[EngineResult]) -> Table:
+    titles = ("engine", "start-up s", "warm-up s", "prepare s", "train s")
+    columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
+    cells = ((row.engine.name, _plain(row.startup_s), _plain(row.warmup_s), _plain(row.prepare_s), _plain(row.train_s))
+             for row in rows if row.done)  # fmt: skip
+    return Table(columns=columns, rows=tuple(cells))
 
 
 def _predicted_table(rows: list[EngineResult]) -> Table:

@@ -46,14 +46,13 @@ class Engine(H2OEngine):
 
         memory_mib = int(self.job["memory_gib"] * 1024)
         each = max(self.job["threads"] // workers, 1)
-        first, second = self.job["ports"][:2]
         given = {
             "spark.driver.extraJavaOptions": EXPORTS, "spark.executor.extraJavaOptions": EXPORTS,
             "spark.driver.memory": f"{memory_mib}m", "spark.executor.memory": f"{memory_mib}m",
             "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false",
             "spark.jars": str(assembly_jar()), "spark.ext.h2o.cluster.size": str(workers),
-            "spark.ext.h2o.extra.properties": "-web_ip 127.0.0.1", "spark.ext.h2o.node.port.base": str(first),
-            "spark.ext.h2o.client.port.base": str(second), "spark.ext.h2o.nthreads": str(each),
+            "spark.ext.h2o.extra.properties": "-web_ip 127.0.0.1",
+            "spark.ext.h2o.base.port": str(self.job["ports"][0]), "spark.ext.h2o.nthreads": str(each),
             "spark.dynamicAllocation.enabled": "false", "spark.locality.wait": "0",
             "spark.scheduler.minRegisteredResourcesRatio": "1", "spark.sql.execution.arrow.pyspark.enabled": "true",
             "spark.sql.warehouse.dir": str(Path(self.job["folder"]) / "warehouse"),
