@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -58,7 +59,7 @@ def bench_run(
     options, settings = options or BenchRunOptions(), settings or current_settings()
     if options.resume and options.fresh:
         raise InputError("--resume and --fresh contradict each other", hint="give one of them")
-    spec = load_bench(Path(file))
+    spec = _priced(load_bench(Path(file)), settings)
     folder = BenchFolder(benches_folder(settings.home) / spec.name)
     with folder.held():
         if options.fresh:
@@ -154,6 +155,27 @@ def _try(kind: str, settings: Settings) -> None:
         raise TonnageError(
             f"the trial of {failed[0].engine} failed: {failed[0].reason}", hint="the environment is not used"
         )
+
+
+def _priced(spec: BenchSpec, settings: Settings) -> BenchSpec:
+    """The bench with the price of its instance type on demand. InputError where the catalog has none."""
+    if spec.instance is None:
+        return spec
+    from tonnage.api.inputs import load_catalog
+    from tonnage.errors import nearest
+
+    catalog = load_catalog(settings=settings)
+    offers = [
+        one for one in catalog.offers
+        if one.instance_type == spec.instance and one.purchase == "on_demand" and spec.region in (None, one.region)
+    ]  # fmt: skip
+    if not offers:
+        where = f" in {spec.region}" if spec.region else ""
+        like = ", ".join(nearest(spec.instance, {one.instance_type for one in catalog.offers}))
+        raise InputError(f"the catalog has no price on demand of '{spec.instance}'{where}", hint=f"near it: {like}")
+    best = min(offers, key=lambda one: one.usd_per_instance_hour)
+    note = f"{best.provider} {best.instance_type} in {best.region or 'every region'}, on demand, read {best.read_on}"
+    return replace(spec, usd_per_hour=float(best.usd_per_instance_hour), price_note=note)
 
 
 def benches_folder(home: Path) -> Path:

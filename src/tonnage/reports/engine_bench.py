@@ -149,6 +149,7 @@ def _failures(found: BenchResult) -> Iterator[Block]:
 def _conditions(found: BenchResult) -> Iterator[Block]:
     spec, host = found.spec, found.host
     price = "not stated: dollars are unknown" if spec.usd_per_hour is None else f"USD {spec.usd_per_hour:g} an hour"
+    price += f" ({spec.price_note})" if spec.price_note else ""
     versions = {name: said for row in found.rows for name, said in (row.versions or {}).items()}
     yield Heading(text="Conditions")
     yield Pairs(rows=(

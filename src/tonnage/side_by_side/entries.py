@@ -86,7 +86,9 @@ class SplitEntry(StrictModel):
 class PriceEntry(StrictModel):
     """What the machine costs."""
 
-    usd_per_hour: Usd = entry("Dollars an hour.")
+    usd_per_hour: Usd | None = entry("Dollars an hour.", default=None)
+    instance: Word | None = entry("An instance type of the catalog, at its price on demand.", default=None)
+    region: Word | None = entry("Where it is bought.", default=None, shown="where it is cheapest")
 
 
 class EngineEntry(StrictModel):

@@ -45,6 +45,7 @@ def read_bench(text: str, *, file: str | None = None, folder: Path | None = None
         validation_fraction=bench.split.validation, test_fraction=bench.split.test, timeout_s=bench.timeout,
         usd_per_hour=bench.price.usd_per_hour if bench.price else None,
         digest=hashlib.sha256(text.encode()).hexdigest(),
+        instance=bench.price.instance if bench.price else None, region=bench.price.region if bench.price else None,
     )  # fmt: skip
 
 
@@ -53,6 +54,11 @@ def _problems(bench: BenchEntry) -> Iterator[Problem]:
         if not items:
             yield Problem(("bench", key), "is empty", f"{PAGE} has an example")
         yield from _same_names(key, [_name(one) for one in items])
+    price = bench.price
+    if price is not None and (price.usd_per_hour is None) == (price.instance is None):
+        yield Problem(("bench", "price"), "is stated twice, or not at all", "give `usd_per_hour` or `instance`")
+    if price is not None and price.region is not None and price.instance is None:
+        yield Problem(("bench", "price", "region"), "belongs to `instance`", "leave it out")
     for index, data in enumerate(bench.data):
         yield from _data_problems(("bench", "data", index), data)
     for index, engine in enumerate(bench.engines):

@@ -136,6 +136,9 @@ class BenchSpec:
     timeout_s: float
     usd_per_hour: float | None
     digest: str
+    instance: str | None = None  # priced by the catalog in place of a stated price
+    region: str | None = None
+    price_note: str = ""  # where the price comes from
 
     def cells(self) -> list[tuple[DataSpec, EngineSpec, int]]:
         """Every cell in the order it runs: repeats outermost, so that engines alternate and drift meets all alike."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.api.engine_benches import bench_clean, bench_setup
+from tonnage.api.engine_benches import BenchRunOptions, bench_clean, bench_run, bench_setup
 from tonnage.benchmarks.engines import environments
 from tonnage.benchmarks.engines.worker_process import free_port_pairs
 from tonnage.errors import InputError
@@ -60,3 +60,19 @@ def test_workers_get_ports_of_their_own() -> None:
     ports = free_port_pairs(4)
     taken = {one for port in ports for one in (port, port + 1)}
     assert len(taken) == 8
+
+
+def test_the_price_of_an_instance_type_is_the_catalogs(tmp_path: Path) -> None:
+    """Dollars an hour on demand with their source; a type that is not sold is refused with those like it."""
+    file = tmp_path / "b.yaml"
+    rest = "data: [{{name: d, packaged: wine}}], engines: [{{engine: xgboost}}]"
+    text = "bench: {{name: t, price: {{instance: {}}}, " + rest + "}}"
+    file.write_text(text.format("c7g.12xlarge"), encoding="utf-8")
+    spec = bench_run(str(file), BenchRunOptions(dry_run=True)).found.spec
+    assert spec.usd_per_hour is not None
+    assert 0.5 < spec.usd_per_hour < 5
+    assert spec.price_note.startswith("aws c7g.12xlarge in ")
+    file.write_text(text.format("c7g.12xlrge"), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        bench_run(str(file), BenchRunOptions(dry_run=True))
+    assert "c7g.12xlarge" in (caught.value.hint or "")
