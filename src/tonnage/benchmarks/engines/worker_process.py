@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from tonnage.side_by_side.spec import DataSpec, EngineSpec
 
 APART: Final = Path(__file__).parent / "apart"
 MARK: Final = "TONNAGE_BENCH"  # in the environment of every process of a bench: its folder
-SAMPLE_S: Final = 0.2
+SAMPLE_S: Final = 0.25
+LISTED_EVERY: Final = 10  # samples between two looks for new processes: to list them takes tens of milliseconds
 SETTLE_S: Final = 5.0
 
 
@@ -102,10 +104,15 @@ def free_port_pairs(count: int) -> list[int]:
 def _watch(worker: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, bool]:
     """Peak of the resident memory of the worker and all below it, and whether it ended in time."""
     peak, end = 0, time.monotonic() + timeout_s
-    while worker.poll() is None:
+    known: list[psutil.Process] = []
+    for sample in count():
+        if worker.poll() is not None:
+            break
         if time.monotonic() > end:
             return peak, False
-        peak = max(peak, sum(_rss(one) for one in _tree(worker.pid)))
+        if sample % LISTED_EVERY == 0:
+            known = list(_tree(worker.pid))
+        peak = max(peak, sum(_rss(one) for one in known))
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.wait(SAMPLE_S)
     return peak, True
