@@ -11,6 +11,7 @@ import pytest
 import tonnage
 from tonnage.errors import InputError, TonnageError, UnknownName
 from tonnage.gateway.file.reference import render_gateway_reference
+from tonnage.gateway.request_replay import DEAREST, QUEUE_FULL, QUEUE_LATE, Simulated
 
 PRICE = {"input_usd_per_million": 1, "output_usd_per_million": 2}
 ONE = {"url": "http://127.0.0.1:1/v1", "model": "m", "price": PRICE}
@@ -123,6 +124,41 @@ def test_explain_and_simulate(tmp_path: Path) -> None:
     request.write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         tonnage.explain_request(path, request)
+
+
+def test_simulate_waits_and_checks(tmp_path: Path) -> None:
+    """A deployment of two places and half a second an answer, asked eight times at once: without a queue six are not
+    taken; with one of four places they are taken two by two, the higher priority first, and two are refused; a check
+    by another deployment costs its tokens and its time; a dearer request than its route takes is refused."""
+    slow = ONE | {"at_once": 2, "first_byte_ms": 500}
+    judge = ONE | {"first_byte_ms": 100}
+    log = tmp_path / "log.csv"
+
+    def run(requests: int = 8, tokens: int = 1000, **file: Any) -> Simulated:
+        route = file.pop("route", {})
+        path = written(
+            tmp_path, deployments={"a": slow, "judge": judge}, routes={"chat": {"deployments": ["a"]} | route},
+            store=str(tmp_path / "accounts.db"), **file,
+        )  # fmt: skip
+        log.write_text("at_s,key,route,input_tokens,output_tokens\n" + f"0,x,chat,{tokens},0\n" * requests)
+        found: Simulated = tonnage.simulate_gateway(path, log).found
+        return found
+
+    alone = run()
+    assert (alone.requests, alone.unserved, alone.waits_s) == ({"a": 2}, 6, ())
+    queued = run(queue={"places": 4, "longest": "10s"})
+    assert (queued.requests, queued.refused, queued.unserved) == ({"a": 6}, {QUEUE_FULL: 2}, 0)
+    assert queued.waits_s == pytest.approx((0.5, 0.5, 1.0, 1.0))
+    assert queued.latencies_s == pytest.approx((0.5, 0.5, 1.0, 1.0, 1.5, 1.5))
+    hurried = run(queue={"places": 4, "longest": "600ms"})
+    assert (hurried.requests, hurried.refused) == ({"a": 4}, {QUEUE_FULL: 2, QUEUE_LATE: 2})
+    rule = {"attacks": {"detect": "classifier", "deployment": "judge", "labels": "X"}}
+    checked = run(2, guardrails=rule, route={"guardrails": ["attacks"]})
+    assert checked.requests == {"a": 2, "judge": 2}
+    assert checked.latencies_s == pytest.approx((0.6, 0.6))
+    assert checked.usd_pico["judge"] == checked.usd_pico["a"]
+    dear = run(2, 10**6, route={"most_usd_per_request": 0.001})
+    assert (dear.requests, dear.refused) == ({}, {DEAREST: 2})
 
 
 def test_explain_tells_checks_and_conduct(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tonnage.gateway.money.shared_accounts import SharedAccounts
     from tonnage.gateway.reconciling.gaps import Reconciled
     from tonnage.gateway.report import NameSpend
-    from tonnage.gateway.simulation import Simulated
+    from tonnage.gateway.request_replay import Simulated
     from tonnage.gateway.top.rates import Top
     from tonnage.planning.plan import MachineOption
 
