@@ -109,6 +109,7 @@ def test_explain_and_simulate(tmp_path: Path) -> None:
     found = tonnage.explain_request(path, request).found
     assert found.order == ("dear", "a")
     assert found.held_pico["dear"] == 10 * found.held_pico["a"]
+    assert all(0 < one.usd_pico <= found.held_pico[one.name] for one in found.candidates)
     log = tmp_path / "log.csv"
     log.write_text(
         "at_s,key,route,input_tokens,output_tokens\n" + "".join(f"{one},x,chat,1000,100\n" for one in range(20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -52,9 +53,12 @@ def free_port() -> int:
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    return [
-        one for one in psutil.Process(process.pid).children() if "tonnage.gateway.worker" in " ".join(one.cmdline())
-    ]
+    found = []
+    for one in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if "tonnage.gateway.worker" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 @pytest.mark.slow
@@ -199,7 +203,8 @@ def test_a_thousand_at_once_never_pass_a_cap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_restart_and_a_reload_fail_no_request(tmp_path: Path) -> None:
-    """SIGHUP under load fails nothing; the killed parent's workers end by themselves."""
+    """SIGHUP and SIGUSR2 under load fail nothing, and after the latter all workers are others; the killed parent's
+    workers end by themselves."""
     port, statuses, stop = free_port(), Counter[int](), threading.Event()
     asked = {"model": "chat", "max_tokens": 4, "messages": []}
 
@@ -218,6 +223,12 @@ def test_a_restart_and_a_reload_fail_no_request(tmp_path: Path) -> None:
             time.sleep(0.3)
             process.send_signal(signal.SIGHUP)
         time.sleep(0.5)
+        before = {one.pid for one in workers(process)}
+        process.send_signal(signal.SIGUSR2)
+        until = time.monotonic() + 60
+        while before & {one.pid for one in workers(process)}:
+            assert time.monotonic() < until
+            time.sleep(0.2)
         stop.set()
         for one in clients:
             one.join()

@@ -132,7 +132,8 @@ def open_gateway(
     path: Path | str, *, settings: Settings | None = None, say: Callable[[str], None] | None = None,
     on_begin: Callable[[int], None] | None = None,
 ) -> int:  # fmt: skip
-    """Serve until SIGTERM or SIGINT; SIGHUP reads the file again. Exit code 0. Raises TonnageError.
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the file again, SIGUSR2 replaces the workers. Exit code 0. Raises
+    TonnageError.
 
     `on_begin` is called with the port once it listens.
     """

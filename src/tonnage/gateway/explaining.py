@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 from tonnage.gateway.file.conduct_entries import QueueEntry
@@ -76,9 +77,11 @@ def explain(
         name: DeploymentHealth(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()
     }
     facts = Facts(surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
-    candidates = tuple(considered(route, facts, gateway, healths, 0.0))
+    seen = considered(route, facts, gateway, healths, 0.0)
     names = tuple(order(route, facts, gateway, healths, 0.0, Random(0)))
-    held = {one.name: _held_pico(gateway, asked, route, one.name) for one in candidates}
+    held = {one.name: _held_pico(gateway, asked, route, one.name) for one in seen}
+    # expected of answers as long as usual: this one's may be shorter, and costs at most what is held
+    candidates = tuple(replace(one, usd_pico=min(one.usd_pico, held[one.name])) for one in seen)
     first = held[names[0]] if names else 0
     return Explained(
         route=route, caller=caller, most_input_tokens=asked.most_input_tokens(0),

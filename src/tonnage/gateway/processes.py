@@ -1,4 +1,5 @@
-"""The processes of a gateway: workers that share its sockets, started anew when they die, told of a changed file."""
+"""The processes of a gateway: workers that share its sockets, started anew when they die or when asked, told of a
+changed file."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.files import make_private_folder
 from tonnage.gateway.addresses import local_url
 from tonnage.gateway.file.described import Gateway
-from tonnage.gateway.worker import SIZE, WorkerTask
+from tonnage.gateway.worker import SIZE, WorkerTask, serves
 
 RESTARTS: Final = 5  # of workers that end as soon as they begin, before a gateway that never served gives up
 SHORT_LIFE_S: Final = 15.0  # longer than one try to reach a database
@@ -51,7 +52,10 @@ class GatewayProcesses:
         self._runner: BatchCarrier | None = None
         self._workers: list[_Child] = []
         self._stopping = False
-        self._reload_asked = False
+        self._reload_asked = self._renewal_asked = False
+        self._to_renew: list[int] = []  # workers that are to be replaced, one after another
+        self._renewing: tuple[int, _Child] | None = None  # which one, and who takes its place once it serves
+        self._retiring: list[tuple[_Child, float]] = []  # and until when they may answer what is under way
         self._short_lives = 0
         self._served = False  # whether a worker of this gateway ever lived long
         self._next_start_s = 0.0
@@ -66,6 +70,7 @@ class GatewayProcesses:
         make_private_folder(self.folder)
         handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._ask_reload)
+        handlers[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, self._ask_renewal)
         try:
             self._workers = [self._start(number) for number in range(listen.workers)]
             if on_begin is not None:
@@ -104,9 +109,38 @@ class GatewayProcesses:
             if self._reload_asked:
                 self._reload_asked = False
                 self._reload()
+            if self._renewal_asked:
+                self._renewal_asked = False
+                self._to_renew = list(range(len(self._workers)))
+            self._renew()
             self._replace_dead()
         self._end()
         return 0
+
+    def _renew(self) -> None:
+        """A worker after another hands over to a new process, which runs the program as it is installed now. The old
+        one ends only when the new one serves, and answers what is under way; their sockets are the same."""
+        now_s = time.monotonic()
+        for old, until_s in list(self._retiring):
+            if old.process.poll() is not None:
+                self._retiring.remove((old, until_s))
+                if not self._retiring and self._renewing is None and not self._to_renew:
+                    self.say("all workers are new")
+            elif now_s > until_s:
+                old.process.kill()
+        if self._renewing is None:
+            if self._to_renew:
+                index = self._to_renew.pop(0)
+                self._renewing = (index, self._start(index))
+            return
+        index, fresh = self._renewing
+        if fresh.process.poll() is not None:
+            self.say(f"the new worker {index} ended with {fresh.process.returncode}; the old ones stay")
+            self._renewing, self._to_renew = None, []
+        elif serves(self.folder, fresh.process.pid):
+            old, self._workers[index], self._renewing = self._workers[index], fresh, None
+            old.process.terminate()
+            self._retiring.append((old, now_s + self.gateway.listen.drain + GRACE_S))
 
     def _replace_dead(self) -> None:
         """Workers that end as soon as they begin, as while a database is away, are started anew ever more slowly."""
@@ -144,11 +178,13 @@ class GatewayProcesses:
             self._runner.close()
         for one in self._sockets:
             one.close()  # first: a connection that nobody will accept would hang
-        for child in self._workers:
+        fresh = () if self._renewing is None else (self._renewing[1],)
+        children = (*self._workers, *fresh, *(one for one, _ in self._retiring))
+        for child in children:
             with suppress(ProcessLookupError):
                 child.process.terminate()
         until = time.monotonic() + self.gateway.listen.drain + GRACE_S
-        for child in self._workers:
+        for child in children:
             try:
                 child.process.wait(max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
@@ -164,7 +200,7 @@ class GatewayProcesses:
         if _fixed(found) != _fixed(self.gateway):
             self.say("where the gateway listens, its workers, its store and `batches` change with a new start only")
         self.gateway = found
-        for child in self._workers:
+        for child in (*self._workers, *(() if self._renewing is None else (self._renewing[1],))):
             child.task = replace(child.task, gateway=found)
             child.send()
         self.say("the gateway follows the changed file")
@@ -174,6 +210,9 @@ class GatewayProcesses:
 
     def _ask_reload(self, *_: object) -> None:
         self._reload_asked = True
+
+    def _ask_renewal(self, *_: object) -> None:
+        self._renewal_asked = True
 
 
 def _fixed(gateway: Gateway) -> tuple[object, ...]:

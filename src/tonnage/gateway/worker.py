@@ -66,6 +66,16 @@ class WorkerTask:
     batch_secret: str | None = None  # of the runner of batches, where there is one
 
 
+def measures_file(folder: Path, pid: int) -> Path:
+    """Where the worker of that process writes its counts, from when it serves until it ends."""
+    return folder / "measures" / f"{pid}.json"
+
+
+def serves(folder: Path, pid: int) -> bool:
+    """Whether the worker of that process has begun to serve."""
+    return measures_file(folder, pid).exists()
+
+
 class Worker:
     """All parts of a worker, in one event loop."""
 
@@ -83,7 +93,7 @@ class Worker:
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
-        self._measured = self.folder / "measures" / f"{os.getpid()}.json"
+        self._measured = measures_file(self.folder, os.getpid())
 
     async def serve(self) -> None:
         """Until SIGTERM, or until the parent is gone. Raises TonnageError where the accounts cannot be opened."""

@@ -23,6 +23,7 @@ HEADERS_S: Final = 10.0  # from the first byte of a request, or from the connect
 BODY_SILENCE_S: Final = 30.0
 IDLE_S: Final = 120.0
 FIRST_BYTE_S: Final = 0.5  # at the end a client that has just connected is waited for so long
+REUSE_S: Final = 1.0  # and one that had an answer lately: its next request may be on its way
 MOST_HEADER_BYTES: Final = 64 << 10
 MOST_AHEAD: Final = 16  # requests that one connection may send before the first is answered
 _LINES: Final = {one.value: b"HTTP/1.1 %d %s\r\n" % (one.value, one.phrase.encode()) for one in HTTPStatus}
@@ -279,8 +280,9 @@ class _ClientConnection(asyncio.Protocol):
     def close_if_idle(self) -> None:
         if self._task is not None or self.transport is None:
             return
-        late = self._waits == "fresh" and monotonic() - self._told_s > FIRST_BYTE_S
-        if late or self._waits in ("idle", "end"):
+        waited_s = monotonic() - self._told_s
+        late = {"fresh": waited_s > FIRST_BYTE_S, "idle": waited_s > REUSE_S, "end": True}
+        if late.get(self._waits, False):
             self.transport.close()
 
     def abort(self) -> None:
