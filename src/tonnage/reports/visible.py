@@ -35,7 +35,7 @@ def _shown(value: Any) -> Any:
         return tuple(_shown(one) for one in value)
     if isinstance(value, LineChart):  # thousands of points, which are numbers
         named = tuple((visible(name), points) for name, points in value.series)
-        titles = {name: visible(getattr(value, name)) for name in ("title", "x_title", "y_title")}
+        titles: dict[str, Any] = {name: visible(getattr(value, name)) for name in ("title", "x_title", "y_title")}
         return replace(value, series=named, **titles)
     if is_dataclass(value) and not isinstance(value, type):
         changed = {field.name: _shown(getattr(value, field.name)) for field in fields(value)}
