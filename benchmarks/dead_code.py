@@ -22,7 +22,7 @@ ALLOWED = {
         "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
         "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
         "do_POST", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together",
-        "pause_writing", "readable", "seekable", "readinto", "get_next", "admit",
+        "pause_writing", "readable", "seekable", "readinto", "get_next", "admit", "after_iteration",
     ],
     "offered to users of the package": [
         "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
