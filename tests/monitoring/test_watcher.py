@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,6 +51,7 @@ class Site(ThreadingHTTPServer):
     """A page of figures to read, and a place that takes posts."""
 
     page, posted, status = "load 1\n", list[dict[str, Any]](), 200
+    slow_s = 0.0  # of the first post
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -64,7 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.server.page.encode())
 
     def do_POST(self) -> None:
-        self.server.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        seconds, self.server.slow_s = self.server.slow_s, 0.0
+        time.sleep(seconds)
+        self.server.posted.append(body)
         self._answer(b"{}")
 
     def _answer(self, content: bytes) -> None:
@@ -187,7 +192,8 @@ def test_a_command_gets_its_words_not_a_shell(tmp_path: Path, folder: RunFolder)
 
 
 def test_a_post_is_undone_when_the_alert_ends(tmp_path: Path, site: Site) -> None:
-    """Scaled up while the page says so, and down again after it."""
+    """Scaled up while the page says so, and down again after it: in that order, though the first post takes long."""
+    site.slow_s = 0.5
     text = f"""
 defaults: no
 scrape: {{door: {{url: "{site.url}/metrics"}}}}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
@@ -44,7 +45,10 @@ class ActionOutcome:
 
 
 class ActionRunner:
-    """Carries actions out beside the watch: a webhook that hangs delays nothing but itself."""
+    """Carries actions out beside the watch: a webhook that hangs delays nothing but itself.
+
+    One action of one alert is carried out in the order it was asked for: never undone before it is done.
+    """
 
     def __init__(
         self, *, channels: Mapping[str, Channel], hands: Hands, audit: AuditFile, say: Callable[[str], None]
@@ -52,6 +56,8 @@ class ActionRunner:
         self._channels, self._hands, self._audit, self._say = channels, hands, audit, say
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="action")
         self._under_way: set[Future[ActionOutcome]] = set()
+        self._newest: dict[tuple[str, str, str], Future[ActionOutcome]] = {}  # of each action of each alert
+        self._lock = Lock()
 
     def start(self, happening: Happening) -> Future[ActionOutcome]:
         """Write down that it is due, and carry it out. A dry run is written down, and not carried out.
@@ -69,17 +75,37 @@ class ActionRunner:
             done: Future[ActionOutcome] = Future()
             done.set_result(ActionOutcome(happening=happening, done=False, words=f"dry run: would {action.text}"))
             return done
-        future = self._threads.submit(self._carried, happening, action)
-        self._under_way.add(future)
-        future.add_done_callback(self._ended)
+        future: Future[ActionOutcome] = Future()
+
+        def carry(_: object = None) -> None:
+            self._threads.submit(self._carried, happening, action).add_done_callback(
+                lambda done: future.set_result(done.result())
+            )
+
+        key = (happening.rule.name, happening.series.text, action.text)
+        with self._lock:
+            before = self._newest.get(key)
+            self._newest[key] = future
+            self._under_way.add(future)
+        future.add_done_callback(lambda done: self._ended(key, done))
+        if before is None:
+            carry()
+        else:
+            before.add_done_callback(carry)  # at once, where it is done already
         return future
 
     def close(self) -> None:
         """Wait for what is under way: each has a time limit of its own."""
+        with self._lock:
+            under_way = tuple(self._under_way)
+        wait(under_way)
         self._threads.shutdown(wait=True)
 
-    def _ended(self, future: Future[ActionOutcome]) -> None:
-        self._under_way.discard(future)
+    def _ended(self, key: tuple[str, str, str], future: Future[ActionOutcome]) -> None:
+        with self._lock:
+            self._under_way.discard(future)
+            if self._newest.get(key) is future:
+                del self._newest[key]
         outcome = future.result()
         what = "done" if outcome.done else "failed"
         self._say(f"{outcome.happening.rule.name}: {outcome.words}")
