@@ -1,13 +1,14 @@
 """`python -m tonnage.supervisor.pod`: a run in a pod of a Kubernetes cluster.
 
 The first pod lays what was sent into the run's folder, looks after the run as its supervisor does anywhere, and repeats
-journal, figures and log on stdout, each line with its file and place, so that a client without a way into the pod has
-them from the pod's log. Further pods start the same workers and wait for the first.
+journal, figures and log on stdout, each line with its file and place, and the newest heartbeat, so that a client
+without a way into the pod has them from the pod's log. Further pods start the same workers and wait for the first.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from tonnage.files import make_private_folder, write_whole
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import heartbeat_file
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.jobs import exit_of
@@ -32,6 +34,7 @@ REPEATED: Final = ("journal.jsonl", "metrics.jsonl", "log.txt")  # whose lines g
 REPEATED_TO: Final = "repeated.json"  # how far the log has been repeated; the others are repeated whole
 TICK_S: Final = 0.5
 BLOCK_BYTES: Final = 1 << 20
+BEAT_EVERY_S: Final = 10.0  # of the heartbeat on stdout: 3 MB of log a day
 FILES: Final = ("spec.json", "job.json", "place.json")
 
 
@@ -160,9 +163,13 @@ def until_its_end(words: Sequence[str], repeater: Flushing | None, *, env: dict[
 
 
 class Repeater:
-    """Writes what files of a run gain to stdout: `FILE@OFFSET line`, `FILE~OFFSET text` of one without its end."""
+    """Writes what files of a run gain to stdout: `FILE@OFFSET line`, `FILE~OFFSET text` of one without its end.
+
+    And `beat {...}`: the heartbeat, by this machine's clock; the last one says that nobody looks after the run.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
+        self._beat_at = -BEAT_EVERY_S
         self._folder, self._note = folder, folder.path / REPEATED_TO
         self._offsets = dict.fromkeys(REPEATED, 0)
         try:
@@ -175,8 +182,21 @@ class Repeater:
         for name in REPEATED:
             while self._repeat(name, last=last):
                 pass
+        if last or time.monotonic() - self._beat_at >= BEAT_EVERY_S:
+            self._beat(supervised=not last)
         sys.stdout.buffer.flush()
         write_whole(self._note, json.dumps({"log.txt": self._offsets["log.txt"]}) + "\n", durable=False)
+
+    def _beat(self, *, supervised: bool) -> None:
+        try:
+            beat = json.loads(heartbeat_file(self._folder).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return  # its supervisor has not begun
+        self._beat_at = time.monotonic()
+        progress = self._folder.path / "progress"
+        told = base64.b64encode(progress.read_bytes()).decode() if progress.exists() else ""
+        content = {"at": beat["at"], "beat": beat, "progress": told, "supervised": supervised}
+        sys.stdout.buffer.write(b"beat %s\n" % json.dumps(content).encode())
 
     def _repeat(self, name: str, *, last: bool) -> bool:
         offset = self._offsets[name]

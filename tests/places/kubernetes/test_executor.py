@@ -29,6 +29,7 @@ from tonnage.places.states import PlaceStatus
 from tonnage.runs import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import has_supervisor, read_heartbeat
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.testing.kubernetes.server import TOKEN, FakeCluster, fake_cluster
 from tonnage.testing.kubernetes.store import FakeServerRefusal
@@ -367,3 +368,25 @@ def test_lines_that_come_again_are_taken_once(tmp_path: Path) -> None:
     assert read_mirror(folder, "t").read_until == "2026-01-01T00:00:00+00:00"
     append(folder, "next", ["log.txt@14 four"], now=None)  # the next submission goes on in the same files
     assert folder.log_file.read_text().endswith("three\nfour\n")
+
+
+def beat_line(at: datetime, *, supervised: bool = True) -> str:
+    beat = {"at": at.isoformat(), "pid": 7, "host": "pod", "held_s": 40.0, "spent_usd": 0.04}
+    return "beat " + json.dumps({"at": beat["at"], "beat": beat, "progress": "", "supervised": supervised})
+
+
+def test_a_heartbeat_is_as_old_as_the_cluster_says(tmp_path: Path) -> None:
+    """By the clock of the cluster, which is years off here; one of a pod that has ended is a dead one's."""
+    folder = written(tmp_path)
+    there = datetime(2020, 1, 1, tzinfo=UTC)
+    append(folder, "t", [beat_line(there), "beat {cut", beat_line(there)], now=there + timedelta(seconds=20))
+    beat = read_heartbeat(folder)
+    assert beat is not None
+    assert (beat.held_s, beat.spent_usd, has_supervisor(folder)) == (40.0, 0.04, True)
+    assert 19.0 < (datetime.now(UTC) - beat.at).total_seconds() < 80.0
+    append(folder, "t", [], now=there + timedelta(seconds=90))  # nothing new: it is not younger than it was
+    assert read_heartbeat(folder) == beat
+    append(folder, "t", [beat_line(there)], now=there + timedelta(seconds=90))
+    assert not has_supervisor(folder)
+    append(folder, "t", [beat_line(there), beat_line(there, supervised=False)], now=there)
+    assert not has_supervisor(folder)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tonnage.files import write_whole
 from tonnage.places.bucket.layout import GROWN, SEGMENT_BYTES, Keys
 from tonnage.places.bucket.objects import Objects
+from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.mirror import Mirror, append_grown, read_mirror
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.liveness import SILENT_AFTER_S, heartbeat_file, hold_lock
+from tonnage.runs.liveness import heartbeat_file, hold_lock
 
 LOCK_WAIT_S: Final = 60.0
 MOST_SEGMENTS: Final = 64  # of log to catch up with; more stays there
@@ -103,9 +103,5 @@ def _keep_beat(objects: Objects, keys: Keys, folder: RunFolder) -> None:
     if found is None:
         return
     told = json.loads(found.content)
-    if progress := base64.b64decode(told["progress"]):
-        write_whole(folder.path / "progress", progress, durable=False)
-    if told["beat"]:
-        age_s = found.age_s if told["supervised"] else max(found.age_s, SILENT_AFTER_S + 1)
-        beat = {**told["beat"], "host": "bucket", "at": (datetime.now(UTC) - timedelta(seconds=age_s)).isoformat()}
-        write_whole(heartbeat_file(folder), json.dumps(beat) + "\n", durable=False)
+    keep_beat(folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=found.age_s,
+              supervised=told["supervised"], host="bucket")  # fmt: skip

@@ -90,6 +90,8 @@ class Kubernetes:
         """Every object has its name from the token: one that is there already is of this submission, or refused."""
         with submitting(folder):
             before = read_record(folder)
+            if before is not None and before.token == submission.token and before.job_id and folder.state().state.ended:
+                return before.job_id  # its objects may have gone since
             if before is None or before.token != submission.token:
                 if before is not None:
                     self._remove(before.token)  # two submissions of a run never work at once
@@ -193,10 +195,15 @@ class Kubernetes:
     # after
 
     def collect(self, folder: RunFolder) -> None:
+        """Bring what the run has made; of one that has ended nothing but its volume stays there."""
+        running = self._running(folder)  # asked before the log is read: who has ended by now has said all
         self.logs(folder)
         record = read_record(folder)
-        if record is not None:
-            bring(self.api, self.place, record, folder, self._running(folder), self._pod_path)
+        if record is None:
+            return
+        bring(self.api, self.place, record, folder, running, self._pod_path)
+        if running is None and folder.state().state.ended:
+            self._remove(record.token)
 
     def teardown(self, folder: RunFolder) -> None:
         record = read_record(folder)

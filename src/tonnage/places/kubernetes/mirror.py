@@ -1,26 +1,29 @@
 """The client's copy of a run in pods: their log has the lines of its files, each with its place (`supervisor.pod`).
 
-The copy may be cut anywhere. Lines that came twice are known by their places; in the journal and the figures, which
-others here append to as well, by what they say.
+The newest heartbeat is among them. The copy may be cut anywhere. Lines that came twice are known by their places; in
+the journal and the figures, which others here append to as well, by what they say.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from tonnage.files import PRIVATE, write_whole
+from tonnage.places.heartbeat import keep_beat
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import hold_lock
 from tonnage.values import dataclass
 
 LINE: Final = re.compile(r"(journal\.jsonl|metrics\.jsonl|log\.txt)([@~])(\d+) (.*)", re.DOTALL)
 LOG: Final = "log.txt"
+BEAT: Final = "beat "
 LOCK_WAIT_S: Final = 60.0
 KEEP_EVERY: Final = 2000  # lines between two notes of how far it came
 
@@ -54,6 +57,7 @@ def append(folder: RunFolder, token: str, lines: Iterable[str], *, now: datetime
             if number % KEEP_EVERY == 0:
                 copies.keep(mirror.read_until)
         copies.keep(mirror.read_until if now is None else now.isoformat())
+        copies.keep_beat(now or datetime.now(UTC))
 
 
 class _Copies:
@@ -62,9 +66,13 @@ class _Copies:
     def __init__(self, folder: RunFolder, mirror: PodMirror) -> None:
         self._folder, self._mirror, self._there = folder, mirror, dict(mirror.there)
         self._known: dict[str, set[str]] = {}
+        self._beat: str | None = None
         self._cut_log(mirror.log_bytes)
 
     def take(self, line: str) -> None:
+        if line.startswith(BEAT):
+            self._beat = line.removeprefix(BEAT)
+            return
         found = LINE.fullmatch(line)
         if found is None:
             return  # of something else in the pod
@@ -83,6 +91,18 @@ class _Copies:
         kept = replace(self._mirror, there=dict(self._there), read_until=read_until,
                        log_bytes=log.stat().st_size if log.exists() else 0)  # fmt: skip
         write_whole(self._folder.mirror_file, json.dumps(asdict(kept)) + "\n", durable=False)
+
+    def keep_beat(self, now: datetime) -> None:
+        """The newest heartbeat. `now`: by the clock of the cluster, as its pods'."""
+        if self._beat is None:
+            return
+        try:
+            told = json.loads(self._beat)
+        except ValueError:
+            return  # a line cut by the node's own limit: the next one comes in seconds
+        age_s = max((now - datetime.fromisoformat(told["at"])).total_seconds(), 0.0)
+        keep_beat(self._folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=age_s,
+                  supervised=told["supervised"], host="kubernetes")  # fmt: skip
 
     def _is_new(self, name: str, text: str) -> bool:
         if name not in self._known:

@@ -14,16 +14,16 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.files import PRIVATE, make_private_folder, move_whole, write_whole
+from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.agent import FOLLOWED
 from tonnage.places.ssh.line import AgentRefusal, Cut, SSHConnection
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.liveness import SILENT_AFTER_S, heartbeat_file, hold_lock
+from tonnage.runs.liveness import hold_lock
 from tonnage.values import dataclass
 
 CHUNK_BYTES: Final = 8 << 20  # of one file, in one answer
@@ -78,7 +78,10 @@ def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict
             for name, offset, _, blocks in reply.frames():
                 mirror = append_grown(folder, mirror, name, offset, b"".join(blocks), run, answer["skipped"])
             if not answer["more"]:
-                _keep_beat(folder, answer, line.place.host)
+                keep_beat(
+                    folder, answer["beat"] or {}, progress=base64.b64decode(answer["progress"]),
+                    age_s=float(answer["age"] or 0.0), supervised=answer["supervised"], host=f"ssh:{line.place.host}",
+                )  # fmt: skip
                 return answer
 
 
@@ -126,17 +129,6 @@ def _append_lines(path: Path, content: bytes, *, since: int) -> None:
 
 def _length(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _keep_beat(folder: RunFolder, answer: Mapping[str, Any], host: str) -> None:
-    """The heartbeat by this machine's clock, whatever that of the other one says; an old one where nobody holds it."""
-    if progress := base64.b64decode(answer["progress"]):
-        write_whole(folder.path / "progress", progress, durable=False)
-    if not answer["beat"]:
-        return
-    age_s = float(answer["age"]) if answer["supervised"] else max(float(answer["age"]), SILENT_AFTER_S + 1)
-    beat = {**answer["beat"], "host": f"ssh:{host}", "at": (datetime.now(UTC) - timedelta(seconds=age_s)).isoformat()}
-    write_whole(heartbeat_file(folder), json.dumps(beat) + "\n", durable=False)
 
 
 def fetch_made(line: SSHConnection, folder: RunFolder, run: str) -> int:
