@@ -21,12 +21,12 @@ ALLOWED = {
         "on_files", "on_page_markdown",
         "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
         "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
-        "do_POST", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together",
+        "do_POST", "do_PUT", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together",
         "pause_writing", "readable", "seekable", "readinto", "get_next", "admit", "after_iteration",
     ],
     "offered to users of the package": [
         "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
-        "fake_cluster", "fake_sagemaker", "vanish", "read_scenarios",
+        "fake_cluster", "fake_sagemaker", "fake_ec2", "vanish", "read_scenarios",
         "evict", "wait_for_pod",
     ],
     "commands added to typer without a decorator": [

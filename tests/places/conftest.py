@@ -16,6 +16,7 @@ import pytest
 
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
+from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.sshd import SSHServer, ssh_server
 
@@ -136,6 +137,37 @@ def aws(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
                             "Principal": {"Service": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}}]}  # fmt: skip
     boto3.client("iam").create_role(RoleName="tonnage-run", AssumeRolePolicyDocument=json.dumps(trust))
     return moto_url
+
+
+@pytest.fixture
+def aws_network(aws: str) -> dict[str, str]:
+    """A network with a way out, a group that nothing gets in by, a machine image and an instance profile."""
+    import boto3
+
+    ec2, iam = boto3.client("ec2", endpoint_url=aws), boto3.client("iam")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.2.0/24")["Subnet"]["SubnetId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
+    table = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+    group = ec2.create_security_group(GroupName="runs", Description="runs", VpcId=vpc)["GroupId"]
+    [ami, *_] = ec2.describe_images(Filters=[{"Name": "root-device-name", "Values": ["/dev/sda1"]}])["Images"]
+    iam.create_instance_profile(InstanceProfileName="tonnage-run")
+    iam.add_role_to_instance_profile(InstanceProfileName="tonnage-run", RoleName="tonnage-run")
+    return {"vpc": vpc, "subnet": subnet, "other": other, "group": group, "ami": ami["ImageId"], "table": table}
+
+
+@pytest.fixture
+def ec2(
+    tmp_path: Path, aws: str, sagemaker: FakeSageMaker, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeEC2]:  # fmt: skip
+    """EC2's fleets and instances; what else is asked of EC2 is moto's, quotas are answered beside SageMaker's."""
+    sagemaker.quotas["All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"] = 64.0
+    with fake_ec2(tmp_path / "machines", rest=aws) as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", found.url)
+        yield found
 
 
 @pytest.fixture

@@ -55,6 +55,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.kubernetes.executor import Kubernetes
 
             return Kubernetes(name=name, place=place)
+        case "ec2":
+            from tonnage.places.aws.ec2 import EC2
+            from tonnage.places.bucket.executor import BucketRuns
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=EC2(name=name, place=place))
         case "sagemaker":
             from tonnage.places.aws.sagemaker import SageMaker
             from tonnage.places.bucket.executor import BucketRuns

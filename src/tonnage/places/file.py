@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.terms import PlaceTerms
@@ -76,7 +77,7 @@ class SSHPlace(PlaceTerms):
 
 
 WrittenPlace = Annotated[
-    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace, Field(discriminator="kind")
+    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place, Field(discriminator="kind")
 ]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tonnage.api.local_place import this_machine
+from tonnage.places.aws.ec2 import EC2
+from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker import SageMaker
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.executor import BucketRuns
@@ -26,6 +29,7 @@ from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
+from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
@@ -41,6 +45,7 @@ MEMBERS = [
     "local",
     "kubernetes",
     pytest.param("sagemaker", marks=[NEEDS_MOTO]),
+    pytest.param("ec2", marks=[NEEDS_MOTO]),
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -180,6 +185,35 @@ def sagemaker_trial(home: Path, service: FakeSageMaker, monkeypatch: pytest.Monk
     )  # fmt: skip
 
 
+EC2_TERMS: dict[str, Any] = {
+    "kind": "ec2", "region": "us-east-1", "bucket": "s3://runs/tonnage", "cores": 1, "memory_gib": 1, "spot": True,
+    "image": "registry.example/tonnage@sha256:" + "0" * 64, "ami": "ami-0123456789abcdef0", "grace_s": 8,
+    "instance_profile": "tonnage-run", "instance_type": "m5.large", "time_limit_minutes": 240, "exchange_s": 0.5,
+    "python": sys.executable,
+}  # fmt: skip
+
+
+def ec2_trial(home: Path, service: FakeEC2, network: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """EC2's instant fleets and the life of an instance, the rest by moto; instances are processes of this machine."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = EC2Place(
+            **EC2_TERMS | {"ami": network["ami"]}, mount=str(home / "there"), subnets=[network["subnet"]],
+            security_groups=[network["group"]],
+        )  # fmt: skip
+        return BucketRuns(kind="ec2", name="vm", place=terms, cloud=EC2(name="vm", place=terms, **more))
+
+    def alive(folder: RunFolder) -> int:
+        live = [one for one in service.instances.values() if one.state != "terminated"]
+        return sum(one.tags["tonnage-run"] == folder.path.name for one in live)
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
@@ -196,6 +230,9 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         "local": lambda: local_trial(tmp_path),
         "kubernetes": lambda: kubernetes_trial(tmp_path, request.getfixturevalue("kubernetes")),
         "sagemaker": lambda: sagemaker_trial(tmp_path, request.getfixturevalue("sagemaker"), monkeypatch),
+        "ec2": lambda: ec2_trial(
+            tmp_path, request.getfixturevalue("ec2"), request.getfixturevalue("aws_network"), monkeypatch
+        ),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

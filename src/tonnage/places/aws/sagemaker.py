@@ -43,6 +43,7 @@ class SageMaker:
         NO_EXEC,
         DeclaredGap(verb="check", reason="whether there is capacity is known when SageMaker looks for it"),
     )
+    notices: ClassVar[tuple[str, ...]] = ()
     name: str
     place: SageMakerPlace
     attempts: int = ATTEMPTS  # of each call

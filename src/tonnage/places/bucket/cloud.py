@@ -57,6 +57,10 @@ class CloudJobs(Protocol):
     @property
     def gaps(self) -> tuple[DeclaredGap, ...]: ...
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The cloud whose notices of interruption a spot machine listens to; empty where SIGTERM is the notice."""
+
     def questions(self) -> Iterator[PlaceFinding]:
         """What stands against runs here, asked of the cloud."""
 

@@ -160,7 +160,7 @@ class BucketRuns:
         self._send_checkpoint(folder, record.number)
         journal = folder.journal_file.read_bytes()
         sent = {
-            "spec.json": dump_spec(spec_there(folder.spec(), run)).encode(),
+            "spec.json": dump_spec(spec_there(self._spec(folder), run)).encode(),
             "job.json": dump_job(submission.job).encode(),
             "place.json": json.dumps(asdict(record)).encode(),
             "inputs.json": json.dumps({path: one.digest for path, one in sorted(inputs.items())}).encode(),
@@ -174,6 +174,12 @@ class BucketRuns:
         here = {name: path.stat().st_size if (path := folder.path / name).exists() else 0 for name in GROWN}
         write_mirror(folder, Mirror(token=record.token, there={"journal.jsonl": len(journal)}, here=here))
         self._take_lease(keys, record)
+
+    def _spec(self, folder: RunFolder) -> RunSpec:
+        """With the place's own notices of interruption, beside those that the run names."""
+        spec = folder.spec()
+        notices = (*spec.launch.notices, *(self.cloud.notices if self.terms.spot else ()))
+        return replace(spec, launch=replace(spec.launch, notices=tuple(dict.fromkeys(notices))))
 
     def _send_checkpoint(self, folder: RunFolder, number: int) -> None:
         """What was saved here or at another place goes along, where the bucket has nothing newer."""

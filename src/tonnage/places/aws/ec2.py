@@ -1,0 +1,278 @@
+"""EC2 instances: one for each submission, by a fleet of the type `instant`, that ends itself with its work.
+
+Sources: botocore's model of the service; AWS, «EC2 Fleet: instant», «Ensuring idempotency», «Spot Instance
+interruption notices», «Instance initiated shutdown behavior».
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.http.aws_shapes import check_request
+from tonnage.places.aws.calls import AWSAccount, AwsError
+from tonnage.places.aws.ec2_boot import UNIT, user_data
+from tonnage.places.aws.ec2_checks import questions_of
+from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
+from tonnage.places.bucket.executor import NO_EXEC
+from tonnage.places.bucket.s3 import ATTEMPTS
+from tonnage.places.contract import DeclaredGap, PlaceFinding
+from tonnage.places.patching import merged
+from tonnage.places.states import JobView, Phase
+from tonnage.values import dataclass
+
+SERVICE: Final = "ec2"
+TEMPLATE: Final = "CreateLaunchTemplate"
+FLEET: Final = "CreateFleet"
+MOST_USER_DATA: Final = 16 * 1024  # bytes, before base64
+SEEN_S: Final = 60.0  # EC2 shows what it has made seconds after it has said so
+PAUSE_S: Final = 2.0
+LIVE: Final = ("pending", "running", "stopping", "stopped")
+PHASES: Final[Mapping[str, Phase]] = {
+    "pending": Phase.PROVISIONING, "running": Phase.RUNNING, "shutting-down": Phase.ENDING,
+    "stopping": Phase.ENDING, "stopped": Phase.ENDED, "terminated": Phase.ENDED,
+}  # fmt: skip
+BY_A_USER: Final = "Client.UserInitiatedShutdown"
+BY_ITSELF: Final = "Client.InstanceInitiatedShutdown"
+NO_CAPACITY: Final = frozenset({"InsufficientInstanceCapacity", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
+                                "InsufficientCapacity", "Unsupported"})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EC2:
+    """One place of the kind `ec2`."""
+
+    gaps: ClassVar[tuple[DeclaredGap, ...]] = (
+        NO_EXEC,
+        DeclaredGap(verb="check", reason="whether there is capacity is known when EC2 looks for it"),
+        DeclaredGap(
+            verb="preemption", whole=True,
+            reason="EC2 starts nothing again when spot takes an instance: `resume` does, or `--on any`",
+        ),
+    )  # fmt: skip
+    notices: ClassVar[tuple[str, ...]] = ("aws",)
+    name: str
+    place: EC2Place
+    attempts: int = ATTEMPTS  # of each call
+    sleep: Callable[[float], None] = time.sleep
+
+    @cached_property
+    def account(self) -> AWSAccount:
+        terms = self.place
+        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
+
+    def requests(self, work: Work) -> tuple[Request, ...]:
+        """A launch template, which EC2 asks of a fleet, and the fleet of one."""
+        bodies = {TEMPLATE: launch_template(self.place, work), FLEET: fleet(self.place, work)}
+        made = {name: merged(body, self.place.patch.get(name, {})) for name, body in bodies.items()}
+        for name, body in made.items():
+            check_request(SERVICE, name, body)
+        return tuple(Request(service=SERVICE, operation=name, body=body) for name, body in made.items())
+
+    def send(self, requests: tuple[Request, ...], token: str) -> str:
+        """The instance's id. The fleet's client token is the submission's: sent again, it starts no second one."""
+        template, asked = requests
+        try:
+            self.account.call(SERVICE, TEMPLATE, encoded(template.body))
+        except AwsError as error:
+            if error.code != "InvalidLaunchTemplateName.AlreadyExistsException":
+                raise
+        try:
+            answer = self.account.call(SERVICE, FLEET, asked.body)
+        finally:
+            self._remove_templates(token)  # it was only for the fleet: what runs does not need it
+        made = [one for part in answer.get("Instances") or () for one in part["InstanceIds"]]
+        if not made:
+            raise _nothing_started(answer.get("Errors") or [], self.name)
+        self._wait_until_seen(made[0])
+        return str(made[0])
+
+    def _wait_until_seen(self, instance: str) -> None:
+        until = time.monotonic() + SEEN_S
+        while self._described(instance) is None and time.monotonic() < until:
+            self.sleep(PAUSE_S)
+
+    def _remove_templates(self, token: str) -> None:
+        wanted = {"Filters": [{"Name": "tag:tonnage-token", "Values": [token]}]}
+        for one in self.account.call(SERVICE, "DescribeLaunchTemplates", wanted)["LaunchTemplates"]:
+            try:
+                self.account.call(SERVICE, "DeleteLaunchTemplate", {"LaunchTemplateId": one["LaunchTemplateId"]})
+            except AwsError as error:
+                if error.code != "InvalidLaunchTemplateId.NotFound":  # another client was faster
+                    raise
+
+    def find(self, token: str) -> str | None:
+        """The newest that was made for a submission, also where it has ended."""
+        found = sorted(self._listed({"tag:tonnage-token": [token]}), key=lambda one: str(one["LaunchTime"]))
+        return str(found[-1]["InstanceId"]) if found else None
+
+    def view(self, job_id: str) -> JobView:
+        found = self._described(job_id)
+        if found is None:
+            return JobView(phase=Phase.GONE, job_id=job_id)
+        view = view_of(found)
+        if view.phase is Phase.ENDED and (found.get("StateReason") or {}).get("Code") == BY_ITSELF:
+            last = last_words(self._console(job_id))
+            return JobView(phase=view.phase, job_id=job_id, word=view.word, reason=last or view.reason)
+        return view
+
+    def end(self, job_id: str, token: str) -> None:
+        """Ended with its disk; systemd on it passes SIGTERM on first."""
+        try:
+            self.account.call(SERVICE, "TerminateInstances", {"InstanceIds": [job_id]})
+        except AwsError as error:
+            if not error.code.startswith("InvalidInstanceID"):  # gone since
+                raise
+        self._remove_templates(token)
+
+    def tagged(self, home: str) -> list[TaggedCloudJob]:
+        wanted = {"tag:tonnage-home": [home], "instance-state-name": list(LIVE)}
+        return [
+            TaggedCloudJob(job_id=one["InstanceId"], tag=_tags(one).get("tonnage", ""), view=view_of(one))
+            for one in self._listed(wanted)
+        ]
+
+    def questions(self) -> Iterator[PlaceFinding]:
+        yield from questions_of(self.account, self.place)
+
+    def _described(self, instance: str) -> dict[str, Any] | None:
+        """By a filter: one that is not there, or not yet, is an empty answer and no error."""
+        return next(iter(self._listed({"instance-id": [instance]})), None)
+
+    def _listed(self, filters: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
+        asked = [{"Name": name, "Values": values} for name, values in filters.items()]
+        token: str | None = None
+        while True:
+            more = {"NextToken": token} if token else {}
+            answer = self.account.call(SERVICE, "DescribeInstances", {"Filters": asked, "MaxResults": 1000} | more)
+            for group in answer["Reservations"]:
+                yield from group["Instances"]
+            token = answer.get("NextToken")
+            if not token:
+                return
+
+    def _console(self, instance: str) -> str:
+        """What the machine wrote to its console; empty where EC2 does not have it (yet)."""
+        try:
+            answer = self.account.call(SERVICE, "GetConsoleOutput", {"InstanceId": instance})
+        except AwsError:
+            return ""
+        return str(answer.get("Output") or "")  # boto3 has decoded it
+
+
+def launch_template(place: EC2Place, work: Work) -> Body:
+    """The machine. Nothing reaches it, its disk is encrypted and goes with it, secrets are named alone.
+
+    InputError where its first script is longer than EC2 takes.
+    """
+    script = user_data(place, work)
+    if len(script.encode()) > MOST_USER_DATA:
+        raise InputError(f"the machine's first script has {len(script.encode())} bytes, EC2 takes {MOST_USER_DATA}",
+                         hint="move lines of `setup` into the image")  # fmt: skip
+    tags = [{"Key": key, "Value": value} for key, value in {"Name": work.name, **work.tags}.items()]
+    disk: Body = {"VolumeSize": place.disk_gib, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
+    if place.kms_key is not None:
+        disk["KmsKeyId"] = place.kms_key
+    profile = "Arn" if place.instance_profile.startswith("arn:") else "Name"
+    data: Body = {
+        "ImageId": place.ami, "InstanceType": place.instance_type,
+        "IamInstanceProfile": {profile: place.instance_profile},
+        "UserData": script,
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
+        "BlockDeviceMappings": [{"DeviceName": place.root_device, "Ebs": disk}],
+        "NetworkInterfaces": [{
+            "DeviceIndex": 0, "AssociatePublicIpAddress": place.public_address, "DeleteOnTermination": True,
+            "Groups": list(place.security_groups),
+        }],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],
+    }  # fmt: skip
+    if place.reservation is not None:
+        target = {"CapacityReservationId": place.reservation}
+        data["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
+    if place.capacity_block:
+        data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+    return {
+        "LaunchTemplateName": work.name, "LaunchTemplateData": data,
+        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
+    }  # fmt: skip
+
+
+def encoded(body: Body) -> Body:
+    """The template as EC2 takes it: its user data in base64. Shown and kept it is the text that people read."""
+    data = body["LaunchTemplateData"]
+    return {
+        **body, "LaunchTemplateData": {**data, "UserData": base64.b64encode(data["UserData"].encode()).decode()},
+    }  # fmt: skip
+
+
+def fleet(place: EC2Place, work: Work) -> Body:
+    """One instance, in whichever of the subnets has it, now or not at all."""
+    market = "capacity-block" if place.capacity_block else "spot" if place.spot else "on-demand"
+    body: Body = {
+        "Type": "instant", "ClientToken": work.token,
+        "LaunchTemplateConfigs": [{
+            "LaunchTemplateSpecification": {"LaunchTemplateName": work.name, "Version": "$Latest"},
+            "Overrides": [{"SubnetId": one} for one in place.subnets],
+        }],
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": market},
+        "TagSpecifications": [
+            {"ResourceType": "fleet", "Tags": [{"Key": key, "Value": value} for key, value in work.tags.items()]}
+        ],
+    }  # fmt: skip
+    if place.spot:
+        price = {} if place.most_usd_per_hour is None else {"MaxTotalPrice": f"{place.most_usd_per_hour:g}"}
+        body["SpotOptions"] = {
+            "AllocationStrategy": "price-capacity-optimized", "InstanceInterruptionBehavior": "terminate", **price,
+        }  # fmt: skip
+    return body
+
+
+def view_of(told: Mapping[str, Any]) -> JobView:
+    """An instance as DescribeInstances tells of it.
+
+    >>> view_of({"InstanceId": "i-1", "State": {"Name": "running"}}).phase
+    <Phase.RUNNING: 'running'>
+    """
+    word, why = str(told["State"]["Name"]), told.get("StateReason") or {}
+    phase = PHASES.get(word, Phase.PROVISIONING)
+    if phase is Phase.ENDED and why.get("Code") == BY_A_USER:
+        phase = Phase.CANCELLED
+    return JobView(phase=phase, job_id=str(told["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
+
+
+def last_words(console: str) -> str:
+    """The last line of the run's unit on the console.
+
+    >>> last_words("[   41.2] tonnage-run[812]: docker: command not found\\n[   41.9] systemd: Powering off\\n")
+    'docker: command not found'
+    """
+    found = re.findall(rf"{UNIT}\[\d+\]: (.*)", console)
+    return str(found[-1]).strip() if found else ""
+
+
+def _nothing_started(errors: list[dict[str, Any]], name: str) -> TonnageError:
+    told: dict[str, str] = {}
+    for one in errors:
+        overrides = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+        where = overrides.get("SubnetId") or overrides.get("AvailabilityZone") or "anywhere"
+        told[where] = f"{one.get('ErrorCode')}: {one.get('ErrorMessage')}"
+    words = "; ".join(f"{where}: {why}" for where, why in told.items()) or "no reason was given"
+    codes = {str(one.get("ErrorCode")) for one in errors}
+    capacity = bool(codes) and codes <= NO_CAPACITY
+    hint = (
+        "subnets of more zones, another type or region, `spot = false`, or `--on any`"
+        if capacity
+        else f"`tonnage places check {name}`"
+    )
+    return TonnageError(f"EC2 started no instance: {words}", hint=hint)
+
+
+def _tags(told: Mapping[str, Any]) -> dict[str, str]:
+    return {one["Key"]: one["Value"] for one in told.get("Tags") or ()}

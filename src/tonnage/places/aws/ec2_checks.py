@@ -1,0 +1,177 @@
+"""What stands against runs on EC2 instances, asked of the account before a cent is spent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tonnage.places.aws.calls import AWSAccount, AwsError, refused, unasked
+from tonnage.places.aws.ec2_place import HOW_AMI, EC2Place
+from tonnage.places.contract import PlaceFinding
+
+STANDARD: Final = "Standard (A, C, D, H, I, M, R, T, Z)"
+FAMILIES: Final = {  # AWS, «EC2 service quotas»: letters of instance types, quota on-demand, quota as spot
+    "p4": ("Running On-Demand P instances", "All P4, P3 and P2 Spot Instance Requests"),
+    "p3": ("Running On-Demand P instances", "All P4, P3 and P2 Spot Instance Requests"),
+    "p2": ("Running On-Demand P instances", "All P4, P3 and P2 Spot Instance Requests"),
+    "p": ("Running On-Demand P instances", "All P5 Spot Instance Requests"),
+    "g": ("Running On-Demand G and VT instances", "All G and VT Spot Instance Requests"),
+    "vt": ("Running On-Demand G and VT instances", "All G and VT Spot Instance Requests"),
+    "inf": ("Running On-Demand Inf instances", "All Inf Spot Instance Requests"),
+    "trn": ("Running On-Demand Trn instances", "All Trn Spot Instance Requests"),
+    "dl": ("Running On-Demand DL instances", "All DL Spot Instance Requests"),
+    "f": ("Running On-Demand F instances", "All F Spot Instance Requests"),
+    "x": ("Running On-Demand X instances", "All X Spot Instance Requests"),
+}  # fmt: skip
+ANYWHERE: Final = "0.0.0.0/0"
+
+
+def questions_of(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    """Credentials first: without them nothing else can be asked."""
+    against = list(account.identity())
+    yield from against
+    if against:
+        return
+    yield from _profile(account, place)
+    yield from _machine_image(account, place)
+    yield from _type_and_quota(account, place)
+    yield from _network(account, place)
+    yield from account.image(place.image)
+    yield from account.secret(place.secret)
+    yield from _may_start(account, place)
+
+
+def quota_of(instance_type: str, *, spot: bool) -> str:
+    """The quota that counts the vCPUs of an instance type.
+
+    >>> quota_of("p5.48xlarge", spot=True)
+    'All P5 Spot Instance Requests'
+    >>> quota_of("m7i.large", spot=False)
+    'Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances'
+    """
+    found = re.match(r"([a-z]+)(\d*)", instance_type)
+    letters, generation = (found[1], found[2]) if found else ("", "")
+    known = FAMILIES.get(letters + generation) or FAMILIES.get(letters)
+    if known is not None:
+        return known[spot]
+    return f"All {STANDARD} Spot Instance Requests" if spot else f"Running On-Demand {STANDARD} instances"
+
+
+def _profile(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    name = place.instance_profile.rpartition("/")[2]
+    try:
+        found = account.call("iam", "GetInstanceProfile", {"InstanceProfileName": name})["InstanceProfile"]
+    except AwsError as error:
+        if error.code == "NoSuchEntity":
+            yield refused(f"there is no instance profile {name}",
+                          f"`aws iam create-instance-profile --instance-profile-name {name}`")  # fmt: skip
+        else:
+            yield unasked(f"the instance profile {name}", error)
+        return
+    if not found["Roles"]:
+        hint = f"`aws iam add-role-to-instance-profile --instance-profile-name {name} --role-name ROLE`"
+        yield refused(f"the instance profile {name} has no role", hint)
+    for role in found["Roles"]:
+        yield from account.role(role["Arn"], "ec2.amazonaws.com")
+
+
+def _machine_image(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    try:
+        found = account.call("ec2", "DescribeImages", {"ImageIds": [place.ami]})["Images"]
+    except AwsError as error:
+        if not error.code.startswith("InvalidAMIID"):
+            yield unasked(f"the machine image {place.ami}", error)
+            return
+        found = []
+    if not found:
+        yield refused(f"there is no machine image {place.ami} in {place.region}", f"{HOW_AMI} names one")
+        return
+    root = found[0].get("RootDeviceName")
+    if root and root != place.root_device:
+        yield refused(f"the first disk of {place.ami} is {root}", f'places.{account.place}.root_device = "{root}"')
+
+
+def _type_and_quota(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    try:
+        found = account.call("ec2", "DescribeInstanceTypes", {"InstanceTypes": [place.instance_type]})["InstanceTypes"]
+    except AwsError as error:
+        if error.code == "InvalidInstanceType":
+            hint = f"`aws ec2 describe-instance-type-offerings --region {place.region}` lists what there is"
+            yield refused(f"{place.region} has no {place.instance_type}", hint)
+        else:
+            yield unasked(f"the instance type {place.instance_type}", error)
+        return
+    if not found:
+        return
+    vcpus, memory_gib = int(found[0]["VCpuInfo"]["DefaultVCpus"]), found[0]["MemoryInfo"]["SizeInMiB"] / 1024
+    if place.cores > vcpus or place.memory_gib > memory_gib:
+        yield refused(
+            f"{place.instance_type} has {vcpus} vCPUs and {memory_gib:g} GiB",
+            f"places.{account.place}.cores = {vcpus}, memory_gib = {memory_gib:g}",
+        )
+    if place.reservation is None:  # reserved capacity is beside the quotas of what is bought by the hour
+        yield from account.quota("ec2", float(vcpus), named=quota_of(place.instance_type, spot=place.spot))
+
+
+def _network(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    """Whether subnets and groups are there, of one network, and lead out by themselves."""
+    try:
+        subnets = account.call("ec2", "DescribeSubnets", {"SubnetIds": list(place.subnets)})["Subnets"]
+        groups = account.call("ec2", "DescribeSecurityGroups", {"GroupIds": list(place.security_groups)})
+    except AwsError as error:
+        if error.code.startswith(("InvalidSubnetID", "InvalidGroup")):
+            hint = f"`aws ec2 describe-subnets --region {place.region}`, `aws ec2 describe-security-groups`"
+            yield refused(error.message, hint)
+        else:
+            yield unasked("subnets and security groups", error)
+        return
+    networks = {one["VpcId"] for one in (*subnets, *groups["SecurityGroups"])}
+    if len(networks) > 1:
+        yield refused(f"subnets and security groups are of several networks: {', '.join(sorted(networks))}",
+                      f"places.{account.place}: those of one VPC")  # fmt: skip
+    for group in groups["SecurityGroups"]:
+        if group.get("IpPermissions"):
+            yield PlaceFinding(kind="doubtful", message=f"the security group {group['GroupId']} lets traffic in",
+                               hint="one without inbound rules: the client needs no way to the machine")  # fmt: skip
+    for subnet in subnets:
+        yield from _way_out(account, place, subnet)
+
+
+def _way_out(account: AWSAccount, place: EC2Place, subnet: dict[str, Any]) -> Iterator[PlaceFinding]:
+    name = subnet["SubnetId"]
+    for filters in (
+        {"association.subnet-id": name}, {"vpc-id": subnet["VpcId"], "association.main": "true"}
+    ):  # fmt: skip
+        asked = [{"Name": key, "Values": [value]} for key, value in filters.items()]
+        tables = account.call("ec2", "DescribeRouteTables", {"Filters": asked})["RouteTables"]
+        if tables:
+            break
+    routes = [route for table in tables for route in table["Routes"]]
+    out = next((route for route in routes if route.get("DestinationCidrBlock") == ANYWHERE), None)
+    endpoint = any(str(route.get("GatewayId", "")).startswith("vpce-") for route in routes)
+    if out is not None and str(out.get("GatewayId", "")).startswith("igw-") and not place.public_address:
+        yield refused(f"{name} leads out through an internet gateway, which needs public addresses",
+                      f"places.{account.place}.public_address = true, or a subnet behind a NAT gateway")  # fmt: skip
+    elif out is None and endpoint:
+        yield PlaceFinding(kind="doubtful", message=f"{name} leads to S3 and nowhere else",
+                           hint="endpoints for the registry and secrets in the VPC, or a NAT gateway")  # fmt: skip
+    elif out is None:
+        yield refused(f"{name} does not lead to the bucket",
+                      f"`aws ec2 create-vpc-endpoint --vpc-id {subnet['VpcId']} --service-name "
+                      f"com.amazonaws.{place.region}.s3 --route-table-ids ...`, or a NAT gateway")  # fmt: skip
+
+
+def _may_start(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    """EC2's own word on a start that it does not make."""
+    profile = "Arn" if place.instance_profile.startswith("arn:") else "Name"
+    body = {
+        "DryRun": True, "MinCount": 1, "MaxCount": 1, "ImageId": place.ami, "InstanceType": place.instance_type,
+        "SubnetId": place.subnets[0], "SecurityGroupIds": list(place.security_groups),
+        "IamInstanceProfile": {profile: place.instance_profile},
+    }  # fmt: skip
+    try:
+        account.call("ec2", "RunInstances", body)
+    except AwsError as error:
+        if error.code != "DryRunOperation":
+            yield refused(error.message, error.hint or "")
