@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ JOURNAL: Final = "journal.jsonl"
 LAST_WORDS_S: Final = 600.0  # to bring the last to a bucket that fails
 STAYS_S: Final = 600.0
 PAUSE_S: Final = 2.0
+QUIET_BEATS: Final = 3  # so many exchanges without a word: the machine is dead
+LOOK_S: Final = 0.2  # between two looks at the start before
 MOST_REASON: Final = 1000  # characters of a reason
 
 
@@ -45,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--base", required=True, help="of the run in it: HOME/RUN")
     parser.add_argument("--number", type=int, required=True, help="of the submission")
     parser.add_argument("--token", required=True)
+    parser.add_argument("--epoch", type=int, default=0, help="of this start, where the place counts them")
     parser.add_argument("--run", required=True, help="the run's folder on this machine")
     parser.add_argument("--region")
     parser.add_argument("--endpoint", help="of a store that speaks the same language")
@@ -57,7 +61,11 @@ def main(arguments: Sequence[str]) -> int:
     if asked.secret:
         fill_environment(asked.secret, region=asked.region)
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
-    keys, folder = Keys(base=asked.base, number=asked.number), RunFolder(Path(asked.run))
+    keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
+    folder = RunFolder(Path(asked.run))
+    if keys.epoch:
+        quiet_s = QUIET_BEATS * asked.every_s + LOOK_S
+        wait_for_last_words(objects, keys, quiet_s=quiet_s, longest_s=asked.notice_s + quiet_s)
     if not insisted(lambda: lay(objects, keys, folder, asked.token), LAST_WORDS_S):
         sys.stdout.write(f"tonnage: a newer submission of {asked.base} is there; this one does nothing\n")
         return 0
@@ -75,9 +83,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
     """Put what was sent, and what earlier machines have saved, into the run's folder; False where a newer one is."""
-    if not is_newest(objects, keys, token):
+    before = take_epoch(objects, keys, token)
+    if before is None:
         return False
-    if _token_in(folder) == token:  # the same machine once more: it has all of it
+    if writer_in(folder) == (token, before):  # the same machine once more: it has all of it
+        if keys.epoch:
+            _write_place(objects, keys, folder)
         return True
     shutil.rmtree(folder.path, ignore_errors=True)  # of an older submission, on a disk that stayed
     make_private_folder(folder.path)
@@ -102,14 +113,45 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
     checkpoint = newest_checkpoint(made_things(objects, keys.base), number=keys.number)
     if checkpoint is not None:
         bring(objects, keys.base, checkpoint, folder)
-    write_whole(folder.place_file, _sent(objects, keys, SENT[2]))
+    _write_place(objects, keys, folder)
     return True
 
 
-def is_newest(objects: Objects, keys: Keys, token: str) -> bool:
-    """Whether the run's lease is of this submission."""
+def _write_place(objects: Objects, keys: Keys, folder: RunFolder) -> None:
+    """The submission and the start that this folder is of: what its supervisor looks for."""
+    place = json.loads(_sent(objects, keys, SENT[2]))
+    write_whole(folder.place_file, json.dumps(place | ({"epoch": keys.epoch} if keys.epoch else {})) + "\n")
+
+
+def take_epoch(objects: Objects, keys: Keys, token: str) -> int | None:
+    """Make the run's lease that of this start; the epoch that had it. None where a newer start or submission has it.
+
+    TonnageError where another start takes it in the same instant.
+    """
     found = objects.read(keys.lease)
-    return found is not None and json.loads(found.content).get("token") == token
+    lease: dict[str, Any] = {} if found is None else json.loads(found.content)
+    before = int(lease.get("epoch", 0))
+    if found is None or lease.get("token") != token or before > keys.epoch:
+        return None
+    if before < keys.epoch:
+        newer = json.dumps(lease | {"epoch": keys.epoch}).encode()
+        if not objects.write_if(keys.lease, newer, found.version):
+            raise TonnageError("the run's lease has just changed", hint="it is read again")
+    return before
+
+
+def wait_for_last_words(objects: Objects, keys: Keys, *, quiet_s: float, longest_s: float) -> None:
+    """Until the start before this one has saved and ended, or was silent for `quiet_s`; at most `longest_s`.
+
+    What it saves after this start has taken the lease does not count.
+    """
+    until = time.monotonic() + longest_s
+    for epoch in range(keys.epoch - 1, -1, -1):
+        before = replace(keys, epoch=epoch)
+        while (found := objects.read(before.beat)) is not None:
+            if found.age_s > quiet_s or not json.loads(found.content)["supervised"] or time.monotonic() > until:
+                return
+            time.sleep(LOOK_S)
 
 
 class BucketExchange:
@@ -171,12 +213,13 @@ class BucketExchange:
                 write_whole(path, found.content)
 
     def _is_ours(self) -> bool:
-        """Whether the submission is the newest; else `place.json` gets the newer token: the supervisor then ends."""
+        """Whether this start is the newest; else `place.json` gets the newer's words: the supervisor then ends."""
         found = self._objects.read(self._keys.lease)
         lease: dict[str, Any] = {} if found is None else json.loads(found.content)
-        if lease.get("token") == self._token:
+        ours = (self._token, self._keys.epoch)
+        if (lease.get("token"), lease.get("epoch", 0)) == ours:
             return True
-        if lease and _token_in(self._folder) == self._token:
+        if lease and writer_in(self._folder) == ours:
             write_whole(self._folder.place_file, json.dumps(lease) + "\n")
         return False
 
@@ -201,9 +244,11 @@ def _sent(objects: Objects, keys: Keys, name: str) -> bytes:
     return found.content
 
 
-def _token_in(folder: RunFolder) -> str | None:
+def writer_in(folder: RunFolder) -> tuple[str, int] | None:
+    """Token of the submission and epoch of the start that a run's folder is of."""
     try:
-        return str(json.loads(folder.place_file.read_text(encoding="utf-8"))["token"])
+        place = json.loads(folder.place_file.read_text(encoding="utf-8"))
+        return str(place["token"]), int(place.get("epoch", 0))
     except (FileNotFoundError, ValueError, KeyError):
         return None
 

@@ -2,7 +2,8 @@
 
 The lock of the run's folder holds on one machine. Where a folder is shared, and the client goes on with the run
 elsewhere because its place no longer answers, the token in `place.json` is another one: the supervisor that finds it so
-ends without a last word, since the run is no longer its own.
+ends without a last word, since the run is no longer its own. So does one of an older start of the same submission,
+where the place counts its starts (`epoch`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Fence:
 
 def _token(file: Path) -> str | None:
     try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["token"])
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return f"{values['token']}.{values.get('epoch', 0)}"
     except (OSError, ValueError, KeyError):
         return None

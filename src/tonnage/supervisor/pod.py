@@ -29,6 +29,7 @@ from tonnage.runs.liveness import heartbeat_file
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.jobs import exit_of
+from tonnage.supervisor.processes import PR_SET_PDEATHSIG, set_process_attribute
 
 REPEATED: Final = ("journal.jsonl", "metrics.jsonl", "log.txt")  # whose lines go to stdout
 REPEATED_TO: Final = "repeated.json"  # how far the log has been repeated; the others are repeated whole
@@ -144,7 +145,11 @@ class Flushing(Protocol):
 
 def until_its_end(words: Sequence[str], repeater: Flushing | None, *, env: dict[str, str] | None = None) -> int:
     """Exit code of a process that gets this one's first SIGTERM; every TICK_S `repeater` is flushed."""
-    child = subprocess.Popen(words, env={**os.environ, **(env or {})})
+    child = subprocess.Popen(
+        words,
+        env={**os.environ, **(env or {})},
+        preexec_fn=lambda: set_process_attribute(PR_SET_PDEATHSIG, signal.SIGTERM),  # a killed program leaves no work
+    )
     told = threading.Event()
 
     def tell(number: int, _: object) -> None:

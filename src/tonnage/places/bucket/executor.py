@@ -16,7 +16,7 @@ from tonnage.places.bucket.cloud import CloudJobs, requests_in, script_of, work_
 from tonnage.places.bucket.grown import follow
 from tonnage.places.bucket.layout import ALONG, GROWN, LEASE, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
-from tonnage.places.bucket.place import CloudPlace
+from tonnage.places.bucket.place import BucketPlace
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
 from tonnage.places.contract import (
     DeclaredGap,
@@ -64,7 +64,7 @@ class BucketRuns:
 
     kind: str
     name: str
-    place: Any  # of the kind: a CloudPlace
+    place: Any  # of the kind: a BucketPlace
     cloud: CloudJobs
 
     @property
@@ -72,8 +72,8 @@ class BucketRuns:
         return self.cloud.gaps
 
     @property
-    def terms(self) -> CloudPlace:
-        found: CloudPlace = self.place
+    def terms(self) -> BucketPlace:
+        found: BucketPlace = self.place
         return found
 
     @cached_property
@@ -129,7 +129,8 @@ class BucketRuns:
             terms.python, "-m", PROGRAM, "--store", terms.bucket, "--base", self._base(folder),
             "--number", str(number), "--token", token, "--run", str(self.folder_there(folder).path),
             *(word for name, value in optional.items() if value is not None for word in (name, value)),
-            "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}", "--stay",
+            "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}",
+            *([] if terms.starts_again else ["--stay"]),
         )  # fmt: skip
 
     def submit(self, submission: Submission, folder: RunFolder) -> str:
@@ -172,13 +173,13 @@ class BucketRuns:
         for name, content in sent.items():
             self.objects.write(keys.sent(name), content)
         here = {name: path.stat().st_size if (path := folder.path / name).exists() else 0 for name in GROWN}
-        write_mirror(folder, Mirror(token=record.token, there={"journal.jsonl": len(journal)}, here=here))
+        write_mirror(folder, Mirror(token=record.token, there={"journal.jsonl": len(journal)}, here=here, base=here))
         self._take_lease(keys, record)
 
     def _spec(self, folder: RunFolder) -> RunSpec:
         """With the place's own notices of interruption, beside those that the run names."""
         spec = folder.spec()
-        notices = (*spec.launch.notices, *(self.cloud.notices if self.terms.spot else ()))
+        notices = (*spec.launch.notices, *(self.cloud.notices if self.terms.interruptible else ()))
         return replace(spec, launch=replace(spec.launch, notices=tuple(dict.fromkeys(notices))))
 
     def _send_checkpoint(self, folder: RunFolder, number: int) -> None:
@@ -296,7 +297,12 @@ class BucketRuns:
         return Keys(base=self._base(folder), number=number)
 
     def _follow(self, folder: RunFolder, record: PlaceRecord) -> None:
-        follow(self.objects, self._keys(folder, record.number), folder, record.token)
+        keys = self._keys(folder, record.number)
+        if self.terms.starts_again and (lease := self.objects.read(keys.lease)) is not None:
+            told = json.loads(lease.content)
+            if told.get("token") == record.token:
+                keys = replace(keys, epoch=int(told.get("epoch", 0)))
+        follow(self.objects, keys, folder, record.token)
 
     def _job(self, folder: RunFolder, record: PlaceRecord) -> str | None:
         if record.job_id is not None:

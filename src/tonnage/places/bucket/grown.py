@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from tonnage.files import write_whole
@@ -17,6 +18,7 @@ from tonnage.runs.liveness import heartbeat_file, hold_lock
 LOCK_WAIT_S: Final = 60.0
 MOST_SEGMENTS: Final = 64  # of log to catch up with; more stays there
 LOG: Final = "log.txt"
+JOURNAL: Final = GROWN[0]
 
 
 class Writer:
@@ -41,13 +43,23 @@ class Writer:
 
 def restore(objects: Objects, keys: Keys, folder: RunFolder) -> bool:
     """Lay the files as an earlier machine of the same submission has left them; False where there was none."""
-    found = objects.sizes(f"{keys.part}/grown/")
+    part, found = _grown_before(objects, keys)
     for name in GROWN:
-        segments = [key for key in found if key.startswith(f"{keys.part}/grown/{name}/")]
+        segments = [key for key in found if key.startswith(f"{part}/grown/{name}/")]
         contents = [one.content for key in segments if (one := objects.read(key)) is not None]
         if contents:
             write_whole(folder.path / name, b"".join(contents))
     return bool(found)
+
+
+def _grown_before(objects: Objects, keys: Keys) -> tuple[str, dict[str, int]]:
+    """The newest start of the submission, up to this one, that has written something; and what it has."""
+    found: dict[str, int] = {}
+    for epoch in range(keys.epoch, -1, -1):
+        keys = replace(keys, epoch=epoch)
+        if found := objects.sizes(f"{keys.part}/grown/"):
+            break
+    return keys.part, found
 
 
 def follow(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> None:
@@ -56,10 +68,21 @@ def follow(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> None:
         mirror = read_mirror(folder)
         if mirror is None or mirror.token != token:
             return  # nothing of this submission was sent
+        if mirror.epoch != keys.epoch:
+            mirror = _from_its_beginning(mirror, keys.epoch)
         found = objects.sizes(f"{keys.part}/grown/")
         for name in reversed(GROWN):  # the journal last: what it tells of is here then
             mirror = _follow_one(objects, keys, folder, mirror, name, found)
         _keep_beat(objects, keys, folder)
+
+
+def _from_its_beginning(mirror: Mirror, epoch: int) -> Mirror:
+    """A newer start has written the files anew: what an older one wrote last may not be in them.
+
+    The journal's lines are compared with those that are here; the other files are laid over those of the older start.
+    """
+    base = {name: mirror.base.get(name, 0) for name in GROWN}
+    return replace(mirror, epoch=epoch, there={JOURNAL: base[JOURNAL]}, here=base)
 
 
 def _follow_one(

@@ -8,7 +8,8 @@
     HOME/RUN/NUMBER/beat.json             the newest heartbeat
     HOME/RUN/NUMBER/made/THING.json       what was saved: its files with sizes and hashes, written after the files
 
-Whoever writes under an older number touches nothing of a newer one.
+Where a place starts a submission again on another machine, and cannot know that the first is dead, each start has an
+epoch: it writes below NUMBER-EPOCH. Whoever writes under an older number or epoch touches nothing of a newer one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ APART: Final = frozenset({*GROWN, *SENT, *ALONG, "inputs", "exits", "checkpoints
                           "notice", "progress", "mirror.json", "place.log"})  # fmt: skip
 STEP: Final = re.compile(r"checkpoints/step-(\d+)")
 NUMBER_DIGITS: Final = 6
+EPOCH_DIGITS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +40,23 @@ class Keys:
 
     >>> Keys(base="0a1b2c3d/bert", number=12).sent("spec.json")
     '0a1b2c3d/bert/000012/sent/spec.json'
+    >>> Keys(base="0a1b2c3d/bert", number=12, epoch=3).beat
+    '0a1b2c3d/bert/000012-0003/beat.json'
     """
 
     base: str  # HOME/RUN
     number: int  # of the submission
+    epoch: int = 0  # of the start, where the place counts them
+
+    @property
+    def submission(self) -> str:
+        """What the client says to all starts of a submission lies below it."""
+        return f"{self.base}/{self.number:0{NUMBER_DIGITS}d}"
 
     @property
     def part(self) -> str:
-        return f"{self.base}/{self.number:0{NUMBER_DIGITS}d}"
+        """What one start writes lies below it."""
+        return f"{self.submission}-{self.epoch:0{EPOCH_DIGITS}d}" if self.epoch else self.submission
 
     @property
     def lease(self) -> str:
@@ -56,10 +67,10 @@ class Keys:
         return f"{self.part}/beat.json"
 
     def sent(self, name: str) -> str:
-        return f"{self.part}/sent/{name}"
+        return f"{self.submission}/sent/{name}"
 
     def asked(self, word: str) -> str:
-        return f"{self.part}/asked/{word}"
+        return f"{self.submission}/asked/{word}"
 
     def grown(self, name: str, segment: int) -> str:
         return f"{self.part}/grown/{name}/{segment:08d}"
@@ -81,8 +92,14 @@ class Thing:
     """Something that a run has made and that is whole in the bucket: a checkpoint, the model, the result."""
 
     number: int  # of the submission that wrote it
+    epoch: int = 0  # of its start
     name: str  # from the run's folder: checkpoints/step-000010, model, result.json
     files: dict[str, tuple[int, str]]  # path from the run's folder: size in bytes, SHA-256
+
+    @property
+    def writer(self) -> tuple[int, int]:
+        """Submission and start: the greater one is the newer."""
+        return self.number, self.epoch
 
     @property
     def step(self) -> int | None:
@@ -95,7 +112,8 @@ def thing_of(key: str, content: dict[str, Any]) -> Thing:
     """What lies under a key of `made`. TonnageError where it names files outside the run's folder."""
     before, _, rest = key.partition("/made/")
     files = {str(_inside(name)): (int(size), str(digest)) for name, (size, digest) in content["files"].items()}
-    return Thing(number=int(before.rpartition("/")[2]), name=rest.removesuffix(".json"), files=files)
+    number, _, epoch = before.rpartition("/")[2].partition("-")
+    return Thing(number=int(number), epoch=int(epoch or 0), name=rest.removesuffix(".json"), files=files)
 
 
 def things_in(folder: RunFolder) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
@@ -13,23 +13,48 @@ DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 HOW_DIGEST: Final = "its digest: `skopeo inspect --format '{{.Name}}@{{.Digest}}' docker://IMAGE`"
 
 
-class CloudPlace(PlaceTerms):
-    """Terms of all of them. Figures are those of one machine; a run has one."""
+class BucketPlace(PlaceTerms):
+    """Terms of all whose machines meet the client in a bucket. Figures are those of one machine; a run has one."""
+
+    starts_again: ClassVar[bool] = False  # the place starts a submission again by itself, on another machine
 
     bucket: Annotated[str, Field(pattern=r"^(s3|file)://[^\s]*[^\s/]$")]  # runs lie below it; it has to be there
-    image: str  # by digest: NAME@sha256:...; it has tonnage and what runs need installed
-    python: str = "python"  # in the image
-    region: str
-    time_limit_minutes: Annotated[int, Field(ge=1)]  # of one submission; the place itself ends the machine after it
-    spot: bool = False
+    python: str = "python"  # in the image, or on the machine
+    time_limit_minutes: Annotated[int, Field(ge=1)]  # of one submission; the place itself ends the work after it
     secret: str | None = None  # of the cloud's store: a JSON object of the variables that the run needs
     mount: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # the folder of runs on the machine
-    disk_gib: Annotated[int, Field(ge=1)] = 200
     exchange_s: Annotated[float, Field(gt=0, le=300)] = 5.0  # how often machine and bucket exchange what is new
     owner: str | None = None  # for tags; None: your user name here
     labels: dict[str, str] = Field(default_factory=dict)  # more tags of everything that is made
     endpoint: str | None = None  # of a store that speaks S3's language; None: Amazon's
     patch: dict[str, dict[str, Any]] = Field(default_factory=dict)  # by operation, merged into what is sent
+
+    @property
+    def longest_job_h(self) -> float | None:
+        return self.time_limit_minutes / 60
+
+    @property
+    def interruptible(self) -> bool:
+        """Whether the machine may be taken away, with a notice that the run listens to."""
+        return False
+
+    @property
+    def secret_address(self) -> str | None:
+        """Where the machine reads the run's variables."""
+        return None
+
+
+class CloudPlace(BucketPlace):
+    """Terms of all clouds."""
+
+    image: str  # by digest: NAME@sha256:...; it has tonnage and what runs need installed
+    region: str
+    spot: bool = False
+    disk_gib: Annotated[int, Field(ge=1)] = 200
+
+    @property
+    def interruptible(self) -> bool:
+        return self.spot
 
     @field_validator("image")
     @classmethod
@@ -43,10 +68,5 @@ class CloudPlace(PlaceTerms):
         return self.region
 
     @property
-    def longest_job_h(self) -> float | None:
-        return self.time_limit_minutes / 60
-
-    @property
     def secret_address(self) -> str | None:
-        """Where the machine reads the run's variables."""
         return None if self.secret is None else f"aws:{self.secret}"

@@ -75,11 +75,11 @@ def made_things(objects: Objects, base: str) -> list[Thing]:
         content = objects.read(key)
         if content is not None:
             found.append(thing_of(key, json.loads(content.content)))
-    return sorted(found, key=lambda one: (one.number, one.step or 0))
+    return sorted(found, key=lambda one: (*one.writer, one.step or 0))
 
 
 def newest_of_each(things: Iterable[Thing]) -> dict[str, Thing]:
-    """Of things with one name that of the newest submission; of checkpoints those of the newest one that has any."""
+    """Of things with one name that of the newest start; of checkpoints those of the newest one that has any."""
     found: dict[str, Thing] = {}
     steps: list[Thing] = []
     for one in things:
@@ -87,14 +87,14 @@ def newest_of_each(things: Iterable[Thing]) -> dict[str, Thing]:
             found[one.name] = one
         else:
             steps.append(one)
-    last = max((one.number for one in steps), default=0)
-    return found | {one.name: one for one in steps if one.number == last}
+    last = max((one.writer for one in steps), default=(0, 0))
+    return found | {one.name: one for one in steps if one.writer == last}
 
 
 def newest_checkpoint(things: Iterable[Thing], *, number: int) -> Thing | None:
-    """Where submission `number` goes on: the furthest checkpoint of the newest submission up to it that has one."""
+    """Where submission `number` goes on: the furthest checkpoint of the newest start up to it that has one."""
     steps = [one for one in things if one.step is not None and one.number <= number]
-    return max(steps, key=lambda one: (one.number, one.step or 0), default=None)
+    return max(steps, key=lambda one: (*one.writer, one.step or 0), default=None)
 
 
 def bring(objects: Objects, base: str, thing: Thing, folder: RunFolder) -> None:
@@ -103,7 +103,7 @@ def bring(objects: Objects, base: str, thing: Thing, folder: RunFolder) -> None:
         return
     incoming = folder.path / INCOMING
     shutil.rmtree(incoming, ignore_errors=True)
-    keys = Keys(base=base, number=thing.number)
+    keys = Keys(base=base, number=thing.number, epoch=thing.epoch)
     for inside, (size, digest) in thing.files.items():
         path = incoming / inside
         make_private_folder(path.parent)

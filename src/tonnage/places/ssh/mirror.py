@@ -42,6 +42,8 @@ class Mirror:
     token: str  # of the submission they belong to
     there: dict[str, int] = field(default_factory=dict)  # bytes read of each
     here: dict[str, int] = field(default_factory=dict)  # length of each here, when that was so
+    epoch: int = 0  # of the start that wrote them, where the place counts starts
+    base: dict[str, int] = field(default_factory=dict)  # length of each here before the submission: for a newer start
 
 
 def read_mirror(folder: RunFolder) -> Mirror | None:
