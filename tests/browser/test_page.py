@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ pytest.importorskip("playwright")
 
 from axe_playwright_python.sync_playwright import Axe
 from tests.web.conftest import DAY, EXAMPLES, listening
+from tests.web.scenes import dearer, gateway_file, running, spend, status
 
 from tonnage.settings import current_settings
 from tonnage.testing.runs import write_run
@@ -23,18 +26,30 @@ from tonnage.web.app import WebServer
 from tonnage.web.keys import KeyFile
 
 pytestmark = pytest.mark.browser
-PAGES = ("/", "/workloads", "/plan/bert-finetune", "/gains/bert-finetune", "/runs", "/runs/teach", "/runs/teach/logs",
-         "/catalog/gpus", "/places", "/alerts", "/audit", "/settings", "/login")  # fmt: skip
+HISTORY = "/catalog/history?machine=p5.48xlarge&region=us-west-2&purchase=spot"
+COMPARED = "/compare/compare~multi-cloud-machines"
+PAGES = ("/", "/workloads", "/plan/bert-finetune", "/gains/bert-finetune", COMPARED, "/runs", "/runs/teach",
+         "/runs/teach/logs", "/budgets", "/budgets/ranking", "/gateways", "/gateways/chat", "/gateways/chat/spend",
+         "/catalog/gpus", "/catalog/snapshots", HISTORY, "/places", "/alerts", "/audit", "/settings",
+         "/login")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("home")
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("workloads")
     write_run(home / "runs" / "teach")
-    with pytest.MonkeyPatch.context() as patched:
+    spend(home)
+    dearer(home)
+    for path in (*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "compare").glob("*.yaml")):
+        place = folder / path.relative_to(EXAMPLES)
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(path, place)
+    pages = (status(10.0 + number, 40.0 * number) for number in itertools.count())
+    with pytest.MonkeyPatch.context() as patched, running(pages) as port:
+        gateway_file(folder, port)
         patched.setenv("TONNAGE_HOME", str(home))
         access = Access(keys=KeyFile(home / "ui" / "keys.json"), open_here=True, hosts=LOCAL_NAMES)
-        made = WebServer(current_settings(as_of=DAY), EXAMPLES, access, secure=False, audit=lambda **_: None)
+        made = WebServer(current_settings(as_of=DAY), folder, access, secure=False, audit=lambda **_: None)
         with listening(made) as url:
             yield url
 
@@ -50,6 +65,9 @@ def test_a_page_reads_well(browser: Any, address: str, path: str, scheme: str, w
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address + path)
     assert Axe().run(page).response["violations"] == []
+    if (pictures := os.environ.get("TONNAGE_PICTURES")) is not None:
+        name = re.sub(r"\W+", "-", path).strip("-") or "home"
+        page.screenshot(path=Path(pictures) / f"{name}-{scheme}-{width}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 1
     assert told == []
     assert all(url.startswith((address, "data:")) for url in asked)
@@ -79,6 +97,22 @@ def test_a_moved_slider_plans_anew(browser: Any, address: str) -> None:
     page.goto(address + shared)
     assert f"{int(samples[1]):,} sequences" in page.locator("#report").inner_text()
     assert f"samples={samples[1]}" in page.locator("#twin").get_attribute("href")
+    page.close()
+
+
+def test_a_moved_weight_turns_the_answer(browser: Any, address: str) -> None:
+    """By keyboard: the report and the address follow."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(address + COMPARED)
+    before = page.locator("#report").inner_text()
+    page.locator("#s-cost").focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    page.locator("#took").filter(has_text=re.compile("ms")).wait_for()
+    assert "cost=9" in page.url
+    shown = page.locator("#report").inner_text()
+    assert shown != before
+    assert "9, yours" in shown
     page.close()
 
 

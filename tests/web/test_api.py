@@ -16,8 +16,10 @@ from tests.web.conftest import DAY, EXAMPLES, Open
 import tonnage
 from tonnage.client import Client
 from tonnage.errors import InputError, SourceError, UnknownName
+from tonnage.runs import EventKind
 from tonnage.testing.runs import write_run
-from tonnage.web.resources import RESOURCES, workload_files
+from tonnage.web.asked import workload_files
+from tonnage.web.resources import RESOURCES
 from tonnage.web.whatif import changed_workload
 
 SERVICE: dict[str, Any] = {
@@ -229,3 +231,35 @@ def test_two_requests_of_one_key_at_once(server: Open, home: Path, monkeypatch: 
         first, second = (one.result() for one in [pool.submit(send), pool.submit(send)])
     assert first.text == second.text
     assert asked == ["teach"]
+
+
+def test_a_run_is_gone_on_with(server: Open, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its limits may be raised, nothing else of it; the page offers what the state allows."""
+    asked: list[tuple[str, Any]] = []
+    write_run(home / "runs" / "done")
+    stopped = write_run(home / "runs" / "teach", finished=False)
+    stopped.record(EventKind.STOPPED, who="supervisor", reason="asked", message="asked to")
+
+    def resume(run: str, options: Any, *, settings: Any) -> Any:
+        asked.append((run, options))
+        return tonnage.show(run, settings=settings)
+
+    monkeypatch.setattr("tonnage.api.resume", resume, raising=False)
+    client = server()
+    address = "/api/v1/runs/teach/resume"
+    assert client.post(address, json={"max_cost_usd": 20, "max_restarts": 5}).status_code == 200
+    assert asked == [("teach", tonnage.ResumeOptions(max_cost_usd=20.0, max_restarts=5))]
+    for body in ({"device": "cuda"}, {"max_hours": -1}, {"max_hours": True}, {"max_restarts": 1.5}, {"max_hours": "3"}):
+        answer = client.post(address, json=body)
+        assert (answer.status_code, len(asked)) == (400, 1), body
+    assert 'data-address="/api/v1/runs/teach/resume"' in client.get("/runs/teach").text
+    assert 'data-address="/api/v1/runs/teach/stop"' not in client.get("/runs/teach").text
+    assert "data-address" not in client.get("/runs/done").text
+
+
+def test_a_run_that_has_succeeded_is_not_gone_on_with(server: Open, home: Path) -> None:
+    """By the verb itself: bad input, and where to look."""
+    write_run(home / "runs" / "done")
+    answer = server().post("/api/v1/runs/done/resume", json={})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "'done' has succeeded: nothing is left to do")
+    assert "tonnage show done" in answer.json()["hint"]

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
     from tonnage.api.service_files import write_service_files
     from tonnage.api.serving import ServeOptions, planned_replica
+    from tonnage.api.snapshots import list_snapshots, price_history, snapshot_moves
+    from tonnage.api.spent_budgets import budget_runs
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.team_budgets import check_budgets, list_budgets
@@ -78,14 +80,15 @@ __all__ = [
     "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
     "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
     "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup",
-    "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets", "check_gateway", "check_place",
-    "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
-    "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top",
-    "import_litellm", "list_budgets", "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway",
-    "open_ui", "open_watch", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
-    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline",
-    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
-    "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "breakeven", "budget_runs", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets", "check_gateway",
+    "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request",
+    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend",
+    "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key",
+    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "orphans", "places", "plan", "planned_replica",
+    "portfolio", "predict", "price_history", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key",
+    "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling",
+    "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "validate", "verify_backup",
+    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -95,6 +98,7 @@ __getattr__ = lazy_names(
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
+        ".spent_budgets": ("budget_runs",),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".engine_benches": ("BenchRunOptions", "bench_clean", "bench_run", "bench_setup"),
         ".gateway": (
@@ -129,6 +133,7 @@ __getattr__ = lazy_names(
         ".scaling": ("ScalingOptions", "simulate_scaling"),
         ".service_files": ("write_service_files",),
         ".serving": ("ServeOptions", "planned_replica"),
+        ".snapshots": ("list_snapshots", "price_history", "snapshot_moves"),
         ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
         ".watch": (

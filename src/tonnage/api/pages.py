@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,7 @@ class UiOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
+    gateway_key: str | None = None  # env:NAME or file:PATH, what gateways ask for at the port of their figures
 
 
 def open_ui(
@@ -51,6 +53,7 @@ def open_ui(
     import uvicorn
 
     from tonnage.api.watch import audit_file
+    from tonnage.gateway.top.keeping import GatewayLooks
     from tonnage.monitoring.audit import AuditFile
     from tonnage.web.access import LOCAL_NAMES, Access
     from tonnage.web.app import WebServer, make_app
@@ -59,7 +62,9 @@ def open_ui(
     named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
     access = Access(keys=_keys(settings), open_here=alone, hosts=named)
     audit = AuditFile(audit_file(settings))
-    server = WebServer(settings, asked.folder.resolve(), access, secure=not alone, audit=audit.append)
+    looks = GatewayLooks(partial(_gateway_key, asked.gateway_key))
+    _gateway_key(asked.gateway_key)  # a reference that cannot be read is said now
+    server = WebServer(settings, asked.folder.resolve(), access, secure=not alone, audit=audit.append, gateways=looks)
     scheme = "http" if asked.tls_cert is None else "https"
     with _listening(asked) as listening:
         port = int(listening.getsockname()[1])
@@ -93,6 +98,14 @@ def revoke_ui_key(name: str, *, settings: Settings | None = None) -> None:
 def ui_keys(*, settings: Settings | None = None) -> Answer[tuple[ApiKey, ...]]:
     """The keys of this home, without their secrets."""
     return Answer(_keys(settings or current_settings()).every(), _report)
+
+
+def _gateway_key(reference: str | None) -> str | None:
+    import os
+
+    from tonnage.comparison.door import read_reference
+
+    return None if reference is None else read_reference(reference, os.environ, "--gateway-key")
 
 
 def _keys(settings: Settings) -> KeyFile:

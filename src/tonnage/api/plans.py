@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -182,14 +182,20 @@ def compare(
     file: Path | str,
     *,
     profile_folders: Sequence[Path] = (),
+    weights: Mapping[str, float] | None = None,
     catalog: CatalogSource | None = None,
     as_of: Clock | None = None,
     calibration: CalibrationSource | None = None,
     memory_margin: float | None = None,
     settings: Settings | None = None,
 ) -> Comparison:
-    """Compare platforms as a compare file asks; profiles of `profile_folders` join the packaged ones."""
+    """Compare platforms as a compare file asks; profiles of `profile_folders` join the packaged ones.
+
+    `weights` (criterion: weight) go before the file's own; `comparison.comparing.reweighted` weighs one that was made.
+    Raises InputError for what is no criterion.
+    """
     from tonnage.comparison.comparing import compare as compare_all
+    from tonnage.comparison.comparing import reweighted
     from tonnage.comparison.request import load_request
 
     settings = settings or current_settings(as_of=as_of)
@@ -212,4 +218,5 @@ def compare(
 
     assumed = {one.name: one for job in named for one in assumptions_used(job, calibrated)}
     now = settings.as_of or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return compare_all(request, named, market, planner, as_of=now, assumptions=tuple(assumed.values()))
+    made = compare_all(request, named, market, planner, as_of=now, assumptions=tuple(assumed.values()))
+    return reweighted(made, weights) if weights else made

@@ -73,6 +73,16 @@ def standing_of(budget: Budget, commitments: Iterable[Reservation], now: datetim
     )  # fmt: skip
 
 
+def counted_in(standing: BudgetStanding, commitments: Iterable[Reservation]) -> tuple[Reservation, ...]:
+    """The reservations that the sums of a standing are made of."""
+    return tuple(
+        one
+        for one in commitments
+        if standing.budget.applies_to(one.charge)
+        and (one.spent is None or standing.window.share_of(one.spent.started_at, one.spent.ended_at))
+    )
+
+
 def _forecast(window: PeriodWindow, spent: int, committed: int, now: datetime) -> int | None:
     """What the period comes to at the pace so far, and at least what is spent and reserved already.
 

@@ -25,6 +25,22 @@ def list_budgets(output: options.Output = None, quiet: options.Quiet = False) ->
     session.show_answer(api.list_budgets(settings=session.settings))
 
 
+@commands.command("runs", short_help="Who spent a budget")
+def runs(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A budget of the home.", show_default=False)],
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """List the runs that count in a budget now, the newest first: whose they are, what they reserved and came to.
+
+    A settled run shows all that it cost; of hours in two periods the budget counts the share that lies in its own.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage import api
+
+    session.show_answer(api.budget_runs(name, settings=session.settings))
+
+
 @commands.command("check", short_help="Check a file of budgets")
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A budgets.toml.", show_default=False)],

@@ -8,7 +8,7 @@ import typer
 
 from tonnage.cli import options
 from tonnage.cli.check_document import check_document_file
-from tonnage.cli.comparison_report import report_comparison
+from tonnage.cli.comparison_report import read_weights, report_comparison
 
 CompareFile = Annotated[
     str | None,
@@ -40,6 +40,15 @@ Check = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="With --check: exit code 1 on wrong or stale claims.")]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight",
+        metavar="CRITERION=N",
+        help="A weight in the place of the file's; 0 leaves it out; may be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
 EveryClaim = Annotated[bool, typer.Option("--all", help="With --check: also list what holds and what is passed over.")]
 
 
@@ -48,6 +57,7 @@ def compare(
     report: ReportFiles = None,
     migration: MigrationFiles = None,
     profiles: ProfileFolders = None,
+    weight: Weights = None,
     check: Check = None,
     strict: Strict = False,
     every_claim: EveryClaim = False,
@@ -68,7 +78,7 @@ def compare(
     from tonnage.errors import InputError
 
     if check is not None:
-        if file is not None or report or migration or profiles:
+        if file is not None or report or migration or profiles or weight:
             raise InputError("--check is another task", hint="check the document and compare in two commands")
         check_document_file(check, strict=strict, every_claim=every_claim, catalog=catalog, output=output, quiet=quiet)
         return
@@ -78,6 +88,7 @@ def compare(
         hint = "give a compare file: tonnage compare FILE.tonnage.yaml, or a document: tonnage compare --check FILE.md"
         raise InputError("nothing to compare", hint=hint)
     report_comparison(
-        file, report or [], migration or [], profiles or [], memory_margin=memory_margin, calibration=calibration,
+        file, report or [], migration or [], profiles or [], read_weights(weight or ()),
+        memory_margin=memory_margin, calibration=calibration,
         max_price_age=max_price_age, catalog=catalog, as_of=as_of, output=output, quiet=quiet,
     )  # fmt: skip

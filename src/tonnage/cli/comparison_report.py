@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ def report_comparison(
     reports: Sequence[str],
     migrations: Sequence[str],
     profiles: Sequence[str],
+    weights: Mapping[str, float],
     *,
     max_price_age: int | None,
     catalog: str | None,
@@ -49,7 +50,9 @@ def report_comparison(
         from tonnage import api
 
         folders = [Path(folder) for folder in profiles]
-        found = api.compare(file, profile_folders=folders, memory_margin=memory_margin, settings=session.settings)
+        found = api.compare(
+            file, profile_folders=folders, weights=weights, memory_margin=memory_margin, settings=session.settings
+        )
     from tonnage.reports.comparison.report import render_comparison
     from tonnage.reports.rendering import Look
 
@@ -59,6 +62,22 @@ def report_comparison(
         session.say(f"wrote {path}")
     if not (reports or migrations) or output is not None:
         write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))
+
+
+def read_weights(texts: Sequence[str]) -> dict[str, float]:
+    """Criterion and weight of each CRITERION=N. Raises InputError.
+
+    >>> read_weights(["cost=5", "scaling=0"])
+    {'cost': 5.0, 'scaling': 0.0}
+    """
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise InputError(f"--weight: found '{text}', expected CRITERION=N", hint="--weight cost=5") from None
+    return found
 
 
 def _report_form(path: str) -> Any:

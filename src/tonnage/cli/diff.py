@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tonnage.api.snapshots import find_snapshot
 from tonnage.cli import options
 from tonnage.cli.session import Session, open_session
-from tonnage.cli.snapshots import find_snapshot
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:

@@ -34,6 +34,12 @@ def ui(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front ends TLS; no client reaches the port itself.")
     ] = False,
+    gateway_key: Annotated[
+        str | None,
+        typer.Option(
+            "--gateway-key", help="What gateways ask for their figures, env:NAME or file:PATH.", metavar="REF"
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Serve the page and the REST API (/api/v1) until Ctrl-C.
@@ -48,7 +54,7 @@ def ui(
 
     asked = api.UiOptions(
         folder=folder, host=host, port=port, host_names=tuple(host_name or ()), tls_cert=tls_cert, tls_key=tls_key,
-        behind_proxy=behind_proxy,
+        behind_proxy=behind_proxy, gateway_key=gateway_key,
     )  # fmt: skip
     api.open_ui(asked, settings=session.settings, say=session.say)
 

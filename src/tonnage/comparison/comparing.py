@@ -15,7 +15,7 @@ from tonnage.comparison.alternative_checks import check_alternatives
 from tonnage.comparison.answering import ComparisonAnswer, HorizonAdvice, advise, answer_of, inputs_of, preference_of
 from tonnage.comparison.compliance import ComplianceStanding, Match, match_rules, rule_problems, standards_of
 from tonnage.comparison.computed import Planner, Total, WorkDemand, compute_total
-from tonnage.comparison.criteria import Criterion, load_criteria
+from tonnage.comparison.criteria import Criterion, load_criteria, weight_problems
 from tonnage.comparison.crossings import CostCrossing, break_evens
 from tonnage.comparison.decision import Decision, decide
 from tonnage.comparison.facts import gather_facts
@@ -37,7 +37,7 @@ from tonnage.comparison.scoring import (
 from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import EntryOf, Split, best_split
 from tonnage.comparison.tasks import load_templates
-from tonnage.errors import WorkloadError
+from tonnage.errors import InputError, WorkloadError
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
@@ -138,7 +138,7 @@ def compare(
     check_alternatives(request, catalog)
     request = replace(request, alternatives=tuple(of_its_machines(one, catalog) for one in request.alternatives))
     works, criteria = match_works(request, workloads), load_criteria()
-    rules = load_rules(request.rules, request.folder)
+    load_rules(request.rules, request.folder)  # what is wrong with it is said before anything is planned
     totals = {
         alternative.name: compute_total(
             alternative,
@@ -154,6 +154,51 @@ def compare(
     }
     alike = speeds_alike(totals)
     totals = with_speeds(totals, alike)
+    return _concluded(request, _Computed(
+        as_of=as_of, criteria=criteria, works=works, totals=totals, alike=alike,
+        migration=_migration(request, works, as_of), moves=_moves(request, works, as_of),
+        crossings=break_evens(tuple(totals.values())), assumptions=tuple(assumptions),
+    ))  # fmt: skip
+
+
+def reweighted(found: Comparison, weights: Mapping[str, float]) -> Comparison:
+    """The comparison as it comes out with these weights in the place of some; nothing is planned anew.
+
+    Raises InputError for what is no criterion or is not scored, for a weight that is negative or not finite, and where
+    none is above 0.
+    """
+    for problem in weight_problems(weights, found.criteria):
+        raise InputError(f"{'.'.join(map(str, problem.path))}: {problem.message}", hint=problem.hint)
+    request = found.request
+    merged = {**request.weights, **{key: value for key, value in weights.items() if key in request.weights}}
+    if not any(value > 0 for value in merged.values()):
+        raise InputError("no weight is above 0", hint="give at least one criterion a weight")
+    asked = replace(request, weights=merged, weights_given=request.weights_given | frozenset(weights))
+    return _concluded(asked, _Computed(
+        as_of=found.as_of, criteria=found.criteria, works=found.works, totals=found.totals, alike=found.alike,
+        migration=found.migration, moves=found.moves, crossings=found.crossings, assumptions=found.assumptions,
+    ))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computed:
+    """What of a comparison no weight has a part in."""
+
+    as_of: datetime
+    criteria: tuple[Criterion, ...]
+    works: tuple[WorkDemand, ...]
+    totals: Mapping[str, Total]
+    alike: tuple[Alike, ...]
+    migration: Migration | None
+    moves: tuple[Migration, ...]
+    crossings: tuple[CostCrossing, ...]
+    assumptions: tuple[Assumption, ...]
+
+
+def _concluded(request: CompareRequest, computed: _Computed) -> Comparison:
+    """The answer to what was computed, and all that its reader weighs."""
+    works, criteria, totals, as_of = computed.works, computed.criteria, computed.totals, computed.as_of
+    rules = load_rules(request.rules, request.folder)
     able = tuple(name for name, total in totals.items() if total.can_do)
     scores = score_all(
         criteria, request.alternatives, totals, {name: total.usd_per_month for name, total in totals.items()}
@@ -162,7 +207,6 @@ def compare(
     running = standing.allowed(able) or able or tuple(totals)
     ranking = weighted(scores, request.weights, running)
     decision = decide(rules, gather_facts(request, rules, works, totals, standing))
-    migration = _migration(request, works, as_of)
     entries = {
         alternative.name: _entry(request, works, totals[alternative.name], as_of)
         for alternative in request.alternatives
@@ -182,9 +226,9 @@ def compare(
         counted=counted,
         ranking=ranking,
         flips=weight_flips(scores, request.weights, running),
-        alike=alike,
+        alike=computed.alike,
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
-        crossings=break_evens(tuple(totals.values())),
+        crossings=computed.crossings,
         decision=decision,
         answer=answer,
         advice=advise(inputs, request),
@@ -192,10 +236,10 @@ def compare(
         size=load_sizes().of(request.organisation.employees),
         split=best_split(totals, inputs, answer.verdict, _entry_of(request, works, totals, as_of)),
         trade_offs=tuple(_trade_off(name, scores, tuple(totals)) for name in totals),
-        migration=migration,
-        moves=_moves(request, works, as_of),
+        migration=computed.migration,
+        moves=computed.moves,
         leaders=_leaders(criteria, scores, request.weights, running),
-        assumptions=tuple(assumptions),
+        assumptions=computed.assumptions,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.comparison.door import Name, Text, parse_entries, unknown
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
@@ -100,6 +100,23 @@ def load_criteria() -> tuple[Criterion, ...]:
     return parse_criteria(
         files("tonnage.comparison").joinpath("data/criteria.yaml").read_text("utf-8"), file="criteria.yaml"
     )
+
+
+def weight_problems(weights: Mapping[str, float], criteria: Sequence[Criterion]) -> list[Problem]:
+    """What is wrong with weights of one's own: names of no criterion, or of one without scores, values below 0."""
+    known = {criterion.key: criterion for criterion in criteria}
+    found = []
+    for key, weight in weights.items():
+        path = ("weights", key)
+        if key not in known:
+            found.append(unknown(path, "criterion", key, known))
+        elif not weight >= 0 or math.isinf(weight):
+            found.append(
+                Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves a criterion out")
+            )
+        elif not known[key].scored and weight > 0:
+            found.append(Problem(path, "has a weight, but this criterion is not scored", "leave it out"))
+    return found
 
 
 def measured_score(criterion: Criterion, value: float, best: float) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
-from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria
+from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria, weight_problems
 from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
 from tonnage.comparison.energy import Stated
 from tonnage.comparison.owned import Owned
@@ -213,17 +213,8 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], criteria: S
         if one.name in names[:place]:
             found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
     found += rule_problems(entries.organisation.compliance, profiles, ("organisation", "compliance"))
+    found += weight_problems(entries.weights, criteria)
     known = {criterion.key: criterion for criterion in criteria}
-    for key, weight in entries.weights.items():
-        path = ("weights", key)
-        if key not in known:
-            found.append(unknown(path, "criterion", key, known))
-        elif weight < 0:
-            found.append(
-                Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves a criterion out")
-            )
-        elif not known[key].scored and weight > 0:
-            found.append(Problem(path, "has a weight, but this criterion is not scored", "leave it out"))
     for key in entries.worth:
         path = ("worth", key)
         if key not in known:

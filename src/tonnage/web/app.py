@@ -10,7 +10,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock, Semaphore
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from fastapi import Body, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,10 +21,14 @@ from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, Pla
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, WebCaller
+from tonnage.web.asked import PageRequest, Resource, Shown
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout, render_login
-from tonnage.web.resources import RESOURCES, PageRequest, Resource, Shown, listed
+from tonnage.web.resources import RESOURCES, listed
 from tonnage.web.verbs import VERBS, PostVerb
+
+if TYPE_CHECKING:
+    from tonnage.gateway.top.keeping import GatewayLooks
 
 API: Final = "/api/v1"
 LARGEST_BODY: Final = 1 << 20
@@ -52,8 +56,12 @@ class WebServer:
     """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom."""
 
     def __init__(
-        self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object]
-    ) -> None:
+        self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object],
+        gateways: GatewayLooks | None = None,
+    ) -> None:  # fmt: skip
+        from tonnage.gateway.top.keeping import GatewayLooks
+
+        self.gateways = gateways or GatewayLooks()
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
         self._repeats: OrderedDict[tuple[str, str, str], Repeat] = OrderedDict()
@@ -62,7 +70,8 @@ class WebServer:
     def read(self, resource: Resource, request: Request, name: str) -> tuple[WebCaller, Shown]:
         """The answer to a reader. Raises TonnageError."""
         who = self.admit(request, resource.role)
-        asked = PageRequest(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder)
+        asked = PageRequest(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder,
+                            gateways=self.gateways)  # fmt: skip
         with self._computing:
             return who, resource.answer(asked)
 

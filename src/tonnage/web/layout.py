@@ -8,7 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from tonnage.reports.html import render_html
-from tonnage.web.resources import RESOURCES, Resource, Shown
+from tonnage.web.asked import Resource, Shown
+from tonnage.web.resources import RESOURCES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,9 +29,10 @@ def render_layout(
     if fragment:
         return str(body)
     twin = ("/home" if path == "/" else path) + ".json" + (f"?{query}" if query else "")
+    sliders = [(one.slider, one.value, *_track(one.slider, one.value)) for one in shown.sliders]
     return _templates().get_template("layout.html.jinja").render(
         title=report.title, body=body, menu=[one for one in RESOURCES if one.menu], here=resource, shown=shown, who=who,
-        twin=twin, sliders=[(one.slider, one.value, *_track(one.slider, one.value)) for one in shown.sliders],
+        twin=twin, sliders=sliders, unweighed=[one for one in sliders if one[0].linear and not one[1]],
     )  # fmt: skip
 
 
@@ -43,7 +45,10 @@ def render_problem(status: HTTPStatus, detail: str, hint: str) -> str:
 
 
 def _track(slider: Slider, value: float | None) -> tuple[float, float, float]:
-    """Ends and place of a slider in decades: a tenth and ten times what the file says, within its bounds."""
+    """Ends and place of a slider: in decades a tenth and ten times what the file says, within its bounds; where it is
+    linear its bounds."""
+    if slider.linear:
+        return slider.least, slider.most, slider.least if value is None else value
     middle = math.sqrt(slider.least * slider.most) if value is None else min(max(value, slider.least), slider.most)
     low, high = max(slider.least, middle / 10), min(slider.most, middle * 10)
     return round(math.log10(low), 4), round(math.log10(high), 4), round(math.log10(middle), 4)

@@ -2,92 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.values import dataclass
-from tonnage.web.keys import Role
-from tonnage.web.whatif import Chosen, changed_workload
+from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.web import gateways, prices
+from tonnage.web.asked import Links, PageRequest, Resource, Shown, file_of, workload_files
+from tonnage.web.compared import compare_files, compared
+from tonnage.web.whatif import changed_workload
 
 if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
 
-SUFFIX: Final = ".tonnage.yaml"
-MOST_ROWS: Final = 1000
-Links = tuple[tuple[str, str], ...]  # address, words
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRequest:
-    """One request: the path's name, the query, the settings of the server and the folder of its workload files."""
-
-    name: str
-    query: Mapping[str, str]
-    settings: Settings
-    folder: Path
-
-    def count(self, key: str, default: int, most: int) -> int:
-        """A whole number of the query. Raises InputError."""
-        text = self.query.get(key)
-        if text is None:
-            return default
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-            raise InputError(f"{key}: found '{text[:40]}', expected a whole number from 1 to {most}")
-        return int(text)
-
-    def beside(self, *known: str) -> dict[str, str]:
-        """The query without these keys and without those that every address takes."""
-        return {key: value for key, value in self.query.items() if key not in (*known, *EVERYWHERE)}
-
-    def refuse_others(self, *known: str) -> None:
-        """InputError for a key that the address does not take."""
-        for key in self.beside(*known):
-            hint = did_you_mean(nearest(key, known), f"known: {', '.join(known) or 'none'}")
-            raise InputError(f"'{key[:40]}' is no parameter here", hint=hint)
-
-
-EVERYWHERE: Final = ("limit", "offset", "fragment")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What an address answers: the report, further addresses, and the sliders of a what-if. `live`: the page is asked
-    for again while it is open. `acts`: what may be asked of the thing shown (address, words)."""
-
-    report: Report
-    links: Links = ()
-    sliders: tuple[Chosen, ...] = ()
-    live: bool = False
-    acts: Links = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
-    """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu."""
-
-    path: str
-    about: str
-    answer: Callable[[PageRequest], Shown]
-    menu: str = ""
-    role: Role = "viewer"
-
-
-def workload_files(folder: Path) -> dict[str, Path]:
-    """Workload files of the folder and those right below, by the name that addresses take."""
-    found = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
-    names = {path: path.relative_to(folder).as_posix().removesuffix(SUFFIX).replace("/", "~") for path in found}
-    return {name: path for path, name in sorted(names.items(), key=lambda one: one[1]) if path.is_file()}
-
 
 def _file(asked: PageRequest) -> Path:
-    files = workload_files(asked.folder)
-    if asked.name not in files:
-        hint = did_you_mean(nearest(asked.name, files), "/workloads lists them")
-        raise UnknownName(f"no workload is named '{asked.name[:80]}'", hint=hint)
-    return files[asked.name]
+    return file_of(asked, workload_files(asked.folder), "workload", "/workloads")
 
 
 def _home(asked: PageRequest) -> Shown:
@@ -115,7 +46,9 @@ def _workloads(asked: PageRequest) -> Shown:
 
     asked.refuse_others()
     files = workload_files(asked.folder)
-    return Shown(report=workloads_report(files), links=tuple((f"/plan/{name}", name) for name in files))
+    compare = compare_files(asked.folder)
+    links = tuple((f"/{'compare' if name in compare else 'plan'}/{name}", name) for name in files)
+    return Shown(report=workloads_report(files), links=links)
 
 
 def _plan(asked: PageRequest) -> Shown:
@@ -172,11 +105,25 @@ def _run(asked: PageRequest) -> Shown:
 
     asked.refuse_others()
     found = api.show(asked.name, settings=asked.settings)
-    acts = (("stop", "Save and stop"), ("cancel", "End at once"))
     return Shown(
-        report=found.report(), live=True, acts=tuple((f"/api/v1/runs/{asked.name}/{act}", said) for act, said in acts),
+        report=found.report(), live=True, acts=_acts(asked),
         links=((f"/runs/{asked.name}/logs", "logs"),),
     )  # fmt: skip
+
+
+def _acts(asked: PageRequest) -> Links:
+    """What may be asked of a run as it is now."""
+    from tonnage.api.home_runs import find_run
+    from tonnage.runs.liveness import observed_state
+    from tonnage.runs.states import RunStatus
+
+    state = observed_state(find_run(asked.settings, asked.name)).state
+    acts: Links = (("stop", "Save and stop"), ("cancel", "End at once"))
+    if state is RunStatus.SUCCEEDED:
+        acts = ()
+    elif state.ended or state is RunStatus.LOST:
+        acts = (("resume", "Go on with it"),)
+    return tuple((f"/api/v1/runs/{asked.name}/{act}", said) for act, said in acts)
 
 
 def _logs(asked: PageRequest) -> Shown:
@@ -201,28 +148,21 @@ def _service(asked: PageRequest) -> Shown:
     return Shown(report=show_service(found, asked.settings).report(), live=True)
 
 
-def _catalog(what: str) -> Callable[[PageRequest], Shown]:
-    def answer(asked: PageRequest) -> Shown:
-        from tonnage.api.inputs import load_catalog
-        from tonnage.catalog import filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
-        from tonnage.reports.catalog_lists import gpus_report, instances_report, offers_report
+def _budgets(asked: PageRequest) -> Shown:
+    from tonnage import api
 
-        asked.refuse_others("gpu", "provider")
-        known = load_catalog(settings=asked.settings)
-        text, provider = asked.query.get("gpu"), asked.query.get("provider")
-        gpu = None if not text else parse_gpu_filter(text)
-        providers = (provider,) if provider else ()
-        if what == "gpus":
-            report = gpus_report(known, filter_accelerators(known, gpu=gpu), top=MOST_ROWS)
-        elif what == "instances":
-            found = filter_instance_types(known, gpu=gpu, providers=providers)
-            report = instances_report(known, found, top=MOST_ROWS)
-        else:
-            report = offers_report(known, filter_offers(known, gpu=gpu, providers=providers), top=MOST_ROWS)
-        kinds = ("gpus", "instances", "offers")
-        return Shown(report=report, links=tuple((f"/catalog/{one}", one) for one in kinds if one != what))
+    asked.refuse_others()
+    answer = api.list_budgets(settings=asked.settings)
+    names = tuple(one.budget.name for one in answer.found)
+    return Shown(report=answer.report(), live=True, links=tuple((f"/budgets/{name}", name) for name in names))
 
-    return answer
+
+def _budget(asked: PageRequest) -> Shown:
+    from tonnage import api
+
+    asked.refuse_others()
+    report = api.budget_runs(asked.name, settings=asked.settings).report()
+    return Shown(report=report, live=True, links=(("/budgets", "budgets"),))
 
 
 def _places(asked: PageRequest) -> Shown:
@@ -270,14 +210,24 @@ RESOURCES: Final[Sequence[Resource]] = (
     Resource(path="plan/{name}", about="Every way to buy the work, ranked; sliders are parameters.", answer=_plan),
     Resource(path="size/{name}", about="What the work needs, and on which machines it fits.", answer=_size),
     Resource(path="explain/{name}", about="Why the winner won; `option` names another.", answer=_explain),
+    Resource(path="compare/{name}", about="A compare file; each weight is a parameter.", answer=compared),
     Resource(path="gains/{name}", about="What promised gains come to for the work.", answer=_gains),
     Resource(path="runs", about="Runs and services.", answer=_runs, menu="Runs"),
     Resource(path="runs/{name}", about="One run: predicted and measured, loss, events, spend.", answer=_run),
     Resource(path="runs/{name}/logs", about="The last `lines` that a run printed.", answer=_logs),
     Resource(path="services/{name}", about="What a service costs now, beside its plan.", answer=_service),
-    Resource(path="catalog/gpus", about="Accelerators.", answer=_catalog("gpus"), menu="Catalog"),
-    Resource(path="catalog/instances", about="Machines that one can rent.", answer=_catalog("instances")),
-    Resource(path="catalog/offers", about="Prices, with the day they were read.", answer=_catalog("offers")),
+    Resource(path="budgets", about="What teams may spend, and what is left of it.", answer=_budgets, menu="Budgets"),
+    Resource(path="budgets/{name}", about="Who spent a budget: its runs of this period.", answer=_budget),
+    Resource(path="gateways", about="The gateway files of the server's folder.", answer=gateways.gateways,
+             menu="Gateways"),
+    Resource(path="gateways/{name}", about="What a running gateway does now.", answer=gateways.gateway),
+    Resource(path="gateways/{name}/spend", about="What a gateway has spent, `by` key, team, route or deployment.",
+             answer=gateways.spend),
+    Resource(path="catalog/gpus", about="Accelerators.", answer=prices.catalog("gpus"), menu="Catalog"),
+    Resource(path="catalog/instances", about="Machines that one can rent.", answer=prices.catalog("instances")),
+    Resource(path="catalog/offers", about="Prices, with the day they were read.", answer=prices.catalog("offers")),
+    Resource(path="catalog/snapshots", about="Snapshots of the catalog.", answer=prices.snapshots),
+    Resource(path="catalog/history", about="What a `machine` cost in each snapshot.", answer=prices.history),
     Resource(path="places", about="Where runs can be carried out.", answer=_places, menu="Places"),
     Resource(path="alerts", about="Alerts that stand.", answer=_alerts, menu="Alerts"),
     Resource(path="audit", about="What was done, by whom.", answer=_audit, menu="Audit", role="admin"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Do = Callable[[str, Mapping[str, Any], "Settings"], "Report"]
 PLAN: Final = ("workload", "name", "constraints", "rank", "top", "layout")
+LIMITS: Final = ("max_cost_usd", "max_hours", "idle_minutes", "max_restarts")
+WHOLE: Final = ("max_restarts",)
+MOST_LIMIT: Final = 1e9
 SIZE: Final = ("workload", "name", "gpus", "layout", "top")
 
 
@@ -114,6 +117,22 @@ def _end(at_once: bool) -> Do:
     return act
 
 
+def _resume(name: str, body: Mapping[str, Any], settings: Settings) -> Report:
+    """Go on with a run; the body may raise its limits, and nothing else of it."""
+    from tonnage import api
+
+    given: dict[str, Any] = {}
+    for key, value in body.items():
+        if key not in LIMITS:
+            raise InputError(f"'{key[:40]}' is no key here", hint=did_you_mean(nearest(key, LIMITS), ", ".join(LIMITS)))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_LIMIT:
+            raise InputError(f"`{key}` must be a number from 0 to {MOST_LIMIT:g}")
+        if key in WHOLE and value != int(value):
+            raise InputError(f"`{key}` must be a whole number")
+        given[key] = int(value) if key in WHOLE else float(value)
+    return api.resume(name, api.ResumeOptions(**given), settings=settings).report()
+
+
 VERBS: Final[Sequence[PostVerb]] = (
     PostVerb(name="plan", path="plan", about="Rank every way to buy the workload of the body.", do=_plan),
     PostVerb(name="size", path="size", about="What the workload of the body needs.", do=_size),
@@ -121,5 +140,7 @@ VERBS: Final[Sequence[PostVerb]] = (
     PostVerb(name="gains", path="gains", about="What promised gains come to for the workload of the body.", do=_gains),
     PostVerb(name="stop", path="runs/{name}/stop", about="Save a checkpoint and end a run.", do=_end(at_once=False),
          changes=True),
+    PostVerb(name="resume", path="runs/{name}/resume", do=_resume, changes=True,
+             about="Go on with a run that was stopped, failed or lost; `max_cost_usd`, `max_hours` raise its limits."),
     PostVerb(name="cancel", path="runs/{name}/cancel", about="End a run at once.", do=_end(at_once=True), changes=True),
 )  # fmt: skip

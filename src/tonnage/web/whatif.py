@@ -11,11 +11,12 @@ import yaml
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.loading import WorkloadText
 
-Unit = Literal["h", "usd", "count", "per_s", "per_hour", "percent"]
+Unit = Literal["h", "usd", "count", "per_s", "per_hour", "weight"]
 
 
 class Slider(NamedTuple):
-    """A key of the workload file that a reader may move. `least` and `most` bound it; the slider is logarithmic.
+    """A key of the workload file that a reader may move. `least` and `most` bound it; the slider is logarithmic
+    unless it is `linear`.
     `stated`: only where the file has the key, since a volume is stated in one of several ways."""
 
     name: str
@@ -27,6 +28,7 @@ class Slider(NamedTuple):
     kinds: tuple[str, ...]
     whole: bool = False
     stated: bool = False
+    linear: bool = False
 
 
 _WORK: Final = ("train", "batch", "tabular")
@@ -74,7 +76,7 @@ def changed_workload(path: Path, given: Mapping[str, str]) -> tuple[WorkloadText
         if name not in sliders:
             hint = did_you_mean(nearest(name, sliders), f"known: {', '.join(sliders)}")
             raise InputError(f"'{name}' is nothing to move here", hint=hint)
-        _put(document, sliders[name], _read(sliders[name], text))
+        _put(document, sliders[name], read_value(sliders[name], text))
     chosen = tuple(Chosen(one, _value(document, one)) for one in sliders.values())
     if not given:
         return path, chosen
@@ -88,7 +90,8 @@ def _belongs(slider: Slider, document: Mapping[str, Any]) -> bool:
     return not slider.stated or _value(document, slider) is not None
 
 
-def _read(slider: Slider, text: str) -> float:
+def read_value(slider: Slider, text: str) -> float:
+    """The number of a query. Raises InputError."""
     try:
         value = float(text)
     except ValueError:

@@ -12,7 +12,7 @@ from tonnage.reports.comparison.markdown import comparison_markdown
 from tonnage.reports.comparison.matrix_rows import COLUMNS, comparison_rows
 from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 from tonnage.reports.plain import dump_csv, dump_json
-from tonnage.reports.rendering import Format, Look
+from tonnage.reports.rendering import Format, Look, Report
 from tonnage.reports.terminal import render_terminal
 
 
@@ -30,7 +30,20 @@ def render_comparison(comparison: Comparison, form: Format, look: Look | None = 
     return render_terminal(_short_page(comparison), width=look.width, color=look.color)
 
 
+def comparison_report(comparison: Comparison) -> Report:
+    """The answer and its reasons as a page, with the document and the rows of the whole."""
+    return Report(
+        page=lambda: Page(title=comparison.request.title, blocks=_short_blocks(comparison)),
+        document=lambda: comparison_document(comparison), columns=COLUMNS, rows=lambda: comparison_rows(comparison),
+    )  # fmt: skip
+
+
 def _short_page(comparison: Comparison) -> Page:
+    note = Paragraph(text="The whole report, with matrix, sources and migration: --report FILE.html", tone="faint")
+    return Page(title=comparison.request.title, blocks=(*_short_blocks(comparison), note))
+
+
+def _short_blocks(comparison: Comparison) -> tuple[Block, ...]:
     sections = (
         summary_section(comparison),
         cost_section(comparison),
@@ -40,9 +53,7 @@ def _short_page(comparison: Comparison) -> Page:
         score_section(comparison),
         advice_section(comparison),
     )
-    blocks = tuple(block for section in sections for block in terminal_blocks(section))
-    note = Paragraph(text="The whole report, with matrix, sources and migration: --report FILE.html", tone="faint")
-    return Page(title=comparison.request.title, blocks=(*blocks, note))
+    return tuple(block for section in sections for block in terminal_blocks(section))
 
 
 def terminal_blocks(section: Section) -> list[Block]:

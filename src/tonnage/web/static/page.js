@@ -41,6 +41,7 @@ if (form) {
   const took = document.getElementById("took");
   let settling = 0;
   const shown = (slider) => {
+    if (slider.dataset.scale === "linear") return Number(slider.value);
     const value = 10 ** Number(slider.value);
     return slider.dataset.whole === "1" ? Math.round(value) : Number(value.toPrecision(3));
   };
