@@ -28,6 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	$(UV) pip install --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
+	# xds-protos brings old copies of OpenTelemetry's own modules: whichever is written last stays.
+	$(UV) pip install --python $(BIN)/python --constraint constraints.txt --no-deps --reinstall-package opentelemetry-proto opentelemetry-proto
 	@touch $(STAMP)
 
 venv: $(VENV)/bin/tonnage  ## create .venv with tonnage in it
