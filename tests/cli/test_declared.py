@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import tonnage
 from tonnage.api.declaring import Options, option
+from tonnage.api.plan_options import PlanOptions
 from tonnage.api.reading import read_seconds
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import Commands, ReportSession
 from tonnage.errors import InputError
+from tonnage.overrides import NAMES
 from tonnage.values import dataclass
 
 
@@ -31,13 +35,13 @@ def asked_by(*words: str) -> Sample | None:
     """The options that a command line gives; None where it is refused."""
     seen: list[Sample] = []
 
-    @with_options(Sample)
+    app = Commands()
+
+    @app.command()
     def command(file: Annotated[str, typer.Argument()], asked: Sample, quiet: bool = False) -> None:
         assert (file, quiet) == ("FILE", False)
         seen.append(asked)
 
-    app = typer.Typer()
-    app.command()(command)
     result = CliRunner().invoke(app, ["FILE", *words])
     if isinstance(result.exception, InputError):
         raise result.exception
@@ -91,3 +95,30 @@ def test_ranges_hold_in_python_too(given: dict[str, Any], said: str) -> None:
     """A number outside its range is refused when the value is made."""
     with pytest.raises(InputError, match=said):
         Sample(hours=1, **given)
+
+
+def test_a_session_is_opened_from_its_flags_alone() -> None:
+    """A command has the flags that its session names, and no others; what they say is in the session."""
+    seen: list[tuple[str, bool, bool]] = []
+    app = Commands()
+
+    @app.command()
+    def command(*, session: ReportSession) -> None:
+        seen.append((session.settings.output, session.quiet, session.form_given))
+
+    runner = CliRunner()
+    assert runner.invoke(app, ["-o", "csv", "-q"]).exit_code == 0
+    assert runner.invoke(app, []).exit_code == 0
+    assert seen == [("csv", True, True), ("table", False, False)]
+    assert runner.invoke(app, ["--catalog", "here"]).exit_code == 2
+
+
+def test_the_options_of_a_plan_are_its_keywords() -> None:
+    """`tonnage.plan` takes every field of PlanOptions by its name, with the same default."""
+    keywords = inspect.signature(tonnage.plan).parameters
+    constraints = {"providers", "platforms", "regions", "gpus", *PlanOptions().limits(), "trust", "exclude", "quotas"}
+    for name, value in PlanOptions().keywords().items():
+        if name in constraints:
+            assert name in NAMES
+        else:
+            assert keywords[name].default == value

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from tonnage.cli.declared import Commands
+
 
 class Verb(NamedTuple):
     """One verb: the place of its function (or its group, `commands`) in this package, and its line in the help."""
@@ -66,7 +68,7 @@ _HELP: Final = "Which hardware, on which platform, bought how, and will it hold?
 
 def build_app(only: str | None = None) -> typer.Typer:
     """The application, of all verbs or of the one named."""
-    app = typer.Typer(
+    app = Commands(
         name="tonnage",
         no_args_is_help=True,
         rich_markup_mode=None,

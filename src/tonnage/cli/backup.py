@@ -9,9 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from tonnage.api.backups import BackupOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, ReportSession
 
 BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)]
 Key = Annotated[
@@ -29,7 +27,7 @@ class BackupGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-commands = typer.Typer(
+commands = Commands(
     cls=BackupGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -38,18 +36,16 @@ commands = typer.Typer(
 
 
 @commands.command("create", short_help="Write the home to a file, and read it back")
-@with_options(BackupOptions)
 def create(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the file is written.", show_default=False)],
     asked: BackupOptions,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Write runs, store, snapshots, places, watch, audit and gateway accounts of the home to one file, and verify it.
 
     Runs and services may go on. Left out: downloads, exported models and secrets, of which the home holds none.
     """
-    session = open_session(output=output, quiet=quiet)
     with session.progress("backing up"):
         from tonnage import api
 
@@ -58,9 +54,13 @@ def create(
 
 
 @commands.command("verify", short_help="Read a backup to its end")
-def verify(file: BackupFile, key: Key = None, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def verify(
+    file: BackupFile,
+    key: Key = None,
+    *,
+    session: ReportSession,
+) -> None:
     """Check every file's hash and every database of a backup; nothing is written. Exit code 2: it is not whole."""
-    session = open_session(output=output, quiet=quiet)
     with session.progress("verifying"):
         from tonnage import api
 
@@ -68,12 +68,16 @@ def verify(file: BackupFile, key: Key = None, output: options.Output = None, qui
     session.show_answer(answer)
 
 
-def restore(file: BackupFile, key: Key = None, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def restore(
+    file: BackupFile,
+    key: Key = None,
+    *,
+    session: ReportSession,
+) -> None:
     """Put a backup where the home is to be (TONNAGE_HOME): verified and whole, or not at all.
 
     A home that is not empty is refused. What was interrupted is `lost` then: `tonnage resume` goes on from checkpoints.
     """
-    session = open_session(output=output, quiet=quiet)
     with session.progress("restoring"):
         from tonnage import api
 

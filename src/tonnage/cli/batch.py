@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from tonnage.api.batch_options import PLACES, TASKS, BatchOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.meter import Meter
 from tonnage.cli.running import INTERRUPTED
-from tonnage.cli.session import open_session
 
 
 def complete_task(incomplete: str) -> list[str]:
@@ -22,7 +20,6 @@ def complete_place(incomplete: str) -> list[str]:
     return [name for name in PLACES if name.startswith(incomplete)]
 
 
-@with_options(BatchOptions, completions={"task": complete_task, "on": complete_place})
 def batch(
     source: Annotated[
         str,
@@ -33,16 +30,15 @@ def batch(
     out: Annotated[
         str, typer.Argument(metavar="OUT", help="Answers, JSON lines: a file or an object.", show_default=False)
     ],
-    asked: BatchOptions,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    asked: Annotated[BatchOptions, completing(task=complete_task, on=complete_place)],
+    *,
+    session: ReportSession,
 ) -> None:
     """Carry requests through a service, each answered once: the same command goes on after a kill, with what is left.
 
     Exit code 1: rows have no answer (OUT.errors.jsonl says why), or the service went away; 4: stopped at --max-cost or
     --deadline; 130: interrupted, with the answers on their way recorded.
     """
-    session = open_session(output=output, quiet=quiet)
     with Meter(quiet=session.quiet) as meter:
         from tonnage import api
         from tonnage.api.planned_batches import read_planned

@@ -9,10 +9,8 @@ from typer.core import TyperGroup
 
 from tonnage.api.bench import BenchServeOptions
 from tonnage.api.engine_benches import BenchRunOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
 
 FILES = (".yaml", ".yml")
 
@@ -28,7 +26,7 @@ class FileIsRun(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-commands = typer.Typer(
+commands = Commands(
     cls=FileIsRun, no_args_is_help=True, rich_markup_mode=None,
     help="Compare engines on the same work; measure a running service.",
 )  # fmt: skip
@@ -40,12 +38,11 @@ def group() -> None:
 
 
 @commands.command("run", short_help="The same work on several engines: time and dollars to a quality")
-@with_options(BenchRunOptions)
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file with `bench:`.", show_default=False)],
     asked: BenchRunOptions,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Run the same rows through several engines in turn, each in a process of its own, and compare them.
 
@@ -53,7 +50,6 @@ def run(
     worker that fails is a failed cell with its reason, and the rest goes on. Exit code 1: no cell came to its end;
     130: stopped by someone.
     """
-    session = open_session(output=output, quiet=quiet)
     session.private_home()
     from tonnage import api
     from tonnage.api.interrupting import terminations_interrupt
@@ -66,13 +62,13 @@ def run(
 @commands.command("setup", short_help="An environment for H2O or Sparkling Water")
 def setup(
     what: Annotated[str, typer.Argument(metavar="NAME", help="h2o or sparkling.", show_default=False)],
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Make an environment of its own for H2O, or for H2O Sparkling Water on Spark, and try it.
 
     Java is checked first. The two exclude one another, and neither goes into the environment of tonnage.
     """
-    session = open_session(quiet=quiet)
     session.private_home()
     from tonnage import api
 
@@ -85,10 +81,10 @@ def clean(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="One bench. [default: all]", show_default=False)
     ] = None,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """End processes that killed benches left, and remove their tables; journals and reports stay."""
-    session = open_session(quiet=quiet)
     from tonnage import api
 
     for line in api.bench_clean(name, settings=session.settings):
@@ -96,20 +92,18 @@ def clean(
 
 
 @commands.command("serve", short_help="Latency, throughput and capacity of a service, in an open loop")
-@with_options(BenchServeOptions)
 def serve(
     url: Annotated[
         str, typer.Argument(metavar="URL", help="Where it listens: http://localhost:8000.", show_default=False)
     ],
     asked: BenchServeOptions,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Offer load to a service, each request when it is due whatever the others do, and show how it answers.
 
     Times run from the moment a request was due. Exit code 1, and no rows, where the client itself sent too late.
     """
-    session = open_session(output=output, quiet=quiet)
     with Meter(quiet=session.quiet) as meter:
         from tonnage import api
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from tonnage.api.economics import BreakEvenOptions
 from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import MarketSession
 
 
-@with_options(BreakEvenOptions)
 def breakeven(
     file: options.File,
     asked: BreakEvenOptions,
     provider: options.Providers = None,
     region: options.Regions = None,
     gpu: options.Gpus = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: MarketSession,
 ) -> None:
     """Tell what a service costs at its own rate, per 1,000 requests and per million tokens, and from where it pays.
 
     The cheapest autoscaled fleet beside token prices: break-even over volume, burstiness, cached share and lengths.
     For a batch: finish and cost on k spot machines. Exit code 3: no machine keeps the promise or the deadline.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     with session.progress("computing the break-even"):
         from tonnage import api
 

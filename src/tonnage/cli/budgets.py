@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, ReportSession
 
-commands = typer.Typer(no_args_is_help=True, help="What teams may spend on runs: budgets.toml at home.")
+commands = Commands(no_args_is_help=True, help="What teams may spend on runs: budgets.toml at home.")
 
 
 @commands.command("list", short_help="Every budget as it stands now")
-def list_budgets(output: options.Output = None, quiet: options.Quiet = False) -> None:
+def list_budgets(
+    *,
+    session: ReportSession,
+) -> None:
     """List each budget's limit, what runs have reserved and spent of it in this period, what is left, and a forecast.
 
     The forecast is what the period comes to at the pace so far. What has ended since the last time is settled first.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.list_budgets(settings=session.settings))
@@ -28,14 +29,13 @@ def list_budgets(output: options.Output = None, quiet: options.Quiet = False) ->
 @commands.command("runs", short_help="Who spent a budget")
 def runs(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A budget of the home.", show_default=False)],
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """List the runs that count in a budget now, the newest first: whose they are, what they reserved and came to.
 
     A settled run shows all that it cost; of hours in two periods the budget counts the share that lies in its own.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.budget_runs(name, settings=session.settings))
@@ -44,11 +44,10 @@ def runs(
 @commands.command("check", short_help="Check a file of budgets")
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A budgets.toml.", show_default=False)],
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Read a file of budgets and print what it states; exit code 2, with the key, where it cannot be used."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.check_budgets(file))

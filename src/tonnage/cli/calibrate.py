@@ -9,10 +9,9 @@ import typer
 
 from tonnage.api.judging import CalibrateOptions
 from tonnage.api.local import LocalOptions
-from tonnage.cli import options
-from tonnage.cli.declared import given_flags, with_options
+from tonnage.cli.declared import MarketSession, completing, given_flags
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.session import Session
 from tonnage.cli.validate import complete_key
 
 _DEVICES = ("cpu", "cuda")
@@ -22,8 +21,6 @@ def complete_kind_of_device(incomplete: str) -> list[str]:
     return [name for name in _DEVICES if name.startswith(incomplete)]
 
 
-@with_options(CalibrateOptions, completions={"leave_out": complete_key})
-@with_options(LocalOptions, completions={"device": complete_kind_of_device})
 def calibrate(
     *,
     training: Annotated[
@@ -39,9 +36,9 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    asked: CalibrateOptions,
+    asked: Annotated[CalibrateOptions, completing(leave_out=complete_key)],
     local: Annotated[bool, typer.Option("--local", help="Measure this machine into a device profile.")] = False,
-    of_machine: LocalOptions,
+    of_machine: Annotated[LocalOptions, completing(device=complete_kind_of_device)],
     export: Annotated[
         str | None,
         typer.Option(
@@ -49,10 +46,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    session: MarketSession,
 ) -> None:  # fmt: skip
     """Fit the physical parameters to measured runs, leaving each family out in turn; write a calibration file.
 
@@ -60,7 +54,6 @@ def calibrate(
     With --local instead: measure this machine (under a minute) into a device profile, for `tonnage size FILE
     --device local`; --rows adds measured runs to it, which narrow its intervals.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     if local:
         published = {"--training": training, "--inference": inference, "--peaks": asked.peaks}
         _refuse(published, "is for published runs; leave out --local")
@@ -70,7 +63,7 @@ def calibrate(
     training, inference, out = (
         _needed(value, name) for name, value in (("--training", training), ("--inference", inference), ("--out", out))
     )
-    with Meter(quiet=quiet) as meter:
+    with Meter(quiet=session.quiet) as meter:
         from tonnage import api
 
         answer = api.calibrate(training, inference, out, asked, settings=session.settings, on_step=meter.step)

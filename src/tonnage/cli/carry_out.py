@@ -9,10 +9,9 @@ import typer
 
 from tonnage.api.failover import ANY, PLAN
 from tonnage.api.runs import ResumeOptions, RunOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.options import complete_run
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.session import Session
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,10 +36,9 @@ Detach = Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the 
 Run = Annotated[str, typer.Argument(metavar="RUN", autocompletion=complete_run, help="A run's name.")]
 
 
-@with_options(RunOptions, completions=_COMPLETIONS)
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file with a `run:` section, or a spec.json.")],
-    asked: RunOptions,
+    asked: Annotated[RunOptions, completing(**_COMPLETIONS)],
     detach: Detach = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print command, environment and files; do nothing.")
@@ -48,8 +46,8 @@ def run(
     yes: Annotated[
         bool, typer.Option("-y", "--yes", help="Start in spite of doubts and of a --max-cost below the prediction.")
     ] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Run a workload on this machine, or at a place: train, survive interruptions, measure.
 
@@ -57,7 +55,6 @@ def run(
     step. The log goes to stderr, the outcome to stdout. Ctrl-C leaves the run running: `tonnage logs -f` comes back.
     Exit code 4: stopped at a limit, or refused; 5: lost to preemption; 130: stopped by someone.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage.api.launching import prepare, refuse_cut_short, start
 
     if dry_run and asked.on == ANY:
@@ -85,20 +82,18 @@ def run(
     _go_on(session, launch.folder, detach=detach, anywhere=asked.on in {ANY, PLAN})
 
 
-@with_options(ResumeOptions, completions=_COMPLETIONS)
 def resume(
     run: Run,
-    asked: ResumeOptions,
+    asked: Annotated[ResumeOptions, completing(**_COMPLETIONS)],
     detach: Detach = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Continue a run that was stopped, failed or lost, from its newest valid checkpoint.
 
     Limits count what was used before; those given here replace the run's own. With other processes, or on another
     device, it is the same run: the same rows in the same steps.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
     from tonnage.api.home_runs import find_run
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli import options
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import CatalogSession, Commands, ReportSession, opened_by
+from tonnage.cli.session import Session
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog, GpuFilter
 
-commands = typer.Typer(
+commands = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Look up GPUs, machines, prices and model shapes; import newer prices; check them.",
@@ -32,12 +33,11 @@ def gpus(
     sort: options.Sort = None,
     desc: options.Descending = False,
     top: options.ListTop = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: CatalogSession,
 ) -> None:
     """List accelerators: memory, bandwidth, dense rates. --sort takes any key of the JSON, such as memory_gib."""
-    session, known, wanted = _opened(gpu or gpu_option, catalog, output, quiet)
+    known, wanted = _known(session, gpu or gpu_option)
     from tonnage.catalog import filter_accelerators
     from tonnage.reports.catalog_lists import gpus_report
 
@@ -58,12 +58,11 @@ def instances(
     sort: options.Sort = None,
     desc: options.Descending = False,
     top: options.ListTop = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: CatalogSession,
 ) -> None:
     """List instance types. --sort: name, provider, accelerator_count, gpu_memory_gib, vcpus, memory_gib, ..."""
-    session, known, wanted = _opened(gpu or gpu_option, catalog, output, quiet)
+    known, wanted = _known(session, gpu or gpu_option)
     from tonnage.catalog import filter_instance_types
     from tonnage.errors import InputError
     from tonnage.reports.catalog_lists import instances_report
@@ -103,12 +102,11 @@ def offers(
     sort: options.Sort = None,
     desc: options.Descending = False,
     top: options.ListTop = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: CatalogSession,
 ) -> None:
     """List prices, cheapest first. --sort: usd_per_instance_hour, usd_per_gpu_hour, provider, region, read_on, ..."""
-    session, known, wanted = _opened(gpu or gpu_option, catalog, output, quiet)
+    known, wanted = _known(session, gpu or gpu_option)
     from tonnage.catalog import filter_offers
     from tonnage.reports.catalog_lists import offers_report
 
@@ -125,12 +123,11 @@ def offers(
 def services(
     provider: options.Providers = None,
     top: options.ListTop = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: CatalogSession,
 ) -> None:
     """List prices of what comes besides machines, with source and date. A plan charges storage, disks and egress."""
-    session, known, _ = _opened(None, catalog, output, quiet)
+    known, _ = _known(session, None)
     from tonnage.errors import InputError
     from tonnage.reports.catalog_lists import services_report
 
@@ -157,12 +154,11 @@ def show(
         str | None,
         typer.Option("--provider", metavar="NAME", help="Whose machine, where several sell one.", show_default=False),
     ] = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: CatalogSession,
 ) -> None:
     """Show everything known about one machine or GPU: figures, sources, every price and when it was read."""
-    session, known, _ = _opened(None, catalog, output, quiet)
+    known, _ = _known(session, None)
     from tonnage.catalog import describe
     from tonnage.reports.catalog_show import show_report
 
@@ -171,15 +167,11 @@ def show(
 
 @commands.command("check", short_help="Rows a careful buyer would doubt")
 def check(
-    max_price_age: options.MaxPriceAge = None,
     top: options.ListTop = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: Annotated[Session, opened_by("max_price_age_days", "catalog", "as_of", "output", "quiet")],
 ) -> None:
     """Look for rows that a careful buyer would doubt: prices far off, old, contradicting. Exit code 1 on errors."""
-    session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
     from datetime import UTC, datetime
 
     from tonnage.api import newest_snapshot
@@ -206,11 +198,10 @@ def models(
         str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this.", show_default=False)
     ] = None,
     top: options.ListTop = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """List the model shapes known by name, with computed and published parameter counts."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage.reports.catalog_lists import models_report
     from tonnage.workload.known import find_model, known_records, model_record
 
@@ -226,11 +217,9 @@ def models(
     session.show(models_report(records, top=top))
 
 
-def _opened(
-    gpu: str | None, catalog: str | None, output: str | None, quiet: bool
-) -> tuple[Session, Catalog, GpuFilter | None]:
-    session = open_session(output=output, catalog=catalog, quiet=quiet)
+def _known(session: Session, gpu: str | None) -> tuple[Catalog, GpuFilter | None]:
+    """The catalog, and the filter that a GPU's text means."""
     from tonnage.api import load_catalog
     from tonnage.catalog import parse_gpu_filter
 
-    return session, load_catalog(settings=session.settings), None if gpu is None else parse_gpu_filter(gpu)
+    return load_catalog(settings=session.settings), None if gpu is None else parse_gpu_filter(gpu)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli import options
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import Commands, MarketSession
+from tonnage.cli.session import Session
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.sources import PriceSource, SourceResult
 
-commands = typer.Typer(
+commands = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Read prices from a source into a new dated snapshot; the built-in one stays as it is.",
@@ -57,13 +58,10 @@ def skypilot(
     out: Out = None,
     read_on: ReadOn = None,
     alone: Alone = False,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: MarketSession,
 ) -> None:
     """Import one cloud's CSV of the SkyPilot catalog, from a file or a URL."""
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     from tonnage.api import load_catalog
     from tonnage.http.urls import is_url
     from tonnage.overrides import known_providers
@@ -82,13 +80,10 @@ def gpuhunt(
     out: Out = None,
     read_on: ReadOn = None,
     alone: Alone = False,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: MarketSession,
 ) -> None:
     """Import what gpuhunt lists (needs the extra `gpuhunt` and the network). --provider takes its own names."""
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     from tonnage.api import load_catalog
     from tonnage.sources import GpuhuntSource
 

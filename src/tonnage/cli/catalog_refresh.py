@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.declared import MarketSession
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.session import Session
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -74,16 +75,13 @@ def refresh(
     max_age: Annotated[
         float, typer.Option("--max-age", metavar="MINUTES", min=0, help="Answers kept this long are not asked again.")
     ] = 0.0,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: MarketSession,
 ) -> None:  # fmt: skip
     """Read prices from every source that has what it needs, and put them over the present ones in a new snapshot.
 
     Bad rows are quarantined with the reason. Exit code 0 where a source answered, 1 where none did.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     from tonnage.api import load_catalog
     from tonnage.errors import SourceError
     from tonnage.reports.catalog_moves import refresh_report
@@ -102,7 +100,7 @@ def refresh(
     here = _circumstances(session, known, providers, region or (), timeout, max_age, stop, dry_run)
     asked = [one for kind in kinds for one in _made(kind, here, urls.get(kind.name), notes)]
     sources = [one.source for one in asked if one.source is not None]
-    with Meter(quiet=quiet) as meter:
+    with Meter(quiet=session.quiet) as meter:
 
         def progress(names: Sequence[str]) -> None:
             meter.show("waiting for " + ", ".join(f"{name} {notes.get(name, '')}".strip() for name in names))

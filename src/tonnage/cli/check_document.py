@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tonnage.cli.session import open_session
+from tonnage.cli.session import Session
 
 LARGEST_DOCUMENT_BYTES: Final = 20_000_000
 
 
-def check_document_file(
-    file: str, *, strict: bool, every_claim: bool, catalog: str | None, output: str | None, quiet: bool
-) -> None:
+def check_document_file(session: Session, file: str, *, strict: bool, every_claim: bool) -> None:
     """Check every claim of a document and show the findings. With `strict`, ClaimsFound on wrong or stale ones."""
-    session = open_session(output=output, catalog=catalog, quiet=quiet)
     path = Path(file)
     text = read_document(path)
     from tonnage.api import load_catalog

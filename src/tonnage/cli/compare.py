@@ -9,6 +9,7 @@ import typer
 from tonnage.cli import options
 from tonnage.cli.check_document import check_document_file
 from tonnage.cli.comparison_report import read_weights, report_comparison
+from tonnage.cli.declared import PlanSession
 
 CompareFile = Annotated[
     str | None,
@@ -62,12 +63,8 @@ def compare(
     strict: Strict = False,
     every_claim: EveryClaim = False,
     memory_margin: options.MemoryMargin = None,
-    calibration: options.CalibrationFile = None,
-    max_price_age: options.MaxPriceAge = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: PlanSession,
 ) -> None:
     """Compare platforms for your own work: cost, speed, fit, scores, decision, recommendation, migration.
 
@@ -80,15 +77,14 @@ def compare(
     if check is not None:
         if file is not None or report or migration or profiles or weight:
             raise InputError("--check is another task", hint="check the document and compare in two commands")
-        check_document_file(check, strict=strict, every_claim=every_claim, catalog=catalog, output=output, quiet=quiet)
+        check_document_file(session, check, strict=strict, every_claim=every_claim)
         return
     if strict or every_claim:
         raise InputError("--strict and --all go with --check", hint="tonnage compare --check FILE.md --strict")
     if file is None:
         hint = "give a compare file: tonnage compare FILE.tonnage.yaml, or a document: tonnage compare --check FILE.md"
         raise InputError("nothing to compare", hint=hint)
+    weights = read_weights(weight or ())
     report_comparison(
-        file, report or [], migration or [], profiles or [], read_weights(weight or ()),
-        memory_margin=memory_margin, calibration=calibration,
-        max_price_age=max_price_age, catalog=catalog, as_of=as_of, output=output, quiet=quiet,
-    )  # fmt: skip
+        session, file, report or [], migration or [], profiles or [], weights, memory_margin=memory_margin
+    )

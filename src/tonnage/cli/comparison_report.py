@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.session import open_session, terminal_width
+from tonnage.cli.session import Session, terminal_width
 from tonnage.cli.streams import write_stdout
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import save_for_user
@@ -20,19 +20,14 @@ MIGRATIONS = (".csv", ".ics", ".md")
 
 
 def report_comparison(
+    session: Session,
     file: str,
     reports: Sequence[str],
     migrations: Sequence[str],
     profiles: Sequence[str],
     weights: Mapping[str, float],
     *,
-    max_price_age: int | None,
-    catalog: str | None,
-    as_of: str | None,
-    calibration: str | None,
     memory_margin: float | None,
-    output: str | None,
-    quiet: bool,
 ) -> None:
     """The whole command; InputError before any work where a file's form is not known or its libraries are missing."""
     for path in reports:
@@ -42,10 +37,6 @@ def report_comparison(
     for path in (*reports, *migrations):
         if not Path(path).parent.is_dir():
             raise InputError(f"{path}: there is no folder {Path(path).parent}", hint="make it first, or name another")
-    session = open_session(
-        output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
-        quiet=quiet,
-    )  # fmt: skip
     with session.progress("comparing"):
         from tonnage import api
 
@@ -60,7 +51,7 @@ def report_comparison(
     for path, content in [*((path, _report_bytes(found, path)) for path in reports), *texts]:
         save_for_user(Path(path), content, fault=TonnageError, hint="check the folder")
         session.say(f"wrote {path}")
-    if not (reports or migrations) or output is not None:
+    if not (reports or migrations) or session.form_given:
         write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))
 
 

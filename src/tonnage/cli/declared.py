@@ -1,4 +1,8 @@
-"""The options class of a verb as options of its command: flags, defaults, ranges and help come from the class."""
+"""Flags that are declared once: a parameter of an options class is its fields, a session is the flags that open it.
+
+A verb is a plain function. `Commands` shows typer a signature with flags in place of each such parameter, and
+calls the function with the value made of them.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +15,67 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import typer
 
 from tonnage.api.declaring import Declared, Options, declared_options
+from tonnage.cli import options
+from tonnage.cli.session import Session, open_session
+from tonnage.values import dataclass
 
 Completion = Callable[[str], list[str]]
-Command = Callable[..., None]
-_NO_COMPLETIONS: Final[Mapping[str, Completion]] = {}
+Command = Callable[..., Any]
+Given = dict[str, Any]  # what typer read, by parameter
 
 
-def with_options(
-    options: type[Options], completions: Mapping[str, Completion] = _NO_COMPLETIONS
-) -> Callable[[Command], Command]:
-    """A decorator: the function's parameter of the type `options` becomes one option of the command for each field.
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """What the shell completes, by field of an options class."""
 
-    `completions` gives what the shell completes, by field.
-    """
+    by_field: Mapping[str, Completion]
 
-    def declare(function: Command) -> Command:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-        taken = next(one.name for one in parameters if one.annotation is options)
-        declared = declared_options(options)
 
-        @wraps(function)
-        def command(**given: Any) -> None:
-            asked = {name: _value(said, default, given.pop(name)) for name, (said, default) in declared.items()}
-            function(**given, **{taken: options(**asked)})
+@dataclass(frozen=True, slots=True)
+class SessionFlags:
+    """The flags that a command's session is opened from, in the order of its help."""
 
-        made = list(_parameters(list(parameters), options, completions))
-        command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]  # what typer reads
-        command.__annotations__ = {one.name: one.annotation for one in made}
-        return command
+    names: tuple[str, ...]
 
-    return declare
+
+def completing(**by_field: Completion) -> Completions:
+    """`asked: Annotated[ReplayOptions, completing(zones=complete_zones)]`."""
+    return Completions(by_field)
+
+
+def opened_by(*names: str) -> SessionFlags:
+    """`session: Annotated[Session, opened_by("as_of", "output", "quiet")]`."""
+    return SessionFlags(names)
+
+
+QuietSession = Annotated[Session, opened_by("quiet")]
+ReportSession = Annotated[Session, opened_by("output", "quiet")]
+CatalogSession = Annotated[Session, opened_by("catalog", "output", "quiet")]
+MarketSession = Annotated[Session, opened_by("catalog", "as_of", "output", "quiet")]
+PlanSession = Annotated[
+    Session, opened_by("calibration", "max_price_age_days", "catalog", "as_of", "output", "quiet")
+]  # fmt: skip
+
+_SESSION_FLAGS: Final[Mapping[str, tuple[Any, Any]]] = {  # type and default, by what `open_session` takes
+    "calibration": (options.CalibrationFile, None),
+    "max_price_age_days": (options.MaxPriceAge, None),
+    "catalog": (options.CatalogFolder, None),
+    "as_of": (options.AsOf, None),
+    "output": (options.Output, None),
+    "quiet": (options.Quiet, False),
+}
+
+
+class Commands(typer.Typer):
+    """A group of verbs; sessions and options classes among their parameters become flags."""
+
+    def command(  # type: ignore[override]  # by keyword alone
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[Command], Command]:
+        return _as_it_was(super().command(name, **settings))
+
+    def callback(self, **settings: Any) -> Callable[[Command], Command]:  # type: ignore[override]  # by keyword alone
+        return _as_it_was(super().callback(**settings))
 
 
 def given_flags(asked: Options) -> dict[str, object]:
@@ -50,19 +85,89 @@ def given_flags(asked: Options) -> dict[str, object]:
     return {flag: value for flag, (value, default) in found.items() if value != default}
 
 
-def _parameters(
-    parameters: list[inspect.Parameter], options: type[Options], completions: Mapping[str, Completion]
-) -> Iterator[inspect.Parameter]:
-    for parameter in parameters:
-        if parameter.annotation is not options:
-            yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            continue
-        hints = get_type_hints(options)
-        for name, (said, default) in declared_options(options).items():
-            yield _parameter(name, said, default, hints[name], completions.get(name))
+def as_command(function: Command) -> Command:
+    """The function that typer is given."""
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    parts = [_part(one) for one in parameters]
+
+    @wraps(function)
+    def command(**given: Any) -> Any:
+        return function(**{one.name: part.value(given) for one, part in zip(parameters, parts, strict=True)})
+
+    made = [flag for part in parts for flag in part.flags()]
+    command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]  # what typer reads
+    command.__annotations__ = {one.name: one.annotation for one in made}
+    return command
 
 
-def _parameter(name: str, said: Declared, default: Any, hint: Any, complete: Completion | None) -> inspect.Parameter:
+def _as_it_was(register: Callable[[Command], Any]) -> Callable[[Command], Command]:
+    """A decorator that registers the command made of a function, and leaves the function."""
+
+    def declare(function: Command) -> Command:
+        register(as_command(function))
+        return function
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A parameter that typer reads as it is."""
+
+    parameter: inspect.Parameter
+
+    def flags(self) -> Iterator[inspect.Parameter]:
+        yield self.parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+    def value(self, given: Given) -> Any:
+        return given[self.parameter.name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session: the flags that open it."""
+
+    names: tuple[str, ...]
+
+    def flags(self) -> Iterator[inspect.Parameter]:
+        for name in self.names:
+            annotation, default = _SESSION_FLAGS[name]
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+    def value(self, given: Given) -> Session:
+        return open_session(**{name: given[name] for name in self.names})
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """An options class: one flag for each field."""
+
+    options: type[Options]
+    completions: Mapping[str, Completion]
+
+    def flags(self) -> Iterator[inspect.Parameter]:
+        hints = get_type_hints(self.options)
+        for name, (said, default) in declared_options(self.options).items():
+            yield _flag(name, said, default, hints[name], self.completions.get(name))
+
+    def value(self, given: Given) -> Options:
+        declared = declared_options(self.options).items()
+        return self.options(**{name: _field_value(said, default, given[name]) for name, (said, default) in declared})
+
+
+def _part(parameter: inspect.Parameter) -> _Plain | _Session | _Fields:
+    hint = parameter.annotation
+    kind, *said = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    for one in said:
+        if isinstance(one, SessionFlags):
+            return _Session(one.names)
+    if isinstance(kind, type) and issubclass(kind, Options):
+        completions = [one.by_field for one in said if isinstance(one, Completions)]
+        return _Fields(kind, completions[0] if completions else {})
+    return _Plain(parameter)
+
+
+def _flag(name: str, said: Declared, default: Any, hint: Any, complete: Completion | None) -> inspect.Parameter:
     many = get_origin(hint) is tuple and said.read is None
     shown = said.text if said.read is not None else default
     kind: Any = list[get_args(hint)[0]] | None if many else hint  # type: ignore[misc]
@@ -79,7 +184,7 @@ def _parameter(name: str, said: Declared, default: Any, hint: Any, complete: Com
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **given)
 
 
-def _value(said: Declared, default: Any, given: Any) -> Any:
+def _field_value(said: Declared, default: Any, given: Any) -> Any:
     """The value of a field from what the command line gave."""
     if given is None:
         return default

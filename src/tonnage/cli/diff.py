@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tonnage.api.snapshots import find_snapshot
-from tonnage.cli import options
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import PlanSession
+from tonnage.cli.session import Session
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -61,22 +61,14 @@ def diff(
             show_default=False,
         ),
     ] = None,
-    calibration: options.CalibrationFile = None,
-    max_price_age: options.MaxPriceAge = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: PlanSession,
 ) -> None:
     """Show what a change costs a month: of a workload file, against a git revision, or of prices.
 
     Each key that changed is priced by itself. `-o md` writes the comment for a pull request. A file that only one
     side has counts as added or removed. Exit code 3: nothing fits after the change; 4: over --fail-above.
     """
-    session = open_session(
-        output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
-        quiet=quiet,
-    )  # fmt: skip
     limit = None if fail_above is None else _read_limit(fail_above)
     pairs, said = _pairs(files, against, snapshot_before, snapshot_after)
     with session.progress("planning both sides"):

@@ -27,7 +27,7 @@ def is_compare_file(file: str) -> bool:
 
 def explain_comparison(session: Session, file: str, *, memory_margin: float | None, given: dict[str, Any]) -> None:
     """The decision tree with the way taken. InputError for options that mean a plan."""
-    wrong = [name for name, value in given.items() if value not in (None, [], ())]
+    wrong = [name for name, value in given.items() if value is not None and name not in ("--memory-margin", "--top")]
     if wrong:
         said = f"{', '.join(wrong)} is about a plan, and {file} is a comparison"
         raise InputError(said, hint="explain a workload file with it, or the compare file without")

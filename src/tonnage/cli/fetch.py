@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.api.downloads import FetchOptions
-from tonnage.cli import options
-from tonnage.cli.declared import given_flags, with_options
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import given_flags, opened_by
+from tonnage.cli.session import Session
 
 if TYPE_CHECKING:
     from tonnage.fetching import ProgressWatcher
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 _BESIDE_VERIFY = {"--jobs", "--attempts", "--copy", "--force", "--offline"}  # without meaning there, and harmless
 
 
-@with_options(FetchOptions)
 def fetch(
     source: Annotated[
         list[str],
@@ -33,15 +31,13 @@ def fetch(
     verify: Annotated[
         bool, typer.Option("--verify", help="SOURCE is a target: read its files again and check them.")
     ] = False,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: Annotated[Session, opened_by("as_of", "output", "quiet")],
 ) -> None:  # fmt: skip
     """Download models and data sets: parallel, resumable, verified, through a cache shared by all targets.
 
     The same command after a cut, Ctrl-C or kill goes on where it was. Exit code 1 where a file did not come.
     """
-    session = open_session(output=output, as_of=as_of, quiet=quiet)
     from tonnage import api
 
     if verify:

@@ -7,19 +7,14 @@ from typing import Annotated
 import typer
 
 from tonnage.api.promised_gains import GainsOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import MarketSession
 
 
-@with_options(GainsOptions)
 def gains(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The workload file.", show_default=False)],
     asked: GainsOptions,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: MarketSession,
 ) -> None:
     """Show what promised gains come to for this workload: spot, autoscaling, right-sizing, Arm, H100 and A100.
 
@@ -27,7 +22,6 @@ def gains(
     by an H100 and 6 times by an A100. Each is computed from catalog, plan and predictor, with an interval and how it
     came about; what cannot be computed says what is missing.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     with session.progress("planning"):
         from tonnage import api
 

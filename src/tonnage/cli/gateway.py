@@ -11,9 +11,7 @@ from typer.core import TyperGroup
 
 from tonnage.api.gateway import GatewayReconcileOptions, GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
 from tonnage.api.question_pairs import GatewaySimilarOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, ReportSession, completing
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A gateway file, YAML; its keys: docs/gateway.md.", show_default=False)
@@ -30,7 +28,7 @@ class GatewayGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-commands = typer.Typer(
+commands = Commands(
     cls=GatewayGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -58,14 +56,13 @@ def complete_sort(incomplete: str) -> list[str]:
 def start(
     file: File,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and show it; start nothing.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Serve OpenAI's and Anthropic's APIs over the deployments of a file, within its budgets and limits.
 
     SIGHUP reads the file again without a failed request; Ctrl-C answers what is under way, then ends.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     if dry_run:
@@ -90,23 +87,22 @@ def explain(
     surface: Annotated[
         str, typer.Option("--surface", help="chat, completions, responses, embeddings or messages.")
     ] = "chat",
-    output: options.Output = None,
+    *,
+    session: ReportSession,
 ) -> None:
     """Show which deployments a request would be tried at, in which order, what it would hold and what would refuse it.
 
     Nothing is sent. Budgets and times to the first byte are read from the gateway's ledger as it is now.
     """
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.explain_request(file, request, key=key, surface=surface, settings=session.settings))
 
 
 @commands.command("simulate", short_help="Replay a log against another policy: cost, latency, refusals")
-@with_options(GatewaySimulateOptions, completions={"policy": complete_policy})
 def simulate(
     file: File,
-    asked: GatewaySimulateOptions,
+    asked: Annotated[GatewaySimulateOptions, completing(policy=complete_policy)],
     log: Annotated[
         Path | None,
         typer.Argument(
@@ -115,44 +111,46 @@ def simulate(
             show_default=False,
         ),
     ] = None,
-    output: options.Output = None,
+    *,
+    session: ReportSession,
 ) -> None:
     """Replay requests against the routes of a file: what they would cost and take, and what would refuse them.
 
     Nothing is sent. A log without requests is bad input, exit 2.
     """
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.simulate_gateway(file, log, asked, settings=session.settings))
 
 
 @commands.command("similar", short_help="Measure how safe a semantic cache is, on pairs of questions")
-@with_options(GatewaySimilarOptions)
 def similar(
     file: File,
     pairs: Annotated[
         Path, typer.Argument(metavar="PAIRS", help="CSV of questions: text, other, same (1 or 0).", show_default=False)
     ],
     asked: GatewaySimilarOptions,
-    output: options.Output = None,
+    *,
+    session: ReportSession,
 ) -> None:
     """Ask a route's model of embeddings for pairs of questions: which similarity finds those of one meaning, and how
     often it takes two for one.
 
     Say with `same` whether one answer serves both. The requests cost what the deployment costs, and are in the ledger.
     """
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.gateway_similarity(file, pairs, asked, settings=session.settings))
 
 
 @commands.command("spend", short_help="Add up what was spent, by team, key, route ...")
-@with_options(GatewaySpendOptions, completions={"by": complete_group})
-def spend(file: File, asked: GatewaySpendOptions, output: options.Output = None) -> None:
+def spend(
+    file: File,
+    asked: Annotated[GatewaySpendOptions, completing(by=complete_group)],
+    *,
+    session: ReportSession,
+) -> None:
     """Add up the attempts of the ledger: dollars to the pico, tokens, and how much of it is an estimate."""
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.gateway_spend(file, asked, settings=session.settings))
@@ -187,31 +185,29 @@ def import_file(
 
 
 @commands.command("top", short_help="Watch a running gateway: rates, times, money, budgets")
-@with_options(GatewayTopOptions, completions={"sort": complete_sort})
 def top(
     target: Annotated[
         str, typer.Argument(metavar="FILE|URL", help="Its gateway file, or where it shows figures.", show_default=False)
     ],
-    asked: GatewayTopOptions,
-    output: options.Output = None,
+    asked: Annotated[GatewayTopOptions, completing(sort=complete_sort)],
+    *,
+    session: ReportSession,
 ) -> None:
     """Show what a running gateway does, by deployment, route and key, anew every few seconds; Ctrl-C ends it.
 
     Where stdout is no terminal, or with `-o`, the first interval is printed and that is all.
     """
-    session = open_session(output=output)
     from tonnage import api
     from tonnage.cli.screen import shown_on_a_screen
 
     answers = api.gateway_top(target, asked, settings=session.settings)
-    if output is None and sys.stdout.isatty():
+    if sys.stdout.isatty() and not session.form_given:
         shown_on_a_screen(answers)
     else:
         session.show_answer(next(answers))
 
 
 @commands.command("reconcile", short_help="Compare the ledger with a provider's bill")
-@with_options(GatewayReconcileOptions)
 def reconcile(
     file: File,
     asked: GatewayReconcileOptions,
@@ -220,13 +216,13 @@ def reconcile(
         typer.Argument(metavar="BILL", help="Costs or usage as OpenAI, Anthropic or AWS export them; FOCUS.",
                        show_default=False),
     ],
-    output: options.Output = None,
+    *,
+    session: ReportSession,
 ) -> None:  # fmt: skip
     """Show the ledger beside a bill, by day and model: the gap, and what can explain it.
 
     Exit code 1: a gap is beyond the tolerance.
     """
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.reconcile_gateway(file, bill, asked, settings=session.settings))

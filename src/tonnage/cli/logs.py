@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
 from tonnage.cli.carry_out import Run
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import QuietSession
 from tonnage.cli.streams import write_stdout
 
 
@@ -26,13 +25,13 @@ def logs(
         typer.Option("--since", metavar="WHEN", help="A duration such as 10m, or an instant.", show_default=False),
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Each line with its time (UTC).")] = False,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """What the workers of a run print. With -f the exit code is the run's own, as with `tonnage run`.
 
     Ctrl-C leaves the run running.
     """
-    session = open_session(quiet=quiet)
     from tonnage.api.home_runs import find_run
     from tonnage.api.placing import settle
 
@@ -60,7 +59,9 @@ def logs(
 
     asks = partial(settle, session.settings, folder)
     try:
-        state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset, settle=asks)
+        state = follow_run(
+            folder, print_line=_timed if times else _plain, quiet=session.quiet, log_offset=offset, settle=asks
+        )
     except KeyboardInterrupt:
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None

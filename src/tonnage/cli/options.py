@@ -114,23 +114,10 @@ ListTop = Annotated[
     int | None,
     typer.Option("--top", metavar="N", min=1, help="Rows on a page; JSON and CSV hold all. [default: all]"),
 ]
-Rank = Annotated[
-    str,
-    typer.Option("--rank", metavar="BY", autocompletion=complete_rank, help="cost, time or pareto."),
-]
 Providers = Annotated[
     list[str] | None,
     typer.Option(
         "--provider", metavar="NAME", autocompletion=complete_provider, help="Only this provider; may be repeated."
-    ),
-]
-Platforms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--platform",
-        metavar="NAME",
-        autocompletion=complete_platform,
-        help="Only this platform: vm, databricks, sagemaker, vertex or bedrock; may be repeated.",
     ),
 ]
 Regions = Annotated[
@@ -159,60 +146,6 @@ GpuOption = Annotated[
     str | None,
     typer.Option(
         "--gpu", metavar="SPEC", autocompletion=complete_gpu, help="The same as SPEC alone.", show_default=False
-    ),
-]
-Deadline = Annotated[
-    str | None,
-    typer.Option("--deadline", metavar="WHEN", help="A duration such as 8h or an instant.", show_default=False),
-]
-Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="USD", help="At most; for a service a month.", show_default=False)
-]
-Hold = Annotated[
-    bool | None,
-    typer.Option(
-        "--hold",
-        help="Deadline, budget and latency must hold at the far end of the 80 % interval, as memory does.",
-        show_default=False,
-    ),
-]
-AcceptRisk = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-risk",
-        metavar="RISK",
-        autocompletion=complete_risk,
-        help="Take the expected figure, not the far end of the 80 % interval: memory; with --hold also deadline, "
-        "budget, latency. May be repeated.",
-        show_default=False,
-    ),
-]
-Trust = Annotated[
-    str | None,
-    typer.Option(
-        "--trust",
-        metavar="PRICES",
-        help="dated: prices that are dated, young, like their kind's and of a data centre win; any. [default: dated]",
-        show_default=False,
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        metavar="WHAT",
-        autocompletion=complete_exclusion,
-        help="Rule out community, undated, arm64, rocm, a provider, a GPU or an instance family; may be repeated.",
-        show_default=False,
-    ),
-]
-QuotaFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quota",
-        metavar="FILE[@REGION]",
-        help="The answer of a cloud's quota API: AWS, Google, or Azure with its region; may be repeated.",
-        show_default=False,
     ),
 ]
 Layout = Annotated[

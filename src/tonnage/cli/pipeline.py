@@ -8,17 +8,19 @@ from typing import Annotated
 import typer
 
 from tonnage.api.steps import PipelineOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, ReportSession
 
-commands = typer.Typer(no_args_is_help=True, help="Steps that follow one another: prepare, train, evaluate, register.")
+commands = Commands(no_args_is_help=True, help="Steps that follow one another: prepare, train, evaluate, register.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="NAME.pipeline.yaml", show_default=False)]
 
 
 @commands.command("run")
-@with_options(PipelineOptions)
-def run(file: File, asked: PipelineOptions, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def run(
+    file: File,
+    asked: PipelineOptions,
+    *,
+    session: ReportSession,
+) -> None:
     """Do every step that is not up to date, each after the steps it needs.
 
     A step is up to date where its command, the files it reads, what the steps before it left and what it wrote are
@@ -26,7 +28,6 @@ def run(file: File, asked: PipelineOptions, output: options.Output = None, quiet
     """
     from tonnage import api
 
-    session = open_session(output=output, quiet=quiet)
     session.show_answer(api.run_pipeline(file, asked, settings=session.settings, say=session.say))
 
 
@@ -34,11 +35,10 @@ def run(file: File, asked: PipelineOptions, output: options.Output = None, quiet
 def show(
     file: File,
     graph: Annotated[bool, typer.Option("--graph", help="The steps and arrows as a Mermaid flowchart.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """The steps, in their order, and what each last ended with. Starts nothing."""
-    session = open_session(output=output, quiet=quiet)
     if graph:
         from tonnage.cli.streams import write_stdout
         from tonnage.pipelines import load_pipeline

@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
 from tonnage.cli.carry_out import Run
+from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.running import Told
-from tonnage.cli.session import open_session
 
-commands = typer.Typer(
-    no_args_is_help=True, help="Where runs can be carried out: places.toml at home or in the project."
-)
+commands = Commands(no_args_is_help=True, help="Where runs can be carried out: places.toml at home or in the project.")
 
 
 @commands.command("list", short_help="Every place that is configured")
-def list_places(output: options.Output = None, quiet: options.Quiet = False) -> None:
+def list_places(
+    *,
+    session: ReportSession,
+) -> None:
     """List the places of the nearest places.toml and of that at home; nothing is asked of them."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.places(settings=session.settings))
@@ -28,11 +27,10 @@ def list_places(output: options.Output = None, quiet: options.Quiet = False) -> 
 @commands.command("check", short_help="Ask a place whether it could carry a run")
 def check(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="NAME or KIND:NAME.")],
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Ask a place for access, partition, devices, limits; start nothing. Exit code 4: a run would be refused there."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.check_place(place, settings=session.settings))
@@ -41,11 +39,10 @@ def check(
 @commands.command("orphans", short_help="Find jobs that no run waits for")
 def orphans(
     end: Annotated[bool, typer.Option("--end", help="End them.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Find jobs of this home, at every place, that no run waits for: of removed, ended or resubmitted runs."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.orphans(end=end, settings=session.settings))
@@ -57,10 +54,10 @@ def orphans(
 def exec_command(
     run: Run,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments.")],
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Run a command on the machine where a run runs, in the run's folder there; the exit code is the command's."""
-    session = open_session(quiet=quiet)
     from tonnage import api
 
     raise typer.Exit(Told(api.exec_in_run(run, command, settings=session.settings)))
@@ -70,11 +67,10 @@ def exec_command(
 def collect(
     run: Run,
     teardown: Annotated[bool, typer.Option("--teardown", help="Then remove all of an ended run at its place.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Bring a run's journal, log, measurements, checkpoints and model here from its place; each file is verified."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.collect_run(run, teardown=teardown, settings=session.settings))

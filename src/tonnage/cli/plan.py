@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tonnage.api.plan_options import PlanOptions
 from tonnage.cli import options
+from tonnage.cli.declared import PlanSession, completing, given_flags
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.session import Session
+
+if TYPE_CHECKING:
+    from tonnage.api.plans import PlanResult
+
+PlanChoices = Annotated[
+    PlanOptions,
+    completing(
+        rank=options.complete_rank, providers=options.complete_provider, platforms=options.complete_platform,
+        regions=options.complete_region, gpus=options.complete_gpu, accept_risk=options.complete_risk,
+        exclude=options.complete_exclusion, layout=options.complete_layout,
+    ),
+]  # fmt: skip
+_FITTING_ONE_MACHINE: Final = ("--deadline", "--budget", "--hold", "--accept-risk", "--memory-margin", "--top")
 
 
 def plan(
@@ -25,29 +40,11 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    rank: options.Rank = "cost",
-    top: options.Top = 10,
-    provider: options.Providers = None,
-    platform: options.Platforms = None,
-    region: options.Regions = None,
-    gpu: options.Gpus = None,
-    deadline: options.Deadline = None,
-    budget: options.Budget = None,
-    hold: options.Hold = None,
-    accept_risk: options.AcceptRisk = None,
-    trust: options.Trust = None,
-    exclude: options.Exclude = None,
-    quota: options.QuotaFiles = None,
+    *,
+    asked: PlanChoices,
     device: Device = None,
     other_machine: OtherMachine = False,
-    layout: options.Layout = None,
-    memory_margin: options.MemoryMargin = None,
-    calibration: options.CalibrationFile = None,
-    max_price_age: options.MaxPriceAge = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    session: PlanSession,
 ) -> None:
     """Rank every way to buy what the workload needs, and show why each other way lost.
 
@@ -58,17 +55,9 @@ def plan(
     measured, in place of what is for sale.
     Exit code 3: nothing fits; the nearest misses are shown.
     """
-    session = open_session(
-        output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
-        quiet=quiet,
-    )  # fmt: skip
     if portfolio is not None:
-        refuse_beside_portfolio(
-            {"FILE": file, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
-             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost", "--device": device,
-             "--layout": layout, "--accept-risk": accept_risk, "--trust": trust, "--exclude": exclude, "--quota": quota}
-        )  # fmt: skip
-        show_portfolio(session, portfolio, memory_margin=memory_margin)
+        refuse_beside_portfolio({"FILE": file, "--device": device, **given_flags(asked)})
+        show_portfolio(session, portfolio, memory_margin=asked.memory_margin)
         return
     if file is None:
         from tonnage.errors import InputError
@@ -76,39 +65,30 @@ def plan(
         hint = "a workload file, or --portfolio FILE; `tonnage plan --help` shows both"
         raise InputError("Missing argument 'FILE'", hint=hint)
     if device is not None:
-        refuse_beside_device(
-            {
-                "--provider": provider,
-                "--platform": platform,
-                "--region": region,
-                "--gpu": gpu,
-                "--rank": rank != "cost",
-                "--layout": layout,
-                "--trust": trust,
-                "--exclude": exclude,
-                "--quota": quota,
-            }
-        )
-        limits = {"deadline": deadline, "budget_usd": budget, "hold": hold, "accept_risk": accept_risk}
-        show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine, limits=limits)
+        plan_on_device(session, file, device, asked, other_machine=other_machine)
         return
-    result = make(
-        session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
-        deadline=deadline, budget_usd=budget, hold=hold, accept_risk=accept_risk, trust=trust, exclude=exclude,
-        quotas=quota, layout=layout, memory_margin=memory_margin,
-    )  # fmt: skip
+    result = make(session, file, asked)
     from tonnage.reports.plan import plan_report
 
-    session.show(plan_report(result.plan, top=top))
+    session.show(plan_report(result.plan, top=asked.top))
     stop_if_nothing_fits(result)
 
 
-def make(session: Session, file: str, **given: Any) -> Any:
+def make(session: Session, file: str, asked: PlanOptions) -> PlanResult:
     """The plan of a file under a session's settings."""
     with session.progress("planning"):
         from tonnage import api
 
-        return api.plan(file, settings=session.settings, **given)
+        return api.plan(file, settings=session.settings, **asked.keywords())
+
+
+def plan_on_device(session: Session, file: str, device: str, asked: PlanOptions, *, other_machine: bool) -> None:
+    """Show the work on a measured device; InputError where the options choose among machines for sale."""
+    beside = {flag: value for flag, value in given_flags(asked).items() if flag not in _FITTING_ONE_MACHINE}
+    refuse_beside_device(beside)
+    show_on_device(
+        session, file, device, memory_margin=asked.memory_margin, other_machine=other_machine, limits=asked.limits()
+    )
 
 
 def stop_if_nothing_fits(result: Any) -> None:
@@ -126,7 +106,7 @@ def stop_if_nothing_fits(result: Any) -> None:
 def refuse_beside_portfolio(given: Mapping[str, object]) -> None:
     """InputError for what says something about one workload only."""
     for name, value in given.items():
-        if value:
+        if value and name not in ("--memory-margin", "--top"):
             from tonnage.errors import InputError
 
             hint = "limits stand in the portfolio file, or in the workload files that it names"

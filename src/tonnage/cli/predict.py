@@ -8,15 +8,12 @@ from typing import Annotated
 import typer
 
 from tonnage.api.trained import PredictOptions
-from tonnage.cli import options
 from tonnage.cli.carry_out import Run
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.evaluate import complete_device
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
 
 
-@with_options(PredictOptions, completions={"device": complete_device})
 def predict(
     run: Run,
     data: Annotated[
@@ -25,16 +22,15 @@ def predict(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE.jsonl", help="Where the answers are written.", show_default=False)
     ],
-    asked: PredictOptions,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    asked: Annotated[PredictOptions, completing(device=complete_device)],
+    *,
+    session: ReportSession,
 ) -> None:
     """What the finished model of a run says of each row: one line of JSON a row, in order.
 
     Memory does not grow with the rows. A kill or Ctrl-C leaves FILE.jsonl.part: the same command goes on with it, and
     FILE.jsonl appears once all rows are answered.
     """
-    session = open_session(output=output, quiet=quiet)
     with Meter(quiet=session.quiet) as meter:
         from tonnage import api
 

@@ -6,20 +6,18 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import ReportSession
 
 
 def ps(
     every: Annotated[bool, typer.Option("-a", "--all", help="Ended runs too.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Runs that are under way, and those that were lost; with --all every run. The newest comes first. Services follow.
 
     A run whose supervisor is gone without a last word is `lost`: `tonnage resume` goes on with it.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage.api.home_runs import all_runs
     from tonnage.api.placing import settle
     from tonnage.api.run_listing import run_listing

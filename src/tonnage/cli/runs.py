@@ -10,14 +10,14 @@ import typer
 
 from tonnage.api.home_runs import all_runs, find_run
 from tonnage.cli import options
+from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.options import complete_run
-from tonnage.cli.session import open_session
 
 if TYPE_CHECKING:
     from tonnage.calibration.columns import FactTable
     from tonnage.cli.session import Session
 
-commands = typer.Typer(no_args_is_help=True, help="The index of runs, and what they measured.")
+commands = Commands(no_args_is_help=True, help="The index of runs, and what they measured.")
 
 Table = Annotated[
     str, typer.Option("--table", metavar="NAME", help="training or inference: which columns the file has.")
@@ -28,11 +28,10 @@ Table = Annotated[
 def list_runs(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only runs in this state.")] = None,
     top: options.ListTop = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """List the runs of the index (which may be a database that many machines share), the newest first."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError, did_you_mean, nearest
     from tonnage.reports.run_lists import runs_list
     from tonnage.runs.states import RunStatus
@@ -53,11 +52,10 @@ def compare_runs(
         list[str],
         typer.Argument(metavar="RUN RUN...", autocompletion=complete_run, help="Two or more.", show_default=False),
     ],
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Compare runs: different settings, quality, speed, memory, cost, loss."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
     from tonnage.reports.run_comparison import comparison_report
     from tonnage.runs.summary import summarise
@@ -68,9 +66,11 @@ def compare_runs(
 
 
 @commands.command("reindex", short_help="Build the index anew from the folders of runs")
-def reindex(quiet: options.Quiet = False) -> None:
+def reindex(
+    *,
+    session: QuietSession,
+) -> None:
     """Read every run folder at home into the index, with what each measured. Run folders are never changed."""
-    session = open_session(quiet=quiet)
     from tonnage.api.home_runs import keep_rows
     from tonnage.errors import InputError, TonnageError
     from tonnage.reports.wording import plural
@@ -102,10 +102,10 @@ def export(
         str | None,
         typer.Option("--run", metavar="RUN", autocompletion=complete_run, help="Only what this run measured."),
     ] = None,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Write measurements in the columns of the facts, as `tonnage validate` and `calibrate` read them."""
-    session = open_session(quiet=quiet)
     from tonnage.calibration.columns import FACT_COLUMNS
     from tonnage.calibration.fact_files import dump_facts
     from tonnage.cli.streams import write_stdout
@@ -126,10 +126,10 @@ def export(
 @commands.command("import", short_help="Measurements from a file of facts")
 def import_rows(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file in the columns of the facts.")],
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Add measurements of a file to the store. Rows that it already holds are left out."""
-    session = open_session(quiet=quiet)
     from tonnage.calibration.fact_files import load_facts
     from tonnage.store import open_store
 
@@ -158,13 +158,13 @@ def remove(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go; delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Without asking.")] = False,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Delete runs: folder, checkpoints and model, and their entries in the index. What they measured stays.
 
     A run that is under way, lost or held by a process is never deleted.
     """
-    session = open_session(quiet=quiet)
     from tonnage.cli.removing import choose, delete, size_of
     from tonnage.cli.streams import write_stdout
     from tonnage.reports.wording import plural
@@ -187,10 +187,10 @@ def sync(
         str | None,
         typer.Argument(metavar="[RUN]", autocompletion=complete_run, help="One run; else all.", show_default=False),
     ] = None,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Send parameters, metrics, files and models of runs to MLflow that it has not got yet. Nothing is sent twice."""
-    session = open_session(quiet=quiet)
     folders = [find_run(session.settings, run)] if run is not None else list(all_runs(session.settings))
     for folder in folders:
         _sync_one(session, folder)
@@ -204,15 +204,14 @@ def register(
     alias: Annotated[
         str | None, typer.Option("--alias", metavar="ALIAS", help="Points to this version now.", show_default=False)
     ] = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Put the finished model of a run into MLflow's registry, with its signature.
 
     A model whose files are the same as those of a version under that name is not stored again: that version gets the
     alias.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage.http.urls import without_secrets
     from tonnage.recipes.trained import finished_folder
     from tonnage.reports.answers import registration_report

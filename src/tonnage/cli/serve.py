@@ -8,10 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from tonnage.api.serving import ServeOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import Commands, completing, opened_by
 from tonnage.cli.serve_simulate import simulate
-from tonnage.cli.session import open_session
+from tonnage.cli.session import Session
 
 _ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
@@ -26,7 +25,7 @@ class ServeGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-commands = typer.Typer(
+commands = Commands(
     cls=ServeGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -39,7 +38,6 @@ def complete_engine(incomplete: str) -> list[str]:
 
 
 @commands.command("start", short_help="Start a replica of a planned service here")
-@with_options(ServeOptions, completions={"engine": complete_engine})
 def serve(
     target: Annotated[
         str,
@@ -49,13 +47,12 @@ def serve(
             "hf://org/name, models:/NAME/1.",
         ),
     ],
-    asked: ServeOptions,
+    asked: Annotated[ServeOptions, completing(engine=complete_engine)],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands, as process and container; start nothing.")
     ] = False,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: Annotated[Session, opened_by("as_of", "output", "quiet")],
 ) -> None:
     """Serve a model: one replica on this machine, of a planned service with the flags that the plan chose.
 
@@ -63,7 +60,6 @@ def serve(
     batches at its start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being
     answered. Exit code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
     """
-    session = open_session(output=output, as_of=as_of, quiet=quiet)
     from tonnage import api
 
     with session.progress("planning"):

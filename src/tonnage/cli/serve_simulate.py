@@ -7,10 +7,8 @@ from typing import Annotated
 import typer
 
 from tonnage.api.scaling import ScalingOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
 
 _KINDS = ("steady", "waves", "daily", "ramps", "on-off", "spikes", "rare-spikes", "silent-nights")
 
@@ -23,22 +21,20 @@ def complete_tuning(incomplete: str) -> list[str]:
     return [name for name in ("hindsight", "past") if name.startswith(incomplete)]
 
 
-@with_options(ScalingOptions, completions={"burst": complete_kind, "tuning": complete_tuning})
 def simulate(
-    asked: ScalingOptions,
+    asked: Annotated[ScalingOptions, completing(burst=complete_kind, tuning=complete_tuning)],
     trace: Annotated[
         str | None,
         typer.Argument(metavar="[TRACE]", help="Requests, CSV; the columns: docs/scaling.md.", show_default=False),
     ] = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Replay a load against autoscalers: the promises they keep and the replica-hours they take.
 
     Each rival is tuned over its main parameter. Nothing is started; a trace without requests is bad input, exit 2.
     """
-    session = open_session(output=output, quiet=quiet)
-    with Meter(quiet=quiet) as meter:
+    with Meter(quiet=session.quiet) as meter:
         from tonnage import api
 
         answer = api.simulate_scaling(trace, asked, on_step=meter.show)

@@ -28,6 +28,7 @@ class Session:
 
     settings: Settings
     quiet: bool
+    form_given: bool = False  # by -o
 
     def show(self, report: Report) -> None:
         """Print a report on stdout."""
@@ -78,7 +79,7 @@ def open_session(*, quiet: bool = False, **flags: Any) -> Session:
     """The settings of flags, environment and files; InputError on a value that cannot be used."""
     from tonnage.settings import current_settings
 
-    return Session(current_settings(**flags), quiet)
+    return Session(current_settings(**flags), quiet, flags.get("output") is not None)
 
 
 def terminal_width() -> int:

@@ -6,22 +6,24 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
+from tonnage.cli.declared import ReportSession
 from tonnage.cli.options import complete_run
-from tonnage.cli.session import open_session
 
 Run = Annotated[
     str, typer.Argument(metavar="RUN", autocompletion=complete_run, help="The name of a run.", show_default=False)
 ]
 
 
-def show(run: Run, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def show(
+    run: Run,
+    *,
+    session: ReportSession,
+) -> None:
     """Show a run: what was asked, predicted beside measured and why they differ, loss, events, spend, files.
 
     Of a service that runs, what it costs now: an hour, 1,000 requests, a million tokens, beside its plan and prices per
     token. `service:NAME` names a service where a run has the same name.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
     from tonnage.api.home_runs import run_names
     from tonnage.api.services import find_service, show_service

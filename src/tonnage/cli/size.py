@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from tonnage.cli import options
+from tonnage.cli.declared import opened_by
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
-from tonnage.cli.session import open_session
+from tonnage.cli.session import Session
 
 
 def size(
@@ -15,18 +18,14 @@ def size(
     other_machine: OtherMachine = False,
     layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
-    calibration: options.CalibrationFile = None,
-    catalog: options.CatalogFolder = None,
-    as_of: options.AsOf = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: Annotated[Session, opened_by("calibration", "catalog", "as_of", "output", "quiet")],
 ) -> None:
     """Show what the workload needs (memory, FLOPs, time) and the fewest of each GPU that hold it, without prices.
 
     With --gpu every machine with that GPU is listed; with --device a training job on a device that
     `tonnage calibrate --local` measured. Exit code 3: nothing holds it.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, calibration=calibration, quiet=quiet)
     if device is not None:
         refuse_beside_device({"--gpu": gpu, "--layout": layout})
         show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine)

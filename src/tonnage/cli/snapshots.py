@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tonnage.cli import options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import CatalogSession, ReportSession
 
 
 def _complete_snapshot(incomplete: str) -> list[str]:
@@ -31,10 +31,10 @@ Snapshot = Annotated[
 
 
 def snapshots(
-    output: options.Output = None, catalog: options.CatalogFolder = None, quiet: options.Quiet = False
+    *,
+    session: CatalogSession,
 ) -> None:
     """List the snapshots at home and the built-in ones, oldest first, and which of them plans use."""
-    session = open_session(output=output, catalog=catalog, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.list_snapshots(settings=session.settings))
@@ -48,11 +48,10 @@ def diff(
         list[str] | None, typer.Option("--kind", metavar="KIND", help="price, new, gone or spec; may be repeated.")
     ] = None,
     top: options.ListTop = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Show what moved between two snapshots: prices (in %), offers new and gone, machines described otherwise."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     found = api.snapshot_moves(
@@ -73,11 +72,10 @@ def history(
         list[str] | None,
         typer.Option("--purchase", metavar="MODE", help="on_demand, spot, reserved_1y, ...; may be repeated."),
     ] = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Show what the offers of a machine cost in each snapshot that there is, at home and built in."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     found = api.price_history(

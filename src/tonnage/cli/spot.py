@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from tonnage.api.spot import ZONES, AdviseOptions, ReplayOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import Commands, ReportSession, completing
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
 
-commands = typer.Typer(
+commands = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Spot under a deadline: replay policies over traces, fit lifetimes, judge spot for a job.",
@@ -30,14 +28,17 @@ Traces = Annotated[
 
 
 @commands.command("replay", short_help="Policies side by side over recorded spot")
-@with_options(ReplayOptions, completions={"zones": complete_zones})
-def replay(traces: Traces, asked: ReplayOptions, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def replay(
+    traces: Traces,
+    asked: Annotated[ReplayOptions, completing(zones=complete_zones)],
+    *,
+    session: ReportSession,
+) -> None:
     """Replay a job with a deadline over recorded spot, from random starts, under every policy and the offline optimum.
 
     Costs are in multiples of the whole job on demand. A deadline that even on-demand would miss is bad input, exit 2.
     """
-    session = open_session(output=output, quiet=quiet)
-    with Meter(quiet=quiet) as meter:
+    with Meter(quiet=session.quiet) as meter:
         from tonnage.api import spot
 
         answer = spot.replay(traces, asked, on_step=meter.show)
@@ -51,14 +52,13 @@ def fit(
         str | None,
         typer.Option("--out", metavar="FILE", help="Write the hazard model here, JSON.", show_default=False),
     ] = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Fit spot lifetimes: preemption hazard by age, Weibull shapes, availability and prices, by zone and accelerator.
 
     With traces of several families each is left out in turn, and its lifetimes judged by a fit on the others.
     """
-    session = open_session(output=output, quiet=quiet)
     with session.progress("fitting"):
         from tonnage.api import spot
 
@@ -67,13 +67,15 @@ def fit(
 
 
 @commands.command("advise", short_help="Expected hours, bill, checkpoint interval; refuses what cannot hold")
-@with_options(AdviseOptions)
-def advise(asked: AdviseOptions, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def advise(
+    asked: AdviseOptions,
+    *,
+    session: ReportSession,
+) -> None:
     """Judge spot for one job: expected hours and bill, the best checkpoint interval, the chance to miss a deadline.
 
     Exit code 4, with the expected hours, where spot without checkpoints diverges or a deadline cannot be kept.
     """
-    session = open_session(output=output, quiet=quiet)
     with session.progress("computing"):
         from tonnage.api import spot
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
 from tonnage.cli.carry_out import Run
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import ReportSession
+from tonnage.cli.session import Session
 
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended.")]
 
@@ -17,19 +17,24 @@ def stop(
     run: Run,
     now: Annotated[bool, typer.Option("--now", help="At once, without a checkpoint: as `tonnage cancel`.")] = False,
     wait: Wait = True,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Ask a run to write a checkpoint and end. `tonnage resume` goes on with it.
 
     A service answers what is under way, then ends; `service:NAME` names one where a run has the same name.
     """
-    _end(open_session(output=output, quiet=quiet), run, at_once=now, wait=wait)
+    _end(session, run, at_once=now, wait=wait)
 
 
-def cancel(run: Run, wait: Wait = True, output: options.Output = None, quiet: options.Quiet = False) -> None:
+def cancel(
+    run: Run,
+    wait: Wait = True,
+    *,
+    session: ReportSession,
+) -> None:
     """End a run at once, without a checkpoint. Earlier checkpoints stay."""
-    _end(open_session(output=output, quiet=quiet), run, at_once=True, wait=wait)
+    _end(session, run, at_once=True, wait=wait)
 
 
 def _end(session: Session, name: str, *, at_once: bool, wait: bool) -> None:

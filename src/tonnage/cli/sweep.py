@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tonnage.cli import options
-from tonnage.cli.session import Session, open_session
+from tonnage.cli.declared import ReportSession
+from tonnage.cli.session import Session
 
 if TYPE_CHECKING:
     from tonnage.sweeps.folder import SweepFolder
@@ -36,8 +36,8 @@ def sweep(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Start in spite of doubts, without asking.")] = False,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: ReportSession,
 ) -> None:
     """Try many values of a run's keys, each trial a run of its own, and say which is best.
 
@@ -45,7 +45,6 @@ def sweep(
     sweep, let the trials under way save and end; after that, or a kill, --resume goes on: ended trials are kept.
     Exit code 4: stopped at a limit; 1: no trial came to its end; 130: stopped by someone.
     """
-    session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
 
     if show is not None:

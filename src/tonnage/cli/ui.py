@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.streams import write_stdout
 
-commands = typer.Typer(
+commands = Commands(
     no_args_is_help=False, rich_markup_mode=None, invoke_without_command=True,
     help="Open a page on runs, services, prices and plans; keys for its API.",
 )  # fmt: skip
@@ -40,7 +39,8 @@ def ui(
             "--gateway-key", help="What gateways ask for their figures, env:NAME or file:PATH.", metavar="REF"
         ),
     ] = None,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Serve the page and the REST API (/api/v1) until Ctrl-C.
 
@@ -49,7 +49,6 @@ def ui(
     """
     if context.invoked_subcommand is not None:
         return
-    session = open_session(quiet=quiet)
     from tonnage import api
 
     asked = api.UiOptions(
@@ -64,22 +63,24 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.", show_default=False)],
     role: Annotated[str, typer.Option("--role", help="viewer, operator or admin.")] = "viewer",
     days: Annotated[int | None, typer.Option("--days", help="It ends after so many days.", min=1, max=3650)] = None,
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """Print a new key, once: only its hash is kept.
 
     A viewer reads; an operator also plans and stops runs; an admin sees audit and settings too.
     """
-    session = open_session(quiet=quiet)
     from tonnage import api
 
     write_stdout(f"{api.make_ui_key(name, role=role, days=days, settings=session.settings)}\n")
 
 
 @commands.command("keys", short_help="List the keys: role, end, last use")
-def keys(output: options.Output = None, quiet: options.Quiet = False) -> None:
+def keys(
+    *,
+    session: ReportSession,
+) -> None:
     """List the keys of this home; their secrets are kept nowhere."""
-    session = open_session(output=output, quiet=quiet)
     from tonnage import api
 
     session.show_answer(api.ui_keys(settings=session.settings))
@@ -88,10 +89,10 @@ def keys(output: options.Output = None, quiet: options.Quiet = False) -> None:
 @commands.command("revoke", short_help="End a key at once")
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name.", show_default=False)],
-    quiet: options.Quiet = False,
+    *,
+    session: QuietSession,
 ) -> None:
     """End a key, and the sessions of browsers that showed it."""
-    session = open_session(quiet=quiet)
     from tonnage import api
 
     api.revoke_ui_key(name, settings=session.settings)

@@ -8,9 +8,9 @@ import typer
 
 from tonnage.api.judging import KEYS, ValidateOptions
 from tonnage.cli import options
-from tonnage.cli.declared import with_options
+from tonnage.cli.declared import completing, opened_by
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
+from tonnage.cli.session import Session
 
 _KINDS = ("training", "inference")
 
@@ -23,7 +23,6 @@ def complete_key(incomplete: str) -> list[str]:
     return [key for key in KEYS if key.startswith(incomplete)]
 
 
-@with_options(ValidateOptions, completions={"leave_out": complete_key})
 def validate(
     kind: Annotated[
         str,
@@ -35,19 +34,16 @@ def validate(
             metavar="FILE", help="A CSV table of measurements; its columns: docs/accuracy.md.", show_default=False
         ),
     ],
-    asked: ValidateOptions,
-    calibration: options.CalibrationFile = None,
+    asked: Annotated[ValidateOptions, completing(leave_out=complete_key)],
     memory_margin: options.MemoryMargin = None,
-    catalog: options.CatalogFolder = None,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
+    *,
+    session: Annotated[Session, opened_by("calibration", "catalog", "output", "quiet")],
 ) -> None:
     """Predict every row of a table of measurements and print the error: median, 90th percentile, bias, coverage.
 
     By metric, GPU and model family; rows that cannot be judged by reason; rows marked suspect apart.
     """
-    session = open_session(output=output, catalog=catalog, calibration=calibration, quiet=quiet)
-    with Meter(quiet=quiet) as meter:
+    with Meter(quiet=session.quiet) as meter:
         from tonnage import api
 
         answer = api.validate(

@@ -9,9 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from tonnage.api.watch import WATCH_PORT, WatchOptions, WatchReplayOptions
-from tonnage.cli import options
-from tonnage.cli.declared import with_options
-from tonnage.cli.session import open_session
+from tonnage.cli.declared import Commands, QuietSession, ReportSession
 
 Rules = Annotated[
     Path | None,
@@ -30,7 +28,7 @@ class WatchGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-commands = typer.Typer(
+commands = Commands(
     cls=WatchGroup,
     rich_markup_mode=None,
     help="Look after what runs: `tonnage watch [FILE]` is `tonnage watch start [FILE]`.",
@@ -38,13 +36,16 @@ commands = typer.Typer(
 
 
 @commands.command("start", short_help="Look after runs and services; act by rules")
-@with_options(WatchOptions)
-def start(asked: WatchOptions, file: Rules = None, quiet: options.Quiet = False) -> None:
+def start(
+    asked: WatchOptions,
+    file: Rules = None,
+    *,
+    session: QuietSession,
+) -> None:
     """Look at the runs of this home and the pages of a file every few seconds, keep the figures, and act by the rules.
 
     Without a file the default rules hold. Ctrl-C ends it; what fires then is remembered for the next start.
     """
-    session = open_session(quiet=quiet)
     from threading import Event
 
     from tonnage import api
@@ -60,40 +61,50 @@ def start(asked: WatchOptions, file: Rules = None, quiet: options.Quiet = False)
 
 
 @commands.command("check", short_help="Check a watch file and show its rules")
-def check(file: Rules = None, output: options.Output = None) -> None:
+def check(
+    file: Rules = None,
+    *,
+    session: ReportSession,
+) -> None:
     """Show the rules as they are understood, the default ones among them. Rules that fight are refused, exit 2."""
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.check_watch(file))
 
 
 @commands.command("replay", short_help="Say when rules would have fired, and what they would have done")
-@with_options(WatchReplayOptions)
-def replay(asked: WatchReplayOptions, file: Rules = None, output: options.Output = None) -> None:
+def replay(
+    asked: WatchReplayOptions,
+    file: Rules = None,
+    *,
+    session: ReportSession,
+) -> None:
     """Play the figures that were kept against the rules of a file: alerts, actions, and what a stop would have saved.
 
     Nothing is done. Figures are kept while a watch runs.
     """
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.replay_watch(file, asked, settings=session.settings))
 
 
 @commands.command("status", short_help="Show the alerts that are pending or fire")
-def status(output: options.Output = None) -> None:
+def status(
+    *,
+    session: ReportSession,
+) -> None:
     """Show the alerts as the watch last wrote them down."""
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.watch_status(settings=session.settings))
 
 
 @commands.command("metrics", short_help="List the series that rules can look at")
-def metrics(output: options.Output = None) -> None:
+def metrics(
+    *,
+    session: ReportSession,
+) -> None:
     """List every series of which the watch has kept figures."""
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.watch_metrics(settings=session.settings))
@@ -106,9 +117,10 @@ def export(
     address: Annotated[
         str, typer.Option("--address", help="Where Prometheus finds the watch.", metavar="HOST:PORT")
     ] = f"127.0.0.1:{WATCH_PORT}",
+    *,
+    session: QuietSession,
 ) -> None:
     """Write prometheus.yml, rules.yml and grafana-dashboard.json: the same conditions, for tools a team has already."""
-    session = open_session()
     from tonnage import api
 
     for path in api.export_watch(file, folder, watch_address=address):
@@ -116,9 +128,11 @@ def export(
 
 
 @commands.command("audit", short_help="Show what was done, and check that no line was changed")
-def audit(output: options.Output = None) -> None:
+def audit(
+    *,
+    session: ReportSession,
+) -> None:
     """Show every line of this home's audit. Exit code 4: a line was changed, or one was taken out."""
-    session = open_session(output=output)
     from tonnage import api
 
     session.show_answer(api.audit_lines(settings=session.settings))
