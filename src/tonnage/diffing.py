@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.api.inputs import Clock, calibrated_model_of, check_source, clock_of, config_reader, load_catalog, started
+from tonnage.api.catalogs import load_catalog
+from tonnage.api.inputs import Clock, calibrated_model_of, check_source, clock_of, config_reader, started
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import Plan, make_plan

@@ -18,6 +18,7 @@ from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
 from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
+from tonnage.testing.databricks import FakeWorkspace, fake_workspace
 from tonnage.testing.sshd import SSHServer, ssh_server
 
 ROOT = Path(__file__).parents[2]
@@ -180,4 +181,19 @@ def sagemaker(tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch) -> Iter
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", found.url)
         found.images.add(f"sha256:{'0' * 64}")
         found.quotas["ml.g5.2xlarge for spot training job usage"] = 1.0
+        yield found
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorkspace]:
+    """A Databricks workspace with a volume, a wheel of ours in it, and nothing else."""
+    for name in [name for name in os.environ if name.startswith("DATABRICKS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with fake_workspace(tmp_path / "workspace") as found:
+        (found.volumes / "main/ml/runs/tonnage-1.0-py3-none-any.whl").write_bytes(b"wheel")
+        monkeypatch.setenv("DATABRICKS_HOST", found.url)
+        monkeypatch.setenv("DATABRICKS_TOKEN", found.token)
         yield found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
+    from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.engine_benches import BenchRunOptions, bench_clean, bench_run, bench_setup
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         reconcile_gateway,
         simulate_gateway,
     )
-    from tonnage.api.inputs import calibrated_model_of, load_catalog, load_workload, newest_snapshot, snapshot_order
+    from tonnage.api.inputs import calibrated_model_of, load_workload
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.machines import RightsizeOptions, rightsize
@@ -119,7 +120,8 @@ __getattr__ = lazy_names(
         ".promised_gains": ("GainsOptions", "gains"),
         ".question_pairs": ("GatewaySimilarOptions", "gateway_similarity"),
         ".pages": ("UiOptions", "make_ui_key", "open_ui", "revoke_ui_key", "ui_keys"),
-        ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
+        ".catalogs": ("load_catalog", "newest_snapshot", "snapshot_order"),
+        ".inputs": ("calibrated_model_of", "load_workload"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
         ".places": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),

@@ -98,7 +98,7 @@ def _predicted(
     rows: Sequence[dict[str, str]], settings: Settings
 ) -> tuple[tuple[PredictedFigure, ...], tuple[str, ...]]:
     """What `validate inference` predicts for the rows, and why it does not predict the others."""
-    from tonnage.api.inputs import load_catalog
+    from tonnage.api.catalogs import load_catalog
     from tonnage.calibration.intervals import Intervals
     from tonnage.calibration.kinds import judged_rows, kind_named
     from tonnage.calibration.prediction import JudgedRow

@@ -13,7 +13,8 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import CalibrationSource, Clock, WorkloadSource
     from tonnage.catalog import Catalog
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.pricing.tokens import TokenPrices
@@ -119,7 +120,8 @@ def breakeven(
     >>> answer.found.fleet.unit.option.gpu
     'T4'
     """
-    from tonnage.api.inputs import calibrated_model_of, market_of, read_workload
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import calibrated_model_of, read_workload
     from tonnage.overrides import override_constraints
 
     options, settings = options or BreakEvenOptions(), settings or current_settings(as_of=as_of)

@@ -161,7 +161,7 @@ def _priced(spec: BenchSpec, settings: Settings) -> BenchSpec:
     """The bench with the price of its instance type on demand. InputError where the catalog has none."""
     if spec.instance is None:
         return spec
-    from tonnage.api.inputs import load_catalog
+    from tonnage.api.catalogs import load_catalog
     from tonnage.errors import nearest
 
     catalog = load_catalog(settings=settings)

@@ -372,7 +372,7 @@ def _caller(found: Gateway, key: str | None) -> Caller:
 
 def _catalog_rates(name: str, *, settings: Settings) -> DeploymentRates:
     """The on-demand prices of `PLATFORM/MODEL` in the catalog; where regions differ, the dearest."""
-    from tonnage.api.inputs import load_catalog
+    from tonnage.api.catalogs import load_catalog
     from tonnage.gateway.money.rates import DeploymentRates, tier_rates
     from tonnage.planning.tokens.ways import dearest_by_kind
 

@@ -15,7 +15,8 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CatalogSource, Clock
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import Clock
     from tonnage.calibration.kinds import FactKind
     from tonnage.calibration.leave_out import OnStep
     from tonnage.calibration.store import Calibration
@@ -71,7 +72,7 @@ def validate(
     how many rows are done, `on_step` which round of a cross-validation begins. Raises InputError for a file that cannot
     be read and a kind or key that is none.
     """
-    from tonnage.api.inputs import market_of
+    from tonnage.api.catalogs import market_of
     from tonnage.calibration.leave_out import usual_jobs
     from tonnage.calibration.validating import validate_file, validate_left_out
     from tonnage.reports.validation import ValidationContext, validation_report
@@ -111,7 +112,7 @@ def calibrate(
     and clock give the same bytes. `on_step` is called with the round that begins. Raises InputError for a file that
     cannot be read or written, or that has nothing to fit.
     """
-    from tonnage.api.inputs import market_of
+    from tonnage.api.catalogs import market_of
     from tonnage.calibration.calibrating import cross_validate, make_calibration
     from tonnage.calibration.leave_out import usual_jobs
     from tonnage.calibration.store import save_calibration

@@ -47,6 +47,7 @@ def prepare(settings: Settings, file: str, given: dict[str, Any], *, ask: bool =
     has: then, and only then, places are asked; `ask`: False takes the first of them unasked, for a dry run.
     """
     from tonnage.api.failover import ANY, PLAN, first_that_can
+    from tonnage.api.place_prices import price_at, stated_price
     from tonnage.api.placing import cost_at
     from tonnage.api.planned_places import first_planned
     from tonnage.runs.folder import RunFolder
@@ -61,7 +62,10 @@ def prepare(settings: Settings, file: str, given: dict[str, Any], *, ask: bool =
     launch = prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
     if planned is None or launch.executor is None:
         return launch
-    cost = cost_at(launch.executor.place, launch.prediction, planned_usd_per_hour=planned.usd_per_hour)
+    place = launch.executor.place
+    stated = place.run_usd_per_hour is not None
+    price = price_at(settings, place) if stated else stated_price(planned.usd_per_hour, "the plan")
+    cost = cost_at(place, launch.prediction, price)
     return replace(launch, planned=planned, cost=cost)
 
 
@@ -101,6 +105,7 @@ def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -
 
 def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     """A run at a place: measured by what is written down of the place, and rendered with its script."""
+    from tonnage.api.place_prices import price_at
     from tonnage.api.placing import cost_at, executor_at, machine_at, next_number
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard
@@ -109,7 +114,8 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     executor = executor_at(settings, on)
     place = executor.place
     machine = machine_at(place)
-    spec, secrets = hide_secrets(priced_at(asked, place))
+    price = price_at(settings, place)
+    spec, secrets = hide_secrets(priced_at(asked, None if price is None else price.usd_per_hour))
     os.environ.update(secrets)  # the place's scheduler takes them over to the job
     check_guard(spec.guard)
     folder = RunFolder(runs_folder(settings.home) / spec.name)
@@ -121,7 +127,8 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
-        submission=executor.render(spec, job, folder, number=next_number(folder)), cost=cost_at(place, prediction),
+        submission=executor.render(spec, job, folder, number=next_number(folder)),
+        cost=cost_at(place, prediction, price),
     )  # fmt: skip
 
 
@@ -147,9 +154,8 @@ def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executo
     return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
 
 
-def priced_at(spec: RunSpec, place: AnyPlace) -> RunSpec:
-    """The run with the place's price, where it has none of its own: limits in money are held against it."""
-    hour = place.run_usd_per_hour
+def priced_at(spec: RunSpec, hour: float | None) -> RunSpec:
+    """The run with the place's USD an hour, where it has none of its own: limits in money are held against it."""
     if spec.guard.usd_per_hour is not None or hour is None:
         return spec
     return replace(spec, guard=replace(spec.guard, usd_per_hour=hour))

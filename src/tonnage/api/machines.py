@@ -12,7 +12,8 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CatalogSource, Clock
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import Clock
     from tonnage.rightsizing.rightsize import MachineFinding
 
 
@@ -41,7 +42,8 @@ def rightsize(
     A row may name a workload file, relative to the table's folder: then the workload must fit too. Raises InputError
     for a table that cannot be used, UnknownName for a machine that the catalog has not.
     """
-    from tonnage.api.inputs import load_workload, market_of
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import load_workload
     from tonnage.reports.rightsizing import rightsize_report
     from tonnage.rightsizing import parse_usage, usage_columns
     from tonnage.rightsizing import rightsize as find

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
+    from tonnage.api.place_prices import HourlyPrice
     from tonnage.places.contract import Executor, PlaceFinding
     from tonnage.places.file import AnyPlace, WrittenPlace
     from tonnage.runs.folder import RunFolder
@@ -55,6 +56,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.kubernetes.executor import Kubernetes
 
             return Kubernetes(name=name, place=place)
+        case "databricks":
+            from tonnage.places.bucket.executor import BucketRuns
+            from tonnage.places.databricks.jobs import DatabricksJobs
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=DatabricksJobs(name=name, place=place))
         case "ec2":
             from tonnage.places.aws.ec2 import EC2
             from tonnage.places.bucket.executor import BucketRuns
@@ -93,17 +99,12 @@ def machine_at(place: AnyPlace) -> LocalMachine:
     return LocalMachine(cores=cores, memory_gib=memory_gib, gpus=gpus)
 
 
-def cost_at(
-    place: AnyPlace, prediction: Mapping[str, Any], *, planned_usd_per_hour: float | None = None
-) -> dict[str, Any]:
-    """What a run costs there: as predicted, and at most, where its first job takes all of its time.
-
-    The plan's price of all machines counts where the place states none.
-    """
-    hour, hours = place.run_usd_per_hour, place.longest_job_h
-    hour = planned_usd_per_hour if hour is None else hour
+def cost_at(place: AnyPlace, prediction: Mapping[str, Any], price: HourlyPrice | None) -> dict[str, Any]:
+    """What a run costs there: as predicted, and at most, where its first job takes all of its time."""
+    hour, hours = None if price is None else price.usd_per_hour, place.longest_job_h
     return {
         "usd_per_hour": hour,
+        "lines": [] if price is None else [one.document() for one in price.lines],
         "predicted_usd": prediction.get("figures", {}).get("cost_usd"),
         "time_limit_h": hours,
         "most_usd_a_job": None if hour is None or hours is None else hour * hours,

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.answers import Result
+from tonnage.api.catalogs import CatalogSource, market_of
 from tonnage.api.inputs import (
     CalibrationSource,
-    CatalogSource,
     Clock,
     WorkloadSource,
     calibrated_model_of,
     load_workload,
-    market_of,
     read_workload,
 )
 from tonnage.catalog import Catalog

@@ -11,7 +11,8 @@ from tonnage.errors import NothingFits
 from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import CalibrationSource, Clock
     from tonnage.portfolios import PortfolioPlan
     from tonnage.workload.jobs import Workload
 
@@ -32,7 +33,8 @@ def portfolio(
     assignment holds every limit. Raises WorkloadError for a file that cannot be used, PortfolioUnsolved where the
     solver finds neither an assignment nor a proof that there is none.
     """
-    from tonnage.api.inputs import calibrated_model_of, clock_of, load_workload, market_of
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import calibrated_model_of, clock_of, load_workload
     from tonnage.portfolios import plan_portfolio
     from tonnage.reports.portfolio import portfolio_report
     from tonnage.workload.portfolio.loading import load_portfolio

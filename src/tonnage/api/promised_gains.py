@@ -12,7 +12,8 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import CalibrationSource, Clock, WorkloadSource
     from tonnage.catalog import Catalog
     from tonnage.claimed_gains.devices import UnmeasuredProcessor
     from tonnage.claimed_gains.gain import Gain, PromisedGain, Side
@@ -76,7 +77,8 @@ def gains(
     Raises InputError for an unknown gain, a promise that cannot be and a workload that cannot be read, UnknownName for
     an instance type or a device profile that is not known.
     """
-    from tonnage.api.inputs import calibrated_model_of, market_of, read_workload
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import calibrated_model_of, read_workload
     from tonnage.claimed_gains.targets import only, with_least
     from tonnage.overrides import override_constraints
     from tonnage.planning.limits import check_limits

@@ -10,7 +10,6 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.places.contract import Executor
-    from tonnage.places.file import AnyPlace
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
@@ -43,7 +42,9 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         _refuse_done(folder, answers=not fault)
         there = executor_at(settings, moved)
         refuse_at(moved, there.check(folder))
-        refuse_over_budget(settings.home, _asked_of(folder, given, executor, there), folder, _predicted(folder, None))
+        refuse_over_budget(
+            settings.home, _asked_of(settings, folder, given, executor, there), folder, _predicted(folder, None)
+        )
         leave_place(settings, folder)
         was, executor = executor, there
     here = executor is None or executor.kind == LOCAL
@@ -55,7 +56,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
     old = folder.spec()
     recall_secrets(old)
-    spec = _asked_of(folder, given, was, executor if moved else None)
+    spec = _asked_of(settings, folder, given, was, executor if moved else None)
     check_guard(spec.guard)
     _check_limits(folder, spec)
     _check_disk(folder)
@@ -86,14 +87,23 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
         submit_at(executor, spec, runner.render(spec, executor.folder_there(folder)), folder)
 
 
-def _asked_of(folder: RunFolder, given: dict[str, Any], was: Executor | None, now: Executor | None) -> RunSpec:
+def _asked_of(
+    settings: Settings, folder: RunFolder, given: dict[str, Any], was: Executor | None, now: Executor | None
+) -> RunSpec:  # fmt: skip
     """The run with what its user gives now; at another place (`now`) with its price, unless one is given."""
     from tonnage.api.launching import overridden
 
     spec = overridden(folder.spec(), given)
     if now is None or given.get("usd_per_hour") is not None:
         return spec
-    return _repriced(spec, None if was is None else was.place, now.place)
+    return _repriced(spec, None if was is None else _hour_at(settings, was), _hour_at(settings, now))
+
+
+def _hour_at(settings: Settings, executor: Executor) -> float | None:
+    from tonnage.api.place_prices import price_at
+
+    price = price_at(settings, executor.place)
+    return None if price is None else price.usd_per_hour
 
 
 def _moved_to(settings: Settings, folder: RunFolder, on: str | None) -> str | None:
@@ -122,11 +132,9 @@ def _refuse_done(folder: RunFolder, *, answers: bool) -> None:
         )
 
 
-def _repriced(spec: RunSpec, was: AnyPlace | None, now: AnyPlace) -> RunSpec:
-    """The run with the new place's price, where it had the old one's and not one of its user's."""
-    if spec.guard.usd_per_hour != (None if was is None else was.run_usd_per_hour):
-        return spec
-    return replace(spec, guard=replace(spec.guard, usd_per_hour=now.run_usd_per_hour))
+def _repriced(spec: RunSpec, was: float | None, now: float | None) -> RunSpec:
+    """The run with the new place's USD an hour, where it had the old one's and not one of its user's."""
+    return spec if spec.guard.usd_per_hour != was else replace(spec, guard=replace(spec.guard, usd_per_hour=now))
 
 
 def _threads(folder: RunFolder) -> int | None:

@@ -288,7 +288,8 @@ def _engine_place(name: str, asked: ServeOptions, settings: Settings) -> EngineP
 
 def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple[ServeJob, str, MachineOption, Catalog]:
     """The job, its name and the option that is followed, planned for the engine that will serve it."""
-    from tonnage.api.inputs import load_workload, market_of
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import load_workload
     from tonnage.api.plans import plan
     from tonnage.planning.plan import MachineOption
     from tonnage.workload.jobs import ServeJob

@@ -96,7 +96,7 @@ def price_history(
 
 def snapshot_folders_by_name(home: Path) -> dict[str, Path]:
     """Folder by snapshot name, oldest first; one at home hides a built-in one of its name."""
-    from tonnage.api.inputs import snapshot_order
+    from tonnage.api.catalogs import snapshot_order
     from tonnage.catalog.loading import snapshot_folders
 
     found = {folder.name: Path(str(folder)) for folder in snapshot_folders()}
@@ -136,7 +136,7 @@ def _offers_of(folder: Path, stamp: int, machine: str) -> tuple[Offer, ...]:  # 
 
 
 def _unknown_machine(machine: str, home: Path) -> UnknownName:
-    from tonnage.api.inputs import newest_snapshot
+    from tonnage.api.catalogs import newest_snapshot
     from tonnage.catalog import load_catalog
 
     known = {one.name for one in load_catalog(newest_snapshot(home), strict=False).instance_types}
@@ -165,7 +165,7 @@ def _built_on(folder: Path) -> str | None:
 
 
 def _lines(settings: Settings) -> list[SnapshotLine]:
-    from tonnage.api.inputs import newest_snapshot
+    from tonnage.api.catalogs import newest_snapshot
     from tonnage.catalog.loading import snapshot_folders
 
     places = snapshot_folders_by_name(settings.home)

@@ -16,7 +16,7 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CatalogSource
+    from tonnage.api.catalogs import CatalogSource
     from tonnage.catalog.market import InstanceType
     from tonnage.spot_instances import HazardModel, SpotTrace
     from tonnage.spot_instances.advice import SpotAdvice
@@ -198,7 +198,7 @@ def _refusal(found: SpotAdvice) -> PlanRefused | None:
 
 def _machine(name: str, catalog: CatalogSource | None, settings: Settings | None) -> InstanceType:
     """The catalog's machine of a `PROVIDER/TYPE`."""
-    from tonnage.api.inputs import market_of
+    from tonnage.api.catalogs import market_of
 
     provider, slash, kind = name.partition("/")
     if not slash:

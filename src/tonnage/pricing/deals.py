@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
@@ -20,7 +20,7 @@ from tonnage.pricing.fee_estimates import (
 )
 from tonnage.pricing.price_dates import PricesApart, prices_apart
 from tonnage.values import dataclass
-from tonnage.workload.jobs import BuyTerms, Workload
+from tonnage.workload.jobs import BuyTerms
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
@@ -103,13 +103,14 @@ class PriceGap:
 
 
 def platform_deals(
-    offers: Sequence[Offer], catalog: Catalog, workload: Workload, platforms: Sequence[Platform]
-) -> tuple[list[Deal], list[PriceGap]]:
+    offers: Sequence[Offer], catalog: Catalog, platforms: Sequence[Platform], *, kind: str, buy: BuyTerms,
+    asked_for: Container[Platform] = (),
+) -> tuple[list[Deal], list[PriceGap]]:  # fmt: skip
     """Deals of `offers` on each of `platforms`, and a gap for each (machine, purchase) whose price there is missing.
 
-    A platform that the workload asks for by name has its missing fees estimated where their parts are known.
+    `kind`: of the work. A platform of `asked_for` has its missing fees estimated where their parts are known.
     """
-    tables = _Tables(catalog, workload.buy)
+    tables = _Tables(catalog, buy)
     found: list[Deal] = [Deal(offer=offer) for offer in offers] if "vm" in platforms else []
     groups: dict[tuple[str, str, str], list[Offer]] = {}
     for offer in offers:
@@ -117,13 +118,13 @@ def platform_deals(
     gaps: list[PriceGap] = []
     for group in groups.values():
         for platform in platforms:
-            asked = platform in workload.constraints.platforms
-            needed = tables.needed(platform, group[0], workload.kind, asked=asked)
+            asked = platform in asked_for
+            needed = tables.needed(platform, group[0], kind, asked=asked)
             if needed is None:
                 continue
-            deals = [deal for deal in tables.deals(platform, group, workload.kind) if deal.fee is not None]
+            deals = [deal for deal in tables.deals(platform, group, kind) if deal.fee is not None]
             if not deals and asked:
-                deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
+                deals = [deal for deal in tables.estimated(platform, group, kind) if deal.fee is not None]
             found += deals
             if not deals:
                 gaps.append(tables.gap(group, platform, needed))

@@ -109,8 +109,11 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """A price that is not written down is said to be unknown."""
     hour, most, predicted = cost.get("usd_per_hour"), cost.get("most_usd_a_job"), cost.get("predicted_usd")
     if hour is None:
-        yield "cost", "not known: usd_per_hour of the place is not written down"
+        yield "cost", "not known: neither usd_per_hour of the place nor a price of its machine is"
         return
+    for line in cost["lines"]:
+        read = "" if line["read_on"] is None else f", read on {line['read_on']}"
+        yield "an hour", f"${line['usd_per_hour']:,.2f} {line['what']} ({line['source']}{read})"
     if predicted is not None:
         yield _figure(("cost_usd", predicted))
     if most is None:

@@ -85,7 +85,7 @@ def _stamps(path: Path, settings: Settings) -> Stamps:
 
 
 def _read_files(path: Path, settings: Settings) -> Iterator[Path]:
-    from tonnage.api.inputs import newest_snapshot
+    from tonnage.api.catalogs import newest_snapshot
 
     yield path
     document = read_document(path)

@@ -15,7 +15,7 @@ def catalog(what: str) -> Callable[[PageRequest], Shown]:
     """The page of accelerators, machines or offers."""
 
     def answer(asked: PageRequest) -> Shown:
-        from tonnage.api.inputs import load_catalog
+        from tonnage.api.catalogs import load_catalog
         from tonnage.catalog import filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
         from tonnage.reports.catalog_lists import gpus_report, instances_report, offers_report
 

@@ -19,6 +19,8 @@ from tonnage.places.aws.sagemaker import SageMaker
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
+from tonnage.places.databricks.jobs import DatabricksJobs
+from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.file import SlurmPlace, SSHPlace
 from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
@@ -31,6 +33,7 @@ from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
+from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
@@ -46,6 +49,7 @@ MEMBERS = [
     "kubernetes",
     pytest.param("sagemaker", marks=[NEEDS_MOTO]),
     pytest.param("ec2", marks=[NEEDS_MOTO]),
+    "databricks",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -214,6 +218,33 @@ def ec2_trial(home: Path, service: FakeEC2, network: dict[str, str], monkeypatch
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+DATABRICKS_TERMS: dict[str, Any] = {
+    "kind": "databricks", "cloud": "aws", "region": "us-east-1", "bucket": "/Volumes/main/ml/runs/tonnage", "cores": 1,
+    "memory_gib": 1, "spot": True, "runtime": "16.4.x-cpu-ml-scala2.12", "instance_type": "i3.xlarge", "grace_s": 8,
+    "wheels": ["/Volumes/main/ml/runs/tonnage-1.0-py3-none-any.whl"], "time_limit_minutes": 240, "exchange_s": 0.3,
+    "python": sys.executable,
+}  # fmt: skip
+
+
+def databricks_trial(home: Path, service: FakeWorkspace, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """The Jobs API's one-time runs and the Files API's volume; clusters are processes of this machine."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = DatabricksPlace(**DATABRICKS_TERMS, mount=str(home / "there"))
+        cloud = DatabricksJobs(name="db", place=terms, **more)
+        return BucketRuns(kind="databricks", name="db", place=terms, cloud=cloud)
+
+    def alive(folder: RunFolder) -> int:
+        live = [one for one in service.runs.values() if one.state != "TERMINATED"]
+        return sum(one.asked["run_name"].startswith(f"t-{folder.path.name}-") for one in live)
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("DATABRICKS_HOST", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(patience_s=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
@@ -233,6 +264,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         "ec2": lambda: ec2_trial(
             tmp_path, request.getfixturevalue("ec2"), request.getfixturevalue("aws_network"), monkeypatch
         ),
+        "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

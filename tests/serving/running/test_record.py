@@ -135,7 +135,8 @@ def test_prices_per_token_are_those_of_what_it_answers(home: Path, tmp_path: Pat
         found = json.loads(told("show", "reviews", "-o", "json"))
     assert found["apis"], found["why_no_apis"]
     one = found["apis"][0]
-    from tonnage.api.inputs import load_workload, market_of
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import load_workload
     from tonnage.service.listed_tokens import listed_token_prices
     from tonnage.settings import current_settings
 

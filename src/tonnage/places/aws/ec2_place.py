@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.places.bucket.place import CloudPlace
+from tonnage.places.bucket.place import ImagePlace
 from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 120  # between EC2's notice and the end of the instance
@@ -17,7 +17,7 @@ HOW_AMI: Final = (
 )
 
 
-class EC2Place(CloudPlace):
+class EC2Place(ImagePlace):
     """Instances of one type in one region. A run has one, made for it and ended with it; its image runs in Docker."""
 
     platform: ClassVar[Platform] = "vm"

@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.places.bucket.place import CloudPlace
+from tonnage.places.bucket.place import ImagePlace
 from tonnage.places.terms import CatalogMachine
 
 STOP_S: Final = 120  # SageMaker ends a container so long after SIGTERM
 ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
 
 
-class SageMakerPlace(CloudPlace):
+class SageMakerPlace(ImagePlace):
     """Training jobs of one region. Figures are those of the instance type; a run has one instance."""
 
     platform: ClassVar[Platform] = "sagemaker"

@@ -14,6 +14,7 @@ from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 
 Body = dict[str, Any]
+LABEL_LENGTH: Final = 63  # of Google Cloud
 RUN_LENGTH: Final = 36  # of a run's name in a job's
 
 
@@ -40,6 +41,7 @@ class Work:
     env: Mapping[str, str]
     tags: Mapping[str, str]  # of everything that is made
     max_cost_usd: float | None
+    secrets: tuple[str, ...] = ()  # variables that the place's secret has for the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class CloudJobs(Protocol):
 
 def work_of(
     spec: RunSpec, folder: RunFolder, *, number: int, tag: str, place: str, owner: str, command: tuple[str, ...],
-    env: Mapping[str, str], labels: Mapping[str, str],
+    env: Mapping[str, str], labels: Mapping[str, str], secrets: tuple[str, ...] = (),
 ) -> Work:  # fmt: skip
     """A submission's work, with the tags that tell it from all others: whose, of which run, how much it may cost."""
     token, home = token_of(folder.path, number), home_mark(folder.path.parent)
@@ -97,8 +99,25 @@ def work_of(
     }  # fmt: skip
     return Work(
         name=f"t-{plain}-{home}-{token}", run=spec.name, token=token, home=home, tag=tag, owner=owner, command=command,
-        env=env, tags=tags, max_cost_usd=budget,
+        env=env, tags=tags, max_cost_usd=budget, secrets=secrets,
     )  # fmt: skip
+
+
+def google_labels(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags as Google Cloud takes labels: small letters, digits, - and _, 63 of them at most; the first of two that
+    become one stays.
+
+    >>> google_labels({"tonnage-run": "BERT base", "Team": "ML"})
+    {'tonnage-run': 'bert-base', 'team': 'ml'}
+    """
+    made: dict[str, str] = {}
+    for key, value in tags.items():
+        made.setdefault(_label(key), _label(value))
+    return made
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:LABEL_LENGTH]
 
 
 def script_of(requests: tuple[Request, ...]) -> str:

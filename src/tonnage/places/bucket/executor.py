@@ -111,7 +111,7 @@ class BucketRuns:
                "PYTHONUNBUFFERED": "1"}  # fmt: skip
         work = work_of(
             spec, folder, number=number, tag=tag, place=self.name, owner=self.terms.owner or getuser(),
-            command=self._command(folder, number, token), env=env, labels=self.terms.labels,
+            command=self._command(folder, number, token), env=env, labels=self.terms.labels, secrets=needed,
         )  # fmt: skip
         requests = self.cloud.requests(work)
         keys = self._keys(folder, number)
@@ -126,7 +126,7 @@ class BucketRuns:
         terms = self.terms
         optional = {"--region": terms.region, "--endpoint": terms.endpoint, "--secret": terms.secret_address}
         return (
-            terms.python, "-m", PROGRAM, "--store", terms.bucket, "--base", self._base(folder),
+            terms.python, "-m", PROGRAM, "--store", terms.store_there, "--base", self._base(folder),
             "--number", str(number), "--token", token, "--run", str(self.folder_there(folder).path),
             *(word for name, value in optional.items() if value is not None for word in (name, value)),
             "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}",

@@ -14,7 +14,8 @@ from tonnage.errors import InputError
 from tonnage.files import DRAFT_PREFIX, make_private_folder, move_whole, write_whole
 from tonnage.values import dataclass
 
-SCHEMES: Final = ("s3", "file")
+SCHEMES: Final = ("s3://", "gs://", "file://", "/Volumes/")
+MOUNTED: Final = "volume"  # the scheme of a mounted volume, on the machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +55,41 @@ class Objects(Protocol):
 
 def open_objects(url: str, *, region: str | None = None, profile: str | None = None, endpoint: str | None = None,
                  ) -> Objects:  # fmt: skip
-    """The objects below an address `s3://BUCKET/PREFIX` or `file:///FOLDER`."""
+    """The objects below an address: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `file:///FOLDER`, a volume of
+    Databricks' Unity Catalog `/Volumes/CATALOG/SCHEMA/VOLUME/FOLDER`, and `volume:///Volumes/...` where it is mounted.
+    """
     scheme, _, rest = url.partition("://")
     if scheme == "s3":
         from tonnage.places.bucket.s3 import S3Objects
 
         return S3Objects(url, region=region, profile=profile, endpoint=endpoint)
-    if scheme == "file":
-        return FolderObjects(Path(rest))
-    raise InputError(f"{url}: no place for runs", hint=f"an address that begins with {', '.join(SCHEMES)}://")
+    if url.startswith("/Volumes/"):
+        from tonnage.places.bucket.volume import VolumeObjects
+
+        return VolumeObjects(url, profile=profile)
+    if scheme in {"file", MOUNTED}:
+        return FolderObjects(Path(rest), renames=scheme == "file")
+    raise InputError(f"{url}: no place for runs", hint=f"an address that begins with {', '.join(SCHEMES)}")
+
+
+def replaced(objects: Objects, key: str, content: bytes, version: str) -> bool:
+    """`write_if` of a store that knows no condition: not against another client in the same instant."""
+    found = objects.read(key)
+    if found is None or found.version != version:
+        return False
+    objects.write(key, content)
+    return True
 
 
 class FolderObjects:
-    """A folder: a volume that is mounted here and at the machine."""
+    """A folder: a volume that is mounted here and at the machine.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    `renames`: an object gets its name once it is whole. Without it each is written in one piece: volumes of Unity
+    Catalog show a file once it is closed, and take neither appends nor writes in its middle.
+    """
+
+    def __init__(self, folder: Path, *, renames: bool = True) -> None:
+        self._folder, self._renames = folder, renames
 
     @property
     def url(self) -> str:
@@ -87,10 +107,12 @@ class FolderObjects:
         return StoredObject(content=content[start:], age_s=max(0.0, time.time() - changed), version=version)
 
     def write(self, key: str, content: bytes) -> None:
-        write_whole(self._made(key), content)
+        if self._renames:
+            write_whole(self._made(key), content)
+        else:
+            self._made(key).write_bytes(content)
 
     def write_if(self, key: str, content: bytes, version: str | None) -> bool:
-        """Not against another client in the same instant, where the volume knows no condition."""
         path = self._made(key)
         if version is None:
             try:
@@ -100,14 +122,13 @@ class FolderObjects:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
             return True
-        found = self.read(key)
-        if found is None or found.version != version:
-            return False
-        self.write(key, content)
-        return True
+        return replaced(self, key, content, version)
 
     def put(self, key: str, path: Path) -> None:
         goal = self._made(key)
+        if not self._renames:
+            shutil.copyfile(path, goal)
+            return
         beside = goal.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{goal.name}")
         shutil.copyfile(path, beside)
         move_whole(beside, goal)

@@ -9,8 +9,16 @@ from pydantic import Field, field_validator
 
 from tonnage.places.terms import PlaceTerms
 
+BUCKET: Final = r"^((s3|gs|file)://|/Volumes/)[^\s]*[^\s/]$"
 DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 HOW_DIGEST: Final = "its digest: `skopeo inspect --format '{{.Name}}@{{.Digest}}' docker://IMAGE`"
+
+
+def by_digest(image: str) -> str:
+    """The image. ValueError where its name leaves open which one it is."""
+    if not DIGEST.fullmatch(image):
+        raise ValueError(f"'{image}' names no digest, and a tag may be another image tomorrow; {HOW_DIGEST}")
+    return image
 
 
 class BucketPlace(PlaceTerms):
@@ -18,7 +26,7 @@ class BucketPlace(PlaceTerms):
 
     starts_again: ClassVar[bool] = False  # the place starts a submission again by itself, on another machine
 
-    bucket: Annotated[str, Field(pattern=r"^(s3|file)://[^\s]*[^\s/]$")]  # runs lie below it; it has to be there
+    bucket: Annotated[str, Field(pattern=BUCKET)]  # runs lie below it; it has to be there
     python: str = "python"  # in the image, or on the machine
     time_limit_minutes: Annotated[int, Field(ge=1)]  # of one submission; the place itself ends the work after it
     secret: str | None = None  # of the cloud's store: a JSON object of the variables that the run needs
@@ -40,14 +48,18 @@ class BucketPlace(PlaceTerms):
 
     @property
     def secret_address(self) -> str | None:
-        """Where the machine reads the run's variables."""
+        """Where the machine reads the run's variables; None where there are none, or the place sets them itself."""
         return None
+
+    @property
+    def store_there(self) -> str:
+        """The bucket's address for the machine."""
+        return self.bucket
 
 
 class CloudPlace(BucketPlace):
     """Terms of all clouds."""
 
-    image: str  # by digest: NAME@sha256:...; it has tonnage and what runs need installed
     region: str
     spot: bool = False
     disk_gib: Annotated[int, Field(ge=1)] = 200
@@ -56,13 +68,6 @@ class CloudPlace(BucketPlace):
     def interruptible(self) -> bool:
         return self.spot
 
-    @field_validator("image")
-    @classmethod
-    def _by_digest(cls, image: str) -> str:
-        if not DIGEST.fullmatch(image):
-            raise ValueError(f"'{image}' names no digest, and a tag may be another image tomorrow; {HOW_DIGEST}")
-        return image
-
     @property
     def where(self) -> str:
         return self.region
@@ -70,3 +75,14 @@ class CloudPlace(BucketPlace):
     @property
     def secret_address(self) -> str | None:
         return None if self.secret is None else f"aws:{self.secret}"
+
+
+class ImagePlace(CloudPlace):
+    """Clouds whose machines run an image."""
+
+    image: str  # by digest: NAME@sha256:...; it has tonnage and what runs need installed
+
+    @field_validator("image")
+    @classmethod
+    def _by_digest(cls, image: str) -> str:
+        return by_digest(image)

@@ -39,7 +39,9 @@ def choose_deals(
     A platform's missing price is reported for `fitting` machines only, on which the work runs.
     """
     wanted = workload.constraints.platforms
-    deals, gaps = platform_deals(offers, catalog, workload, MACHINE_PLATFORMS)
+    deals, gaps = platform_deals(
+        offers, catalog, MACHINE_PLATFORMS, kind=workload.kind, buy=workload.buy, asked_for=wanted
+    )  # fmt: skip
     refused = [
         _gap_refusal(gap, instances)
         for gap in gaps

@@ -16,8 +16,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,8 +27,9 @@ from urllib.parse import parse_qsl
 from urllib.request import ProxyHandler, Request, build_opener
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
-from tonnage.testing.aws.machines import FakeMachine, Ticker, start_machine
 from tonnage.testing.aws.query_protocol import operation_model, read_form, write_answer, write_error
+from tonnage.testing.http_service import running
+from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -337,17 +338,6 @@ def _matches(known: dict[str, str], body: Document) -> bool:
     return all(known.get(one["Name"]) in one["Values"] for one in body.get("Filters", ()))
 
 
-@contextmanager
-def fake_ec2(folder: Path, *, rest: str) -> Iterator[FakeEC2]:
+def fake_ec2(folder: Path, *, rest: str) -> AbstractContextManager[FakeEC2]:
     """A running service; instances are processes of this machine, with their consoles in the folder."""
-    service = FakeEC2(folder, rest)
-    thread = threading.Thread(target=service.http.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    clock = Ticker(service.tick)
-    try:
-        yield service
-    finally:
-        clock.stop()
-        service.http.shutdown()
-        service.http.server_close()
-        service.close()
+    return running(FakeEC2(folder, rest))

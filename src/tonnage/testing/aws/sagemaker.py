@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
-from tonnage.testing.aws.machines import FakeMachine, Ticker, start_machine
+from tonnage.testing.http_service import running
+from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -277,17 +278,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-@contextmanager
-def fake_sagemaker(folder: Path) -> Iterator[FakeSageMaker]:
+def fake_sagemaker(folder: Path) -> AbstractContextManager[FakeSageMaker]:
     """A running service; jobs are processes of this machine, with their output in the folder."""
-    service = FakeSageMaker(folder)
-    thread = threading.Thread(target=service.http.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    clock = Ticker(service.tick)
-    try:
-        yield service
-    finally:
-        clock.stop()
-        service.http.shutdown()
-        service.http.server_close()
-        service.close()
+    return running(FakeSageMaker(folder))
