@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
-    "CalibrateOptions", "Client", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions",
-    "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
+    "BudgetsReconcileOptions", "CalibrateOptions", "Client", "EvaluateOptions", "Explanation", "FetchOptions",
+    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
     "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "ResumeOptions",
     "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions",
     "WatchOptions", "WatchReplayOptions", "__version__", "audit_lines", "backup", "batch", "bench_clean", "bench_run",
-    "bench_serve", "bench_setup", "breakeven", "calibrate", "calibrate_local", "check_gateway", "check_watch",
-    "compare", "diff", "errors", "evaluate", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "load_catalog",
-    "load_workload", "make_ui_key", "open_gateway", "open_ui", "open_watch", "plan", "planned_replica", "portfolio",
-    "predict", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "spot", "stop",
-    "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "bench_serve", "bench_setup", "breakeven", "calibrate", "calibrate_local", "check_budgets", "check_gateway",
+    "check_watch", "compare", "diff", "errors", "evaluate", "explain_request", "export_local_rows", "export_watch",
+    "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm",
+    "list_budgets", "load_catalog", "load_workload", "make_ui_key", "open_gateway", "open_ui", "open_watch", "plan",
+    "planned_replica", "portfolio", "predict", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore",
+    "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
+    "simulate_scaling", "size", "spot", "stop", "ui_keys", "validate", "verify_backup", "verify_fetched",
+    "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__, {".errors": (), ".client": ("Client",), "tonnage.api": [name for name in __all__ if name != "Client"]}

@@ -8,6 +8,7 @@ GIB: Final = 1024**3
 MIB: Final = 1024**2
 GB: Final = 10**9
 TERA: Final = 10**12
+PICO_PER_USD: Final = 10**12  # sums of money are whole pico-dollars where nothing may be lost
 SECONDS_PER_HOUR: Final = 3600
 HOURS_PER_MONTH: Final = 730  # 8,760 h a year / 12, the month the clouds bill by
 BITS_PER_BYTE: Final = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -24,27 +23,6 @@ from tonnage.runs.spec import ChargeSpec, DataSource, DataSpec, GuardSpec, RunSp
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 RANKING = ChargeSpec(project="search", team="ranking", labels=(("cost-center", "a42"),))
-MANY = """
-import sys
-from pathlib import Path
-from tonnage.budgets.book import ReservationBook, ReservationRequest
-from tonnage.budgets.file import read_budgets
-from tonnage.errors import PlanRefused
-from tonnage.runs.spec import ChargeSpec
-home = Path(sys.argv[1])
-book, budgets, taken = ReservationBook(home / "budgets.db"), read_budgets(home / "budgets.toml"), 0
-for number in range(250):
-    asked = ReservationRequest(
-        run=f"{sys.argv[2]}-{number}", folder=home / "runs" / "x", charge=ChargeSpec(team="ranking"),
-        bound_micro_usd=1_000_000,
-    )
-    try:
-        book.reserve(asked, budgets)
-        taken += 1
-    except PlanRefused:
-        pass
-print(taken)
-"""
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -214,20 +192,3 @@ def test_a_client_killed_before_the_start_leaves_nothing_held(tmp_path: Path) ->
     assert len(book.commitments()) == 2
     sweep(book)
     assert [one.run for one in book.commitments()] == ["two"]
-
-
-def test_a_thousand_starts_at_once_never_pass_the_cap(tmp_path: Path) -> None:
-    """Four processes ask a thousand times for $1 of $300: three hundred are taken, to the dollar."""
-    (tmp_path / "budgets.toml").write_text(
-        "[budgets.team]\nusd = 300\nperiod = 'lifetime'\nteam = 'ranking'\n[budgets.all]\nusd = 900\nperiod = 'month'\n"
-    )
-    clients = [
-        subprocess.Popen([sys.executable, "-c", MANY, str(tmp_path), str(one)], stdout=subprocess.PIPE, text=True)
-        for one in range(4)
-    ]
-    taken = [json.loads(client.communicate(timeout=120)[0]) for client in clients]
-    assert sum(taken) == 300
-    standing = standing_of(
-        read_budgets(tmp_path / "budgets.toml")[0], ReservationBook(tmp_path / "budgets.db").commitments(), NOW
-    )
-    assert (standing.left_micro_usd, standing.committed_micro_usd) == (0, 300_000_000)

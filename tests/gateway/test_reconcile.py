@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tonnage
+from tonnage.bills.reading import read_bill
 from tonnage.errors import DataError, InputError, TonnageError, UnknownName
 from tonnage.gateway.money.shared_accounts import SharedAccounts
-from tonnage.gateway.reconciling.bills import read_bill
 
 USD = 10**12
 DAY = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
+    from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
@@ -76,20 +77,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
-    "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
-    "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "LocalOptions",
-    "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
-    "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
-    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup",
-    "breakeven", "budget_runs", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets", "check_gateway",
-    "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run", "explain_request",
-    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend",
-    "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key",
-    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "orphans", "places", "plan", "planned_replica",
-    "portfolio", "predict", "price_history", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key",
-    "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling",
-    "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "validate", "verify_backup",
-    "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "BudgetsReconcileOptions", "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions",
+    "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
+    "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions",
+    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve",
+    "bench_setup", "breakeven", "budget_runs", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets",
+    "check_gateway", "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run",
+    "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity",
+    "gateway_spend", "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload",
+    "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "orphans", "places", "plan",
+    "planned_replica", "portfolio", "predict", "price_history", "reconcile_budgets", "reconcile_gateway",
+    "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show",
+    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop",
+    "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -100,6 +101,7 @@ __getattr__ = lazy_names(
         ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".spent_budgets": ("budget_runs",),
+        ".bill_reconciling": ("BudgetsReconcileOptions", "reconcile_budgets"),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".engine_benches": ("BenchRunOptions", "bench_clean", "bench_run", "bench_setup"),
         ".gateway": (

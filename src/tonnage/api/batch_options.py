@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Final, get_args
 
 from tonnage.api.bench import read_seconds
+from tonnage.api.charging import charge_option, label_option
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError
 from tonnage.traffic.batch import Task
@@ -64,6 +65,10 @@ class BatchOptions(Options):
         "--max-cost", "Stop before so much is spent, earlier runs of the command included.", default=None,
         metavar="USD", least=0.0,
     )  # fmt: skip
+    project: str | None = charge_option("project")
+    team: str | None = charge_option("team")
+    environment: str | None = charge_option("environment")
+    labels: tuple[str, ...] = label_option()
     plan: str | None = option(
         "--plan", "What `tonnage plan -o json` said, shown beside: PLAN.json, or PLAN.json:N for option N.",
         default=None, metavar="FILE",

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 from tonnage.api.answers import Answer
 from tonnage.api.batch_options import JOBS, BatchOptions, Service, check_options
 from tonnage.api.bench import key_headers
+from tonnage.api.charging import batch_reserved, charge_of
 from tonnage.api.planned_batches import read_planned
 from tonnage.errors import InputError, PlanRefused, TonnageError
+from tonnage.settings import current_settings
 
 if TYPE_CHECKING:
     from tonnage.batches.carrying import Carriage
@@ -52,7 +54,6 @@ def batch(
     files that cannot be used (DataError: two rows of one custom_id), MissingExtra without the extra `load`, or without
     that of an object store.
     """
-    from tonnage.batches.outputs import open_output
     from tonnage.reports.batch import batch_report
 
     options = options or BatchOptions()
@@ -64,21 +65,35 @@ def batch(
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
     options = replace(options, model=options.model or (SERVED_NAME if options.serve else _listed_model(options)))
+    with batch_reserved(current_settings().home, str(output), charge_of(options), _bound_usd(options)) as spend:
+        outcome = _done(source, output, options, service, on_check, spend.following(on_progress or silent))
+    return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
+
+
+def _bound_usd(options: BatchOptions) -> float | None:
+    """The most that it may cost; None: not known."""
+    free = options.usd_per_million_input == 0 and options.usd_per_million_output == 0
+    return 0.0 if free else options.most_usd
+
+
+def _done(
+    source: Path | str, output: Path | str, options: BatchOptions, service: Service | None,
+    on_check: Callable[[int], None] | None, on_progress: OnProgress,
+) -> BatchOutcome:  # fmt: skip
+    from tonnage.batches.outputs import open_output
+
     if options.shared:
         from tonnage.api.shared_batches import share
 
-        outcome = share(source, output, options, service, on_check, on_progress or silent)
-        return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
+        return share(source, output, options, service, on_check, on_progress)
     place = open_output(output)
     with place.alone():
         reading = _Reading(source, place, output, options, on_check)
         if reading.left == 0:
             place.finish()
-            outcome = reading.nothing_left()
-        else:
-            with service or nullcontext(options.url or "") as url:
-                outcome = _carried(reading, url, options, on_progress or silent)
-    return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
+            return reading.nothing_left()
+        with service or nullcontext(options.url or "") as url:
+            return _carried(reading, url, options, on_progress)
 
 
 def _listed_model(options: BatchOptions) -> str | None:

@@ -50,7 +50,7 @@ def soft_warnings(home: Path, spec: RunSpec, folder: RunFolder, prediction: dict
     from tonnage.budgets.book import refuse, short_of
     from tonnage.budgets.wording import shortage
 
-    book, budgets = _swept(home)
+    book, budgets = open_book(home)
     asked = _asked(spec, folder, bound_micro_usd(spec, prediction))
     short = short_of(asked, budgets, book.commitments(), datetime.now(UTC))
     refuse(short, asked)
@@ -65,7 +65,7 @@ def refuse_over_budget(home: Path, spec: RunSpec, folder: RunFolder, prediction:
 
     from tonnage.budgets.book import refuse, short_of
 
-    book, budgets = _swept(home)
+    book, budgets = open_book(home)
     asked = _resumed(spec, folder, prediction)
     refuse(short_of(asked, budgets, book.commitments(), datetime.now(UTC)), asked)
 
@@ -81,7 +81,7 @@ def reserved(
     if not (home / FILE).exists():
         yield
         return
-    book, budgets = _swept(home)
+    book, budgets = open_book(home)
     number = book.reserve(_resumed(spec, folder, prediction) if resumed else _asked(
         spec, folder, bound_micro_usd(spec, prediction)), budgets)  # fmt: skip
     try:
@@ -101,7 +101,8 @@ def settle_ended(home: Path) -> None:
         sweep(ReservationBook(home / BOOK))
 
 
-def _swept(home: Path) -> tuple[ReservationBook, tuple[Budget, ...]]:
+def open_book(home: Path) -> tuple[ReservationBook, tuple[Budget, ...]]:
+    """The book of a home, with what has ended settled, and its budgets."""
     from tonnage.budgets.book import ReservationBook
     from tonnage.budgets.file import read_budgets
 

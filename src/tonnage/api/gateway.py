@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.api.reading import read_seconds
+from tonnage.api.reading import read_parted, read_seconds
 from tonnage.errors import (
     DataError,
     InputError,
@@ -32,6 +32,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.gateway_batches import BatchRunner
+    from tonnage.bills.lines import BillLine
     from tonnage.gateway.explaining import Explained
     from tonnage.gateway.file.batches import BatchesEntry
     from tonnage.gateway.file.described import Caller, Gateway
@@ -84,13 +85,7 @@ class GatewayTopOptions(Options):
 
 def read_matches(flag: str, texts: list[str]) -> tuple[tuple[str, str], ...]:
     """`TEXT=DEPLOYMENT` each; InputError names the flag."""
-    found = []
-    for one in texts:
-        text, mark, name = one.rpartition("=")
-        if not mark or not text or not name:
-            raise InputError(f"{flag}: found '{one}', expected TEXT=DEPLOYMENT", hint=f"{flag} Claude3Haiku=haiku")
-        found.append((text, name))
-    return tuple(found)
+    return read_parted(flag, texts, expected="TEXT=DEPLOYMENT", example="Claude3Haiku=haiku")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +257,11 @@ def simulate_gateway(
     return Answer(made, simulated_report)
 
 
+def _holds(line: BillLine, text: str | None) -> bool:
+    """Whether a line holds a text: a key, a project, an account."""
+    return text is None or text.casefold() in f"{line.item} {line.model or ''} {line.key or ''}".casefold()
+
+
 def reconcile_gateway(
     path: Path | str, bill: Path | str, options: GatewayReconcileOptions | None = None,
     *, settings: Settings | None = None,
@@ -271,7 +271,8 @@ def reconcile_gateway(
     The answer's fault is set where a gap is beyond the tolerance, explained or not. Raises DataError for what is no
     bill, UnknownName for a deployment that is not in the file.
     """
-    from tonnage.gateway.reconciling.bills import only, read_bill
+    from tonnage.bills.lines import DOLLARS
+    from tonnage.bills.reading import read_bill
     from tonnage.gateway.reconciling.gaps import Tolerance, reconcile
     from tonnage.gateway.reconciling.report import reconciled_report
 
@@ -282,15 +283,16 @@ def reconcile_gateway(
             hint = did_you_mean(nearest(name, found.deployments), f"known: {', '.join(found.deployments)}")
             raise UnknownName(f"--match: no deployment is named '{name}'", hint=hint)
     read = read_bill(Path(bill))
-    if asked.only is not None:
-        read = only(read, asked.only)
-    if not read.lines:
+    lines = [one for one in read.lines if one.charge in ("usage", "commitment") and _holds(one, asked.only)]
+    if not lines:
         raise DataError(f"{bill} has no line of usage", hint="an export of costs or usage")
-    first = datetime.combine(min(one.day for one in read.lines), datetime.min.time(), UTC).timestamp()
+    if foreign := next((one.currency for one in lines if one.currency.upper() != DOLLARS and not one.converted), None):
+        raise DataError(f"{bill} is in {foreign}", hint="bills in dollars can be compared with the ledger")
+    first = datetime.combine(min(one.day for one in lines), datetime.min.time(), UTC).timestamp()
     with _accounts(found) as accounts:
         attempts = accounts.attempts(first) if accounts else []
     tolerance = Tolerance(percent=asked.tolerance_percent, usd=asked.tolerance_usd)
-    made = reconcile(found, attempts, read, asked.match, tolerance)
+    made = reconcile(found, attempts, read.kind, lines, asked.match, tolerance)
     beyond = [one for one in made.gaps if one.state in ("explained", "unexplained")]
     fault = None
     if beyond:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.charging import read_labels
 from tonnage.api.home_runs import run_names, runs_folder
 from tonnage.errors import InputError, MissingExtra, PlanRefused
 from tonnage.values import dataclass
@@ -248,19 +249,9 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         project=given.get("project"),
         team=given.get("team"),
         environment=given.get("environment"),
-        labels=_labels(spec, given.get("labels") or ()),
+        labels=read_labels(given.get("labels") or (), spec.charge.labels),
     )
     return changed(spec, name=given.get("name"), guard=guard, launch=launch, charge=charge)  # type: ignore[no-any-return]
-
-
-def _labels(spec: RunSpec, given: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    labels = dict(spec.charge.labels)
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not name or not equals or not value:
-            raise InputError(f"found '{one}' for --label, expected NAME=VALUE", hint="--label cost-center=a42")
-        labels[name] = value
-    return tuple(labels.items())
 
 
 def how(spec: RunSpec) -> dict[str, Any]:

@@ -78,3 +78,14 @@ def read_range(flag: str, text: str) -> tuple[int, int]:
         return int(low), int(high if dots else low)
     except ValueError:
         raise InputError(f"{flag}: found '{text}'", hint=f"write it as {flag} 1..8") from None
+
+
+def read_parted(flag: str, texts: list[str], *, expected: str, example: str) -> tuple[tuple[str, str], ...]:
+    """`TEXT=NAME` each, parted at the last `=`; InputError names the flag."""
+    found = []
+    for one in texts:
+        text, mark, name = one.rpartition("=")
+        if not mark or not text or not name:
+            raise InputError(f"{flag}: found '{one}', expected {expected}", hint=f"{flag} {example}")
+        found.append((text, name))
+    return tuple(found)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
+from tonnage.api.charging import charge_option, label_option
 from tonnage.api.declaring import Options, declared_options, option
 from tonnage.api.reading import read_quantum
 from tonnage.errors import InputError
@@ -84,19 +85,10 @@ class RunOptions(ResumeOptions):
         "--on", "Carry it out at this place of places.toml: NAME or KIND:NAME; any: the first that can; plan: "
         "the first option of the plan that a place has. [default: this machine]", default=None, metavar="PLACE",
     )  # fmt: skip
-    project: str | None = option(
-        "--project", "Whose budgets apply: the project. [default: the file's]", default=None, metavar="NAME"
-    )
-    team: str | None = option(
-        "--team", "Whose budgets apply: the team. [default: the file's]", default=None, metavar="NAME"
-    )
-    environment: str | None = option(
-        "--environment", "Whose budgets apply: the environment. [default: the file's]", default=None, metavar="NAME"
-    )
-    labels: tuple[str, ...] = option(
-        "--label", "NAME=VALUE that budgets may name, over the file's; may be repeated.", default=(),
-        metavar="NAME=VALUE",
-    )  # fmt: skip
+    project: str | None = charge_option("project", "the file's")
+    team: str | None = charge_option("team", "the file's")
+    environment: str | None = charge_option("environment", "the file's")
+    labels: tuple[str, ...] = label_option(", over the file's")
     metrics_port: int | None = option(
         "--metrics-port", "Serve metrics to Prometheus here.", default=None, metavar="PORT", least=0, most=65535
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from tonnage.api.answers import Answer
+from tonnage.api.charging import charge_option, label_option
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_range, read_seconds
 from tonnage.errors import InputError, NothingFits, WorkloadError
@@ -120,6 +121,10 @@ class ServeOptions(Options):
         "--backend", "A replica that nginx and Envoy pass requests to. [default: 127.0.0.1, the ports after --port]",
         default=(), metavar="HOST:PORT", repeated=True, read=lambda _, texts: tuple(texts),
     )  # fmt: skip
+    project: str | None = charge_option("project")
+    team: str | None = charge_option("team")
+    environment: str | None = charge_option("environment")
+    labels: tuple[str, ...] = label_option()
 
 
 def planned_replica(

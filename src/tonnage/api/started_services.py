@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.api.charging import Leased, charge_of, leased
 from tonnage.api.interrupting import terminations_interrupt
 from tonnage.api.serving import ServeOptions, planned_replica, slots_of
 from tonnage.errors import InputError, PlanRefused
@@ -53,12 +55,24 @@ def serve(
     if planned.option is not None and planned.option.gpu is not None and not machine.gpus:
         tell(f"planned for {planned.option.gpu}: on this machine's cores the predicted figures do not hold")
     service = _running_service(planned, asked)
-    with recorded(planned.folder, service), terminations_interrupt():
-        return _serve_one(planned, service, asked, tell)
+    with (
+        recorded(planned.folder, service),
+        leased(planned.folder.parents[1], service.name, charge_of(asked), _most_usd_per_hour(service), tell) as lease,
+        terminations_interrupt(),
+    ):
+        return _serve_one(planned, service, asked, tell, lease)
+
+
+def _most_usd_per_hour(service: RunningService) -> float | None:
+    """Of all machines that it may hold at a time."""
+    if service.usd_per_machine_hour is None:
+        return None
+    most, each = 1 if service.replicas is None else service.replicas[1], service.replicas_per_machine
+    return service.usd_per_machine_hour * (1 if each is None else math.ceil(most / each))
 
 
 def _serve_one(
-    planned: PlannedReplica, service: RunningService, asked: ServeOptions, tell: Callable[[str], None]
+    planned: PlannedReplica, service: RunningService, asked: ServeOptions, tell: Callable[[str], None], lease: Leased
 ) -> int:
     from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
     from tonnage.serving.report import here_words, served_words
@@ -71,7 +85,9 @@ def _serve_one(
         ready = True
         for line in (*served_words(planned.command, ready_s), *here_words(planned)):
             tell(line)
-        _stay(running, service, planned.folder)
+        if not _stay(running, service, planned.folder, lease):
+            _finish(running, tell)
+            raise PlanRefused("a hard budget is at its limit: the service has ended", hint="tonnage budgets list")
     except KeyboardInterrupt:
         if not ready:
             raise
@@ -82,8 +98,8 @@ def _serve_one(
     return running.process.wait()
 
 
-def _stay(running: EngineProcess, service: RunningService, folder: Path) -> None:
-    """Until the engine ends; what it costs is written down on the way."""
+def _stay(running: EngineProcess, service: RunningService, folder: Path, lease: Leased) -> bool:
+    """Until the engine ends; what it costs is written down on the way. False: its budget has no more for it."""
     from tonnage.serving.engines.processes import read_counts
     from tonnage.serving.running.meter import CostMeter, ServiceCounts
     from tonnage.serving.running.record import write_costs
@@ -99,7 +115,10 @@ def _stay(running: EngineProcess, service: RunningService, folder: Path) -> None
             meter.tick(time.monotonic(), replicas=1, counts=counts)
             with suppress(OSError):  # a full disk ends no service
                 write_costs(folder, meter.document())
+            if not lease.tick(None if meter.whole is None else meter.whole.usd):
+                return False
         time.sleep(WATCH_S)
+    return True
 
 
 def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningService:
@@ -188,14 +207,21 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
         folder = str(planned.folder / name)
         return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
 
-    def costs(found: dict[str, Any]) -> None:
-        with suppress(OSError):  # a full disk ends no service
-            write_costs(planned.folder, found)
+    with (
+        recorded(planned.folder, record),
+        leased(planned.folder.parents[1], record.name, charge_of(asked), _most_usd_per_hour(record), tell) as lease,
+    ):
 
-    def begin(made: Service, _port: int) -> None:
-        made.on_costs = costs
+        def begin(made: Service, _port: int) -> None:
+            def costs(found: dict[str, Any]) -> None:
+                with suppress(OSError):  # a full disk ends no service
+                    write_costs(planned.folder, found)
+                whole = found["since_start"]
+                if not lease.tick(None if whole is None else whole["usd"]):
+                    made.stop()
 
-    with recorded(planned.folder, record):
+            made.on_costs = costs
+
         run_service(service, place, planned.folder, tell, on_begin=begin)
 
 

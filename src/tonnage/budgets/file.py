@@ -45,7 +45,7 @@ class Budget(BaseModel):
     def scope(self) -> str:
         """Whose spending it limits, in words."""
         named = {"project": self.project, "team": self.team, "environment": self.environment, **self.labels}
-        return ", ".join(f"{name}={value}" for name, value in named.items() if value is not None) or "all runs"
+        return ", ".join(f"{name}={value}" for name, value in named.items() if value is not None) or "everything"
 
     def applies_to(self, charge: ChargeSpec) -> bool:
         """Whether a run that states `charge` counts against this budget."""

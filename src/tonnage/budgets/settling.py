@@ -8,6 +8,8 @@ import platform
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import psutil
+
 from tonnage.budgets.book import OpenEntry, ReservationBook
 from tonnage.budgets.file import MICRO_USD
 from tonnage.budgets.standing import SettledCost
@@ -17,6 +19,7 @@ from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunStatus
 
 LOST_AFTER: Final = timedelta(minutes=2)  # between a reservation and the first word of a slow supervisor
+HELD_FOR: Final = timedelta(hours=1)  # of another host: a service renews its lease in a quarter of it
 UNSTARTED_AFTER: Final = timedelta(hours=1)  # where the client's process cannot be looked at, or its number is reused
 
 
@@ -28,6 +31,9 @@ def sweep(book: ReservationBook, *, now: datetime | None = None) -> None:
 
 
 def _sweep_one(book: ReservationBook, entry: OpenEntry, now: datetime) -> None:
+    if entry.kind != "run":
+        _sweep_held(book, entry, now)
+        return
     if not entry.started and _client_lives(entry, now):
         return
     folder = RunFolder(entry.folder)
@@ -47,6 +53,25 @@ def _sweep_one(book: ReservationBook, entry: OpenEntry, now: datetime) -> None:
         book.release(entry.number)
     else:
         book.settle(entry.number, spent)
+
+
+def _sweep_held(book: ReservationBook, entry: OpenEntry, now: datetime) -> None:
+    """A service or batch that died without a word: how much of its reservation it took is not known, so all counts."""
+    if entry.host == platform.node():
+        gone = not _process_lives(entry.pid, entry.reserved_at)
+    else:
+        gone = now - entry.reserved_at > HELD_FOR
+    if gone:
+        spent = SettledCost(micro_usd=entry.bound_micro_usd, started_at=entry.reserved_at, ended_at=now)
+        book.close_lease(entry.number, spent)
+
+
+def _process_lives(pid: int, since: datetime) -> bool:
+    """Whether the process that reserved is there: one that began later has its number only."""
+    try:
+        return psutil.Process(pid).create_time() <= since.timestamp() + 1.0
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _client_lives(entry: OpenEntry, now: datetime) -> bool:

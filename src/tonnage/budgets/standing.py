@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Literal
 
 from tonnage.budgets.file import MICRO_USD, Budget
 from tonnage.budgets.periods import PeriodWindow, window_of
@@ -21,6 +22,9 @@ class SettledCost:
     ended_at: datetime
 
 
+HolderKind = Literal["run", "service", "batch"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """A reservation in the book. It is open until `spent` is known."""
@@ -31,6 +35,7 @@ class Reservation:
     reserved_at: datetime
     bound_micro_usd: int | None  # the most it may cost; None: not known
     spent: SettledCost | None = None
+    kind: HolderKind = "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage.api.bill_reconciling import BudgetsReconcileOptions
 from tonnage.cli.declared import Commands, ReportSession
 
 commands = Commands(no_args_is_help=True, help="What teams may spend on runs: budgets.toml at home.")
@@ -51,3 +52,23 @@ def check(
     from tonnage import api
 
     session.show_answer(api.check_budgets(file))
+
+
+@commands.command("reconcile", short_help="Compare measured hours with a cloud's bill")
+def reconcile(
+    bill: Annotated[
+        Path,
+        typer.Argument(metavar="BILL", help="A file or folder of AWS CUR, FOCUS, Google Cloud or Azure; CSV, JSON, "
+                       "Parquet.", show_default=False),
+    ],
+    asked: BudgetsReconcileOptions,
+    *,
+    session: ReportSession,
+) -> None:  # fmt: skip
+    """Show the hours of runs and services beside a cloud's bill, by day: each gap, and what it is made of.
+
+    Exit code 1: a gap is beyond the tolerance.
+    """
+    from tonnage import api
+
+    session.show_answer(api.reconcile_budgets(bill, asked, settings=session.settings))

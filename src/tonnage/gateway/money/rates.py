@@ -9,9 +9,9 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from tonnage.gateway.dialects.usage import Usage
+from tonnage.units import PICO_PER_USD as PICO_PER_USD
 from tonnage.values import dataclass
 
-PICO_PER_USD: Final = 10**12
 TOKENS_PER_MILLION: Final = 10**6
 S_PER_HOUR: Final = 3600
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal
 
+from tonnage.bills.lines import BillLine, total_pico
 from tonnage.gateway.file.described import Deployment, Gateway
 from tonnage.gateway.money.rates import PICO_PER_USD
-from tonnage.gateway.reconciling.bills import BillLine, ProviderBill, total_pico
 from tonnage.values import dataclass
 
 Reason = Literal[
@@ -72,19 +72,20 @@ class Tolerance:
 
 
 def reconcile(
-    gateway: Gateway, attempts: Iterable[Mapping[str, Any]], bill: ProviderBill, matches: Matches, tolerance: Tolerance
-) -> Reconciled:
+    gateway: Gateway, attempts: Iterable[Mapping[str, Any]], kind: str, lines: Sequence[BillLine], matches: Matches,
+    tolerance: Tolerance,
+) -> Reconciled:  # fmt: skip
     """Compare the days of the bill. Deployments on machines of one's own are on no bill of tokens."""
     groups = _groups(gateway)
     billed: dict[tuple[date, tuple[str, ...]], list[BillLine]] = defaultdict(list)
     unknown: dict[str, int] = defaultdict(int)
-    for line in bill.lines:
+    for line in lines:
         group = _group_of(line, groups, matches)
         if group is None:
             unknown[line.model or line.item] += line.usd_pico or 0
         else:
             billed[line.day, group].append(line)
-    days = sorted(line.day for line in bill.lines)
+    days = sorted(line.day for line in lines)
     asked = {group for _, group in billed}
     rows: dict[tuple[date, tuple[str, ...]], list[Mapping[str, Any]]] = defaultdict(list)
     by_name = {name: group for group in asked for name in group}
@@ -98,7 +99,7 @@ def reconcile(
         for day, group in sorted({*billed, *rows})
     ]
     return Reconciled(
-        kind=bill.kind, first_day=days[0], last_day=days[-1], gaps=tuple(gaps),
+        kind=kind, first_day=days[0], last_day=days[-1], gaps=tuple(gaps),
         unknown=tuple(sorted(unknown.items(), key=lambda pair: -pair[1])),
     )  # fmt: skip
 
