@@ -16,7 +16,7 @@ from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.sizing.inference_time import fastest_step_s
-from tonnage.sizing.length_points import chat_lengths
+from tonnage.sizing.length_points import CHAT_SPREAD, SHAREGPT_SPREAD, chat_lengths
 from tonnage.values import dataclass
 from tonnage.workload.families import complete_shape
 from tonnage.workload.jobs import Lengths, Requests
@@ -28,13 +28,13 @@ Load = Literal["pass", "batching-server", "offline", "static", "served"]
 _SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
 _HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
-# Mean prompt and answer, in tokens, of data sets that a note names: CNN/DailyMail as GPT-J of MLPerf reads it (articles
-# of 780 words, summaries of 300 characters), OpenOrca as MLPerf cut it (its rules count 294 tokens a sample), ShareGPT
-# as serving benchmarks cut it, at 1,024 and 2,048 tokens.
+# Mean prompt and answer, in tokens, and how far they are spread, of data sets that a note names: CNN/DailyMail as GPT-J
+# of MLPerf reads it (articles of 780 words, summaries of 300 characters), OpenOrca as MLPerf cut it (its rules count
+# 294 tokens a sample), ShareGPT as serving benchmarks cut it, at 1,024 and 2,048 tokens.
 DATA_SETS: Final = (
-    ("cnn/dailymail", 980.0, 69.0),
-    ("openorca", 220.0, 294.0),
-    ("sharegpt", 225.0, 210.0),
+    ("cnn/dailymail", 980.0, 69.0, CHAT_SPREAD),
+    ("openorca", 220.0, 294.0, CHAT_SPREAD),
+    ("sharegpt", 225.0, 210.0, SHAREGPT_SPREAD),
 )
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
@@ -61,6 +61,7 @@ class InferenceCase:
     users: int = 0  # 0: open loop
     prompts: int = 0
     varied_lengths: bool = False
+    length_spread: float = CHAT_SPREAD  # of the logarithm of lengths that vary
     assumed_lengths: bool = False  # of the data set that the note names
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
@@ -71,8 +72,12 @@ class InferenceCase:
     @property
     def requests(self) -> Requests:
         """Lengths as the row states them: the same for all, or a data set's of which the means are known."""
-        spread = chat_lengths if self.varied_lengths and self.load == "served" else _alike
-        return Requests(input_tokens=spread(self.input_tokens), output_tokens=spread(self.output_tokens))
+        if not self.varied_lengths or self.load != "served":
+            return Requests(input_tokens=_alike(self.input_tokens), output_tokens=_alike(self.output_tokens))
+        return Requests(
+            input_tokens=chat_lengths(self.input_tokens, self.length_spread),
+            output_tokens=chat_lengths(self.output_tokens, self.length_spread),
+        )
 
     @property
     def family(self) -> str:
@@ -296,7 +301,8 @@ def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     row, note = case.row, case.row.note.casefold()
     prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)
     varied = "sharegpt" in note or ("fixed" not in note and not _round(case.output_tokens))
-    known = next(((prompt, answer) for name, prompt, answer in DATA_SETS if name in note), None)
+    known = next((found for name, *found in DATA_SETS if name in note), None)
+    case = replace(case, length_spread=known[2]) if known else case
     if not case.input_tokens and known:
         beams = int(_number(r"beam width (\d+)", note) or 1)
         case, varied = (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_pass import PassWork, ServedFormat, decoder_only, pass_s, pass_work
 from tonnage.sizing.kv_pool import windowed
 from tonnage.sizing.operators import Operator
@@ -28,6 +28,9 @@ from tonnage.workload.shapes import ModelShape
 
 BATCH_POINTS: Final = 12
 TOKEN_POINTS: Final = 14
+# What hypotheses of one request share of the cache comes out of the L2 cache but once: it is read side by side. L2 over
+# memory bandwidth as printed: H100 2.7, V100 3.5, A100-40GB 4.6 (doi:10.1016/j.ultsonch.2023.106546, Table 3).
+L2_OVER_MEMORY: Final = 2.7
 
 
 _ROW_COLUMNS: Final = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
@@ -113,8 +116,20 @@ class DecoderRows:
     @property
     def context(self) -> Array:
         """Tokens that a running request holds on average: long answers are met more often."""
+        return np.asarray(self.prompt + self._written)
+
+    @property
+    def _written(self) -> Array:
+        """Tokens of its answer that a running request holds on average."""
         met = np.sum(self.outputs**2 * self.output_shares, axis=1) / self.output
-        return np.asarray(self.prompt + met / 2.0)
+        return np.asarray(met / 2.0)
+
+    @property
+    def from_memory(self) -> Array:
+        """Share of the cache that a step reads from memory where each request carries several hypotheses, which look at
+        one prompt; at least what the L2 cache takes for the rest."""
+        each = np.maximum(1.0 / np.asarray(self.beams, dtype=np.float64), 1.0 / L2_OVER_MEMORY)
+        return np.asarray((self.prompt * each + self._written) / self.context)
 
     @property
     def varied(self) -> bool:
@@ -304,6 +319,8 @@ def _passes(rows: DecoderRows, engine: Engine, batches: Array, tokens: Array) ->
     decode = work(step, ones(batches), context, step, of=decoder_only(shape))
     if rows.verified > 1.0:
         decode = _verifying(decode, each.ravel(), rows.verified)
+    if np.any(np.asarray(rows.beams) > 1.0):
+        decode = _reading(decode, np.repeat(rows.from_memory, batches.shape[1]))
     apart = bool(np.any(data > 1.0)) and shape.experts > 0
     alone = np.where(ranks > 1.0, ranks, 0.0)  # the fewest tokens that experts see; 0: as many as the rank
     return DecoderPasses(
@@ -323,12 +340,17 @@ def _beyond_first(seconds: Array) -> Array:
 
 def _verifying(decode: PassWork, batch: Array, verified: float) -> PassWork:
     """A step laid out for `verified` tokens a request: its keys and values are read once for all of them."""
+    return replace(_reading(decode, 1.0 / verified), batch=batch)
 
-    def once(op: Operator) -> Operator:
-        return replace(op, moved_bytes=op.moved_bytes / verified) if op.kind == "attention" else op
 
-    stages = tuple(replace(one, operators=[once(op) for op in one.operators]) for one in decode.stages)
-    return replace(decode, stages=stages, batch=batch)
+def _reading(decode: PassWork, share: Num) -> PassWork:
+    """A step whose attention reads that share of keys and values from memory."""
+
+    def part(op: Operator) -> Operator:
+        return replace(op, moved_bytes=op.moved_bytes * share) if op.kind == "attention" else op
+
+    stages = tuple(replace(one, operators=[part(op) for op in one.operators]) for one in decode.stages)
+    return replace(decode, stages=stages)
 
 
 def _grid(most: Array, points: int) -> Array:

@@ -14,8 +14,9 @@ from tonnage.sizing.length_spread import log_spread
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
 
-# Where the distribution is cut: finer towards the long end, which percentiles and caches ask about.
-STRATA: Final = (0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.92, 0.96, 0.98, 0.99, 0.999, 1.0)
+# Where the distribution is cut: finer towards the long end, which percentiles and caches ask about, and at the short
+# one: the fewer tokens an answer has, the more of its time per token is what all others' prompts took.
+STRATA: Final = (0.0, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.92, 0.96, 0.98, 0.99, 0.999, 1.0)
 MOST_POINTS: Final = 32  # a longer histogram is summed into the strata
 
 
@@ -87,10 +88,17 @@ def _regrouped(ordered: list[tuple[float, float]]) -> tuple[tuple[float, ...], t
 
 CHAT_SPREAD: Final = 0.9  # of the logarithm of lengths in a recorded conversation trace: prompts 0.99, answers 0.86
 CHAT_LONGEST: Final = 4.7  # longest answer over the mean one there; serving benchmarks cut prompts near it too
+# The same of ShareGPT's answers as serving benchmarks sample it (4 tokens and more). Three servers that were asked
+# 1,000 of them at once stopped each answer for what was still to be read, R on average: a token of n takes R / n more,
+# so that the mean time per token, 235, 252 and 365 ms, is R times the mean of 1/n above the median step (51, 48 and 66
+# ms), with R half of the 19.6, 13.2 and 37.3 s in which the last prompts were read: the mean of 1/n is 3.1 to 6.2 times
+# that of n = 202, exp(s^2) of a log-normal distribution (gpustack/gpustack@7ae332a:docs/performance-lab/qwen3-14b).
+SHAREGPT_SPREAD: Final = 1.15
 
 
-def chat_lengths(mean: float) -> Lengths:
-    """Lengths of a conversation data set of which only the mean is known: log-normal, cut at 4.7 times the mean."""
+def chat_lengths(mean: float, spread: float = CHAT_SPREAD) -> Lengths:
+    """Lengths of a conversation data set of which only the mean is known: log-normal, cut at 4.7 times the mean.
+    `spread`: standard deviation of their logarithm."""
     shares = [right - left for left, right in pairwise(STRATA)]
-    means = _log_normal_means(mean, CHAT_SPREAD, CHAT_LONGEST * mean)
+    means = _log_normal_means(mean, spread, CHAT_LONGEST * mean)
     return Lengths(mean=mean, maximum=max(round(CHAT_LONGEST * mean), 1), points=tuple(zip(means, shares, strict=True)))
