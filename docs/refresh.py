@@ -35,6 +35,7 @@ PAGES = (
             "scaling",
             "gateway",
             "checking-documents",
+            "optimise",
         )
     ),
 )

@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
-    "rightsizing", "service", "claimed_gains", "portfolios", "claims", "comparison", "http", "features", "bills",
-    "runs", "traffic", "side_by_side", "reports",
+    "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "comparison", "http",
+    "features", "bills", "runs", "traffic", "side_by_side", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

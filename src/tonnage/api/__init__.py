@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.machines import RightsizeOptions, rightsize
+    from tonnage.api.optimising import OptimiseOptions, optimise
     from tonnage.api.pages import UiOptions, make_ui_key, open_ui, revoke_ui_key, ui_keys
     from tonnage.api.places import check_place, collect_run, exec_in_run, orphans, places
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
@@ -79,18 +80,19 @@ __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
     "BudgetsReconcileOptions", "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions",
     "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
-    "GatewayTopOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
-    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions", "ValidateOptions",
-    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve",
-    "bench_setup", "breakeven", "budget_runs", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets",
-    "check_gateway", "check_place", "check_watch", "collect_run", "compare", "diff", "evaluate", "exec_in_run",
-    "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity",
-    "gateway_spend", "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload",
-    "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "orphans", "places", "plan",
-    "planned_replica", "portfolio", "predict", "price_history", "reconcile_budgets", "reconcile_gateway",
-    "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run", "run_pipeline", "serve", "show",
-    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop",
-    "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_service_files",
+    "GatewayTopOptions", "LocalOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
+    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions",
+    "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean",
+    "bench_run", "bench_serve", "bench_setup", "breakeven", "budget_runs", "calibrate", "calibrate_local",
+    "calibrated_model_of", "check_budgets", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
+    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
+    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "list_budgets",
+    "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui",
+    "open_watch", "optimise", "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "price_history",
+    "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run",
+    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves",
+    "snapshot_order", "spot", "stop", "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics",
+    "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -119,6 +121,7 @@ __getattr__ = lazy_names(
             "reconcile_gateway",
             "simulate_gateway",
         ),
+        ".optimising": ("OptimiseOptions", "optimise"),
         ".promised_gains": ("GainsOptions", "gains"),
         ".question_pairs": ("GatewaySimilarOptions", "gateway_similarity"),
         ".pages": ("UiOptions", "make_ui_key", "open_ui", "revoke_ui_key", "ui_keys"),

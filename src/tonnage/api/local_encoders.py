@@ -6,14 +6,16 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError
 from tonnage.settings import Settings
+from tonnage.workload.encoder_terms import Number
 
 if TYPE_CHECKING:
     import psutil
@@ -25,7 +27,8 @@ OnMeasure = Callable[[str, int, int], None]
 # Width, heads and layers of the encoders that are timed: few layers, since each costs the same as the next.
 ENCODERS: Final = ((64, 2, 4), (384, 12, 4), (768, 12, 2))
 LENGTHS: Final = (8, 32, 128, 384)
-BATCHES: Final = (1, 4, 16)
+# Texts of a pass by number format; the scales of dynamic int8 are those of a whole batch, so texts go alone.
+FORMATS: Final[Mapping[Number, tuple[int, ...]]] = MappingProxyType({"fp32": (1, 4, 16), "int8": (1,)})
 MOST_TOKENS: Final = 2048  # of one pass
 REQUEST_LENGTHS: Final = (8, 128)
 REQUESTS: Final = 300  # a length; processor times are counted in hundredths of a second
@@ -58,21 +61,21 @@ def reference_shape(hidden: int, heads: int, layers: int) -> ModelShape:
 
 
 def _pass_curves(folder: Path, quick: bool, on_step: OnMeasure) -> Iterator[DeviceCurve]:
-    """For each width and length: one worker alone, and one on every core."""
+    """For each width and length: one worker alone, and one on every core; in fp32, and one text at a time in int8."""
     from tonnage.benchmarks.encoder_passes import time_passes
-    from tonnage.calibration.local_inference import PASS, PRECISION, forward_flop
+    from tonnage.calibration.local_inference import PASS, forward_flop
     from tonnage.calibration.local_profile import DeviceCurve, MeasuredPoint
 
     counts = sorted({1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1})
-    many, done = len(ENCODERS) * len(LENGTHS) * len(counts), 0
-    for hidden, heads, layers in ENCODERS:
-        on_step(f"encoder of width {hidden}: exported", done, many)
-        make, shape = _opened(folder, hidden, heads, layers), reference_shape(hidden, heads, layers)
+    many, done = len(FORMATS) * len(ENCODERS) * len(LENGTHS) * len(counts), 0
+    for hidden, heads, layers, weights in ((*one, weights) for one in ENCODERS for weights in FORMATS):
+        on_step(f"encoder of width {hidden}, {weights}: exported", done, many)
+        make, shape = _opened(folder, hidden, heads, layers, weights), reference_shape(hidden, heads, layers)
         for tokens in LENGTHS:
-            batches = [one for one in BATCHES if one * tokens <= MOST_TOKENS]
+            batches = [one for one in FORMATS[weights] if one * tokens <= MOST_TOKENS]
             for workers in counts:
                 done += 1
-                on_step(f"encoder of width {hidden}: {tokens} tokens, {workers} at a time", done, many)
+                on_step(f"encoder of width {hidden}, {weights}: {tokens} tokens, {workers} at a time", done, many)
                 points = tuple(
                     MeasuredPoint(
                         size=float(texts * tokens), amount=forward_flop(shape, texts=texts, tokens=tokens), timing=took
@@ -80,12 +83,14 @@ def _pass_curves(folder: Path, quick: bool, on_step: OnMeasure) -> Iterator[Devi
                     for texts, took in time_passes(make, batches, tokens=tokens, workers=workers, quick=quick)
                 )
                 yield DeviceCurve(
-                    operation=f"{PASS} {hidden} x {tokens}", precision=PRECISION, threads=workers, unit="flop",
+                    operation=f"{PASS} {hidden} x {tokens}", precision=weights, threads=workers, unit="flop",
                     points=points,
                 )  # fmt: skip
 
 
-def _opened(folder: Path, hidden: int, heads: int, layers: int) -> Callable[[int, int], Callable[[], object]]:
+def _opened(
+    folder: Path, hidden: int, heads: int, layers: int, weights: Number
+) -> Callable[[int, int], Callable[[], object]]:
     """The encoder as the server opens it; a pass of so many texts of so many tokens."""
     import numpy as np
 
@@ -97,7 +102,10 @@ def _opened(folder: Path, hidden: int, heads: int, layers: int) -> Callable[[int
     place = folder / str(hidden)
     write_tiny_encoder(place, "classification", hidden=hidden, heads=heads, layers=layers, positions=POSITIONS)
     model = open_model(
-        read_folder(place), EncoderService(model=str(place), name="timed"), folder / "exported", threads=1
+        read_folder(place),
+        EncoderService(model=str(place), name="timed", weights=weights),
+        folder / "exported",
+        threads=1,
     )
     if model.device != "cpu":
         raise InputError("ONNX Runtime computes on a GPU here; services are timed on processors only")

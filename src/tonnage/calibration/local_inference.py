@@ -92,6 +92,16 @@ def check_served(work: EncoderWork) -> None:
         )
 
 
+def check_passes(profile: DeviceProfile, shape: ModelShape, precision: str) -> None:
+    """InputError where the profile has no passes of such an encoder in this number format."""
+    if shape.architecture != "encoder" or shape.relative_projections:
+        raise InputError(f"{shape.name}: a local profile holds services of plain encoders only")
+    timed = {curve.precision for curve in profile.curves if curve.operation.startswith(PASS)}
+    if precision not in timed:
+        what = f"{precision} was not timed" if timed else "no encoder was timed"
+        raise InputError(f"{profile.name}: {what}", hint="tonnage calibrate --local --services")
+
+
 def has_services(profile: DeviceProfile) -> bool:
     return any(curve.operation == REQUEST for curve in profile.curves)
 
@@ -125,17 +135,20 @@ def batch_seconds(
     return seconds
 
 
-def pass_seconds(profile: DeviceProfile, shape: ModelShape, *, texts: int, tokens: int, busy: int) -> float:
+def pass_seconds(
+    profile: DeviceProfile, shape: ModelShape, *, texts: int, tokens: int, busy: int, precision: str = PRECISION
+) -> float:
     """Seconds of one forward pass in one worker while `busy` workers compute (the nearest count measured).
 
     Straight between measured widths, lengths and tokens of a pass, all in logarithms; level beyond the ends.
     """
     found: dict[int, list[tuple[int, DeviceCurve]]] = {}
-    counts = sorted({curve.threads for curve in profile.curves if curve.operation.startswith(PASS)})
+    passes = [one for one in profile.curves if one.operation.startswith(PASS) and one.precision == precision]
+    counts = sorted({curve.threads for curve in passes})
     nearest = min(counts, key=lambda one: abs(one - busy))
-    for curve in profile.curves:
+    for curve in passes:
         named = _PASS.fullmatch(curve.operation)
-        if named is not None and curve.threads == nearest and curve.precision == PRECISION:
+        if named is not None and curve.threads == nearest:
             found.setdefault(int(named[1]), []).append((int(named[2]), curve))
     size = float(texts * tokens)
     by_width = [

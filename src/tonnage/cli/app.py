@@ -50,6 +50,7 @@ VERBS: Final = (
     Verb("ui", "ui", "commands", "Open a page on runs, plans and prices; keys for its API"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("gains", "gains", "gains", "Show what promised gains come to for a workload"),
+    Verb("optimise", "optimise", "optimise", "Show what to switch on for a workload, predicted and measured"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),
     Verb("calibrate", "calibrate", "calibrate", "Fit the physical parameters to measured runs"),

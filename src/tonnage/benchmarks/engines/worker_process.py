@@ -51,7 +51,7 @@ def run_cell(
     begun = Cell(
         data=data.name, engine=engine.name, turn=turn, peak_rss_bytes=peak_bytes, busy_before_cores=busy
     )  # fmt: skip
-    reason = _reason(worker.returncode, in_time, timeout_s, folder, result)
+    reason = failure_of(worker.returncode, in_time, timeout_s, folder, result)
     if reason is not None:
         return replace(begun, reason=reason)
     for leftover in ("work", "spark", "warehouse"):
@@ -158,7 +158,8 @@ def _busy_cores() -> float:
     return float(psutil.cpu_percent(interval=0.25)) / 100.0 * (psutil.cpu_count() or 1)
 
 
-def _reason(code: int | None, in_time: bool, timeout_s: float, folder: Path, result: Path) -> str | None:
+def failure_of(code: int | None, in_time: bool, timeout_s: float, folder: Path, result: Path) -> str | None:
+    """Why a worker has no result: its time, its signal or exit code, and the last line of its `log`; None: it has."""
     if not in_time:
         return f"not done after {timeout_s:g} s"
     if result.is_file() and code == 0:

@@ -90,6 +90,10 @@ class TorchModel:
         self._model = model.to(self.device, dtype)
         self._segments = getattr(model.config, "type_vocab_size", 0) > 1
 
+    def compile(self) -> None:
+        """Batches run compiled from now on, whatever their size; the first ones take the compilation's time."""
+        self._model.compile(dynamic=True)
+
     def outputs(self, ids: Array, mask: Array, segments: Array) -> Array:
         torch = self._torch
         given = {"input_ids": ids, "attention_mask": mask, **({"token_type_ids": segments} if self._segments else {})}

@@ -1,0 +1,111 @@
+"""The predicted gain of each switch: the same predictor asked twice, for the work as it is and with the change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import exp, hypot, log, sqrt
+from typing import Final
+
+from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile
+from tonnage.calibration.local_update import COMMON_SHARE
+from tonnage.optimisations.changes import Change, changed
+from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
+from tonnage.optimisations.switches import Group, Switch
+from tonnage.sizing.estimates import Figure, Spread
+from tonnage.values import dataclass
+from tonnage.workload.jobs import Job, TrainJob
+
+Rate = Callable[[Job, Change], Figure | Unpredicted]  # work a second, of the changed job under the change
+SpreadOf = Callable[[Job, Group], Spread]  # the 80 % interval of a predicted gain, as factors
+WORTH: Final = 1.005  # a further switch is kept in the combination from this gain on
+
+# How far a predicted gain is from the measured one: the 80 % interval of measured over predicted, over pairs of
+# measured rows of one source that differ in that alone (`python benchmarks/gains_of_switches.py`, 2026-11-27). Most of
+# these rows took part in the fit. Which of a pair comes first is arbitrary, so the ends are made symmetrical. Other
+# groups have too few pairs (one of compilation) and take the interval of their kind.
+TRAINING_SPREAD: Final = Spread(low_factor=0.74, high_factor=1.36)  # 86 pairs of number formats
+FORMAT_SPREAD: Final = Spread(low_factor=0.83, high_factor=1.20)  # 1,328 pairs of inference
+ENGINE_SPREAD: Final = Spread(low_factor=0.76, high_factor=1.32)  # 886 pairs of inference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Switches that help on top of one another, as predicted."""
+
+    names: tuple[str, ...]
+    rate_per_s: Figure
+    gain: Figure
+
+
+def gpu_gain_spread(job: Job, group: Group) -> Spread:
+    """Of a predicted gain on a GPU of the catalog: both rates share the errors of device and model."""
+    if isinstance(job, TrainJob):
+        return TRAINING_SPREAD
+    return ENGINE_SPREAD if group == "engine" else FORMAT_SPREAD
+
+
+def processor_gain_spread(profile: DeviceProfile) -> SpreadOf:
+    """Of a predicted gain on a measured processor. What other programs took of it meanwhile falls out of the ratio, and
+    so does the part ρ of the error that is common to all operations: sd = σ·sqrt(2·(1 - ρ))."""
+    reach = exp(NORMAL_80 * profile.time_log_sd * sqrt(2.0 * (1.0 - COMMON_SHARE)))
+    spread = Spread(low_factor=1.0 / reach, high_factor=reach)
+    return lambda _job, _group: spread
+
+
+def predict_switches(
+    job: Job, switches: Sequence[Switch], rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf
+) -> tuple[SwitchOutcome, ...]:
+    """Each switch alone, beside the work as it is stated."""
+    return tuple(_outcome(job, one, rate, base, spread_of) for one in switches)
+
+
+def _outcome(job: Job, switch: Switch, rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf) -> SwitchOutcome:
+    if not switch.sized:
+        return SwitchOutcome(switch=switch, why_none=Unpredicted(said=switch.unsized))
+    if isinstance(base, Unpredicted):
+        return SwitchOutcome(switch=switch, why_none=base)
+    found = rate(changed(job, switch.change), switch.change)
+    if isinstance(found, Unpredicted):
+        return SwitchOutcome(switch=switch, why_none=found)
+    gain = spread_of(job, switch.group).around(found.value / base.value)
+    return SwitchOutcome(switch=switch, rate_per_s=found, gain=gain)
+
+
+def predict_together(
+    job: Job, outcomes: Sequence[SwitchOutcome], rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf
+) -> Together | None:
+    """The best switch of each group, one after the other, each kept where it helps on top of those before it.
+
+    None where nothing can be predicted or nothing helps.
+    """
+    if isinstance(base, Unpredicted):
+        return None
+    helping = sorted(
+        (one for one in outcomes if one.gain is not None and one.gain.value > 1.0),
+        key=lambda one: (-(one.gain.value if one.gain else 0.0), one.switch.name),
+    )
+    names: list[str] = []
+    groups: set[Group] = set()
+    change, best = Change(), base
+    for one in helping:
+        if one.switch.group in groups:
+            continue
+        tried = one.switch.change.over(change)
+        found = rate(changed(job, tried), tried)
+        if isinstance(found, Unpredicted) or found.value < best.value * WORTH:
+            continue
+        names.append(one.switch.name)
+        groups.add(one.switch.group)
+        change, best = tried, found
+    if not names:
+        return None
+    spreads = [spread_of(job, one.switch.group) for one in helping if one.switch.name in names]
+    return Together(names=tuple(names), rate_per_s=best, gain=_all_of(spreads).around(best.value / base.value))
+
+
+def _all_of(spreads: Sequence[Spread]) -> Spread:
+    """Independent errors of factors that are multiplied: logarithms of the ends add in squares."""
+    return Spread(
+        low_factor=exp(-hypot(*(log(one.low_factor) for one in spreads))),
+        high_factor=exp(hypot(*(log(one.high_factor) for one in spreads))),
+    )
