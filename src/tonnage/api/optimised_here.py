@@ -106,8 +106,8 @@ def measure_switches(
 ) -> MeasuredHere:  # fmt: skip
     """Every setting in every turn, the stated one first, so that a slow hour of the machine meets all alike.
 
-    A setting that fails has a reason, and the rest goes on; where the stated one fails nothing can be compared, and
-    InputError says why. Answers and quality are those of the first turn.
+    A setting that fails has a reason, and the rest goes on; where the stated one fails no further turn can be compared,
+    and in the first turn InputError says why. Answers and quality are those of the first turn.
     """
     asked: list[tuple[str, Change]] = [(BASE, Change()), *((one.name, one.change) for one in switches)]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in asked}
@@ -115,7 +115,7 @@ def measure_switches(
     with TemporaryDirectory(prefix="tonnage-optimise-") as scratch:
         for turn in range(terms.repeats):
             for name, change in asked:
-                if name in failed:
+                if name in failed or BASE in failed:
                     continue
                 answer = _one(job(change), change, Path(scratch), terms.timeout_s)
                 if isinstance(answer, str):
@@ -124,11 +124,11 @@ def measure_switches(
                     found[name].append(answer)
                 said = answer if isinstance(answer, str) else f"{answer['rate_per_s']:.4g}/s"
                 say(f"turn {turn + 1}/{terms.repeats}, {name}: {said}")
-                if BASE in failed:
+                if BASE in failed and not found[BASE]:
                     raise InputError(f"the work as it is stated cannot be measured here: {failed[BASE]}")
     base = found[BASE]
     return MeasuredHere(
-        base=_summed(base, base, None, rows),
+        base=_summed(base, base, failed.get(BASE), rows),
         switches={name: _summed(found[name], base, failed.get(name), rows) for name, _ in asked[1:]},
     )
 

@@ -17,7 +17,8 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
+    from tonnage.api.catalogs import CatalogSource
+    from tonnage.api.inputs import CalibrationSource, Clock, WorkloadSource
     from tonnage.api.optimised_here import LabelledRows, MeasuredHere
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.catalog import Catalog
@@ -82,7 +83,8 @@ def optimise(
     Raises InputError for a workload without switches (tables), options that cannot be used and work that cannot be
     measured here, UnknownName for a device or switch that is not known.
     """
-    from tonnage.api.inputs import calibrated_model_of, market_of, read_workload
+    from tonnage.api.catalogs import market_of
+    from tonnage.api.inputs import calibrated_model_of, read_workload
     from tonnage.reports.optimise import OptimisationsFound, optimise_report
     from tonnage.workload.jobs import TabularJob
 
