@@ -17,6 +17,8 @@ import tonnage
 from tonnage.client import Client
 from tonnage.errors import InputError, SourceError, UnknownName
 from tonnage.runs import EventKind
+from tonnage.settings import Settings
+from tonnage.store.answers import AnswerStore, AskedOnce
 from tonnage.testing.runs import write_run
 from tonnage.web.asked import workload_files
 from tonnage.web.resources import RESOURCES
@@ -263,3 +265,42 @@ def test_a_run_that_has_succeeded_is_not_gone_on_with(server: Open, home: Path) 
     answer = server().post("/api/v1/runs/done/resume", json={})
     assert (answer.status_code, answer.json()["detail"]) == (400, "'done' has succeeded: nothing is left to do")
     assert "tonnage show done" in answer.json()["hint"]
+
+
+def test_a_repeat_after_a_restart(server: Open, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second server of the home gives the first answer, byte for byte; another body under the key is refused."""
+    asked: list[str] = []
+    write_run(home / "runs" / "teach", finished=False)
+
+    def stop(run: str, **_: Any) -> Any:
+        asked.append(run)
+        return tonnage.show(run)
+
+    monkeypatch.setattr("tonnage.api.stop", stop, raising=False)
+    address, headers = "/api/v1/runs/teach/cancel", {"idempotency-key": "one"}
+    first = server().post(address, json={}, headers=headers)
+    again = server()
+    assert again.post(address, json={}, headers=headers).content == first.content
+    assert asked == ["teach"]
+    other = again.post(address, json={"x": 1}, headers=headers)
+    assert (other.status_code, "another body" in other.json()["detail"]) == (422, True)
+    assert again.post(address, json={}, headers={"idempotency-key": "two"}).status_code == 200
+    assert asked == ["teach", "teach"]
+
+
+def test_what_was_begun_and_not_answered_is_not_done_again(
+    server: Open, home: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is killed between the deed and its answer: 409 says so. A refusal leaves the key free."""
+    write_run(home / "runs" / "teach", finished=False)
+    monkeypatch.setattr("tonnage.api.stop", lambda *_, **__: pytest.fail("done again"), raising=False)
+    address = "/api/v1/runs/teach/cancel"
+    kept = AnswerStore(settings.database_url)
+    assert kept.begin(AskedOnce(caller="local", address=address, key="one"), "{}") is None
+    kept.close()
+    client = server()
+    answer = client.post(address, json={}, headers={"idempotency-key": "one"})
+    assert (answer.status_code, "answer is not known" in answer.json()["detail"]) == (409, True)
+    for _ in range(2):
+        refused = client.post("/api/v1/runs/none/resume", json={}, headers={"idempotency-key": "two"})
+        assert (refused.status_code, "none" in refused.text) == (404, True)

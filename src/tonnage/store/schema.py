@@ -74,6 +74,18 @@ SPEND: Final = Table(
 )
 
 
+ANSWERS: Final = Table(
+    "answers",
+    METADATA,
+    Column("caller", String(200), primary_key=True),
+    Column("address", String(400), primary_key=True),
+    Column("key_sha256", String(64), primary_key=True),  # a client may take anything as a key
+    Column("body_sha256", String(64), nullable=False),
+    Column("begun_at", String(40), nullable=False, index=True),
+    Column("document", Text),  # null: begun, and not known how it ended
+)
+
+
 def _measurements(name: FactTable) -> Table:
     """The columns of a facts file as text, cell by cell, so that an export is what was imported."""
     optional = KEPT_COLUMNS[name][len(FACT_COLUMNS[name]) :]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
-from threading import Lock, Semaphore
+from threading import Semaphore
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from fastapi import Body, FastAPI, Request, Response
@@ -20,10 +19,12 @@ from starlette.exceptions import HTTPException
 from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
+from tonnage.store.answers import AskedOnce
 from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, WebCaller
 from tonnage.web.asked import PageRequest, Resource, Shown
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout, render_login
+from tonnage.web.once import OnceOnly
 from tonnage.web.resources import RESOURCES, listed
 from tonnage.web.verbs import VERBS, PostVerb
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 API: Final = "/api/v1"
 LARGEST_BODY: Final = 1 << 20
 MOST_LISTED: Final = 10_000
-MOST_REPEATS: Final = 1_000
+MOST_ADDRESS: Final = 400
 CSP: Final = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -43,13 +44,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "private, no-cache", "cross-origin-opener-policy": "same-origin",
 }  # fmt: skip
 STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
-
-
-class Repeat:
-    """Requests of one Idempotency-Key: who comes second waits for the answer of the first."""
-
-    def __init__(self) -> None:
-        self.lock, self.answer = Lock(), cast(Response | None, None)
 
 
 class WebServer:
@@ -64,8 +58,7 @@ class WebServer:
         self.gateways = gateways or GatewayLooks()
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
-        self._repeats: OrderedDict[tuple[str, str, str], Repeat] = OrderedDict()
-        self._lock = Lock()
+        self._once = OnceOnly(settings.database_url)
 
     def read(self, resource: Resource, request: Request, name: str) -> tuple[WebCaller, Shown]:
         """The answer to a reader. Raises TonnageError."""
@@ -94,26 +87,23 @@ class WebServer:
         )
 
     def act(self, verb: PostVerb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
-        """Do what is asked, once for an Idempotency-Key, also where both ask at once. Raises TonnageError."""
+        """Do what is asked, once for an Idempotency-Key, also where two ask at once. Raises TonnageError."""
         who = self.admit(request, verb.role)
-        repeat = request.headers.get("idempotency-key")
-        if not repeat:
-            return self._do(verb, request, who, name, body)
-        place = (who.name, request.url.path, repeat)
-        with self._lock:
-            begun = self._repeats.setdefault(place, Repeat())
-            while len(self._repeats) > MOST_REPEATS:
-                self._repeats.popitem(last=False)
-        with begun.lock:
-            if begun.answer is None:
-                begun.answer = self._do(verb, request, who, name, body)
-            return begun.answer
+        key = request.headers.get("idempotency-key")
 
-    def _do(self, verb: PostVerb, request: Request, who: WebCaller, name: str, body: Mapping[str, Any]) -> Response:
+        def do() -> str:
+            return self._do(verb, who, name, body)
+
+        if not key:
+            return _tagged(do(), "application/json", request)
+        asked = AskedOnce(caller=who.name, address=request.url.path[:MOST_ADDRESS], key=key)
+        return _tagged(self._once.answer(asked, body, do), "application/json", request)
+
+    def _do(self, verb: PostVerb, who: WebCaller, name: str, body: Mapping[str, Any]) -> str:
         if verb.changes:
             self.audit(at=now_utc(), who=who.name, what=f"ui {verb.name}", name=name)
         with self._computing:
-            return _tagged(dump_json(verb.do(name, body, self.settings).document()), "application/json", request)
+            return dump_json(verb.do(name, body, self.settings).document())
 
 
 def make_app(server: WebServer) -> FastAPI:
