@@ -145,7 +145,11 @@ def test_what_is_done_is_done_once_and_written_down(
     first = client.post("/api/v1/runs/teach/cancel", json={}, headers=headers)
     assert client.post("/api/v1/runs/teach/cancel", json={}, headers=headers).text == first.text
     assert asked == [("teach", True)]
-    assert [(one["who"], one["what"], one["name"]) for one in audited] == [("local", "ui cancel", "teach")]
+    assert [(one["who"], one["what"], one["name"]) for one in audited] == [
+        ("local", "ui cancel", "teach"), ("local", "ui cancel ended", "teach")
+    ]  # fmt: skip
+    assert (audited[0]["address"], audited[0]["before"], audited[1]["after"]) == ("127.0.0.1", "running", "running")
+    assert audited[1]["end"] == "done"
 
 
 @pytest.fixture

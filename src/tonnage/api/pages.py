@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
 from tonnage.errors import InputError, MissingExtra, PlanRefused
@@ -78,21 +79,43 @@ def open_ui(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def make_ui_key(name: str, *, role: str = "viewer", days: int | None = None, settings: Settings | None = None) -> str:
-    """A new key of a person or a program, whose secret is given once. Raises InputError for a role that is none and a
-    name that is taken."""
+def make_ui_key(
+    name: str, *, role: str = "viewer", days: int | None = None, projects: Sequence[str] = (), service: bool = False,
+    settings: Settings | None = None,
+) -> str:  # fmt: skip
+    """A new key of a person or (`service`) a program, whose secret is given once. `projects`: the role holds for
+    runs and budgets of these alone. Raises InputError for a role that is none and a name that is taken."""
     from tonnage.web.keys import ROLES, now_utc
 
     if role not in ROLES:
         raise InputError(f"no role is named '{role}'", hint=", ".join(ROLES))
-    now = now_utc()
+    chosen, now = settings or current_settings(), now_utc()
     ends = None if days is None else now + timedelta(days=days)
-    return _keys(settings or current_settings()).add(name, role, now=now, expires_at=ends)
+    made = _keys(chosen).add(
+        name, role, now=now, expires_at=ends, projects=tuple(projects) or None,
+        holder="service" if service else "person",
+    )  # fmt: skip
+    said = {"role": role, "projects": list(projects) or None, "ends": None if ends is None else ends.isoformat()}
+    _write_down(chosen, "ui key made", name, before=None, after=said)
+    return made
 
 
 def revoke_ui_key(name: str, *, settings: Settings | None = None) -> None:
     """End a key at once. Raises UnknownName."""
-    _keys(settings or current_settings()).revoke(name)
+    chosen = settings or current_settings()
+    _keys(chosen).revoke(name)
+    _write_down(chosen, "ui key revoked", name, before="held", after=None)
+
+
+def _write_down(settings: Settings, what: str, name: str, *, before: object, after: object) -> None:
+    """A line of the audit: who sits at this machine did it."""
+    from tonnage.api.watch import audit_file
+    from tonnage.monitoring.audit import AuditFile
+    from tonnage.web.keys import now_utc
+
+    AuditFile(audit_file(settings)).append(
+        at=now_utc(), who=f"local:{getuser()}", what=what, name=name, before=before, after=after
+    )
 
 
 def ui_keys(*, settings: Settings | None = None) -> Answer[tuple[ApiKey, ...]]:
@@ -143,6 +166,10 @@ def _listening(asked: UiOptions) -> socket.socket:
         ) from error
 
 
+def _projects(found: Any) -> str:
+    return "all" if found is None else ", ".join(found)
+
+
 def _report(found: tuple[ApiKey, ...]) -> Report:
     from tonnage.reports.listing import Field, Fields, Listing, listing_report
 
@@ -151,6 +178,8 @@ def _report(found: tuple[ApiKey, ...]) -> Report:
 
     fields: Fields[ApiKey] = (
         Field("name", lambda one: one.name, title="key"), Field("role", lambda one: one.role, title="role"),
+        Field("projects", lambda one: one.projects, title="projects", json=list, show=_projects),
+        Field("holder", lambda one: one.holder, title="of a"),
         day("made_at", "made"), day("expires_at", "ends"), day("used_at", "last used"),
     )  # fmt: skip
     return listing_report(

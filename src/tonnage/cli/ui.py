@@ -63,16 +63,25 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.", show_default=False)],
     role: Annotated[str, typer.Option("--role", help="viewer, operator or admin.")] = "viewer",
     days: Annotated[int | None, typer.Option("--days", help="It ends after so many days.", min=1, max=3650)] = None,
+    project: Annotated[
+        list[str] | None,
+        typer.Option("--project", help="Its role holds for this project alone; may be repeated.", metavar="NAME"),
+    ] = None,
+    service: Annotated[bool, typer.Option("--service", help="Of a program: it signs no browser in.")] = False,
     *,
     session: QuietSession,
 ) -> None:
     """Print a new key, once: only its hash is kept.
 
-    A viewer reads; an operator also plans and stops runs; an admin sees audit and settings too.
+    A viewer reads; an operator also plans, stops and resumes runs; an admin sees audit and settings too. With --project
+    it sees runs and budgets of these projects alone, and nothing that is of all of them.
     """
     from tonnage import api
 
-    write_stdout(f"{api.make_ui_key(name, role=role, days=days, settings=session.settings)}\n")
+    made = api.make_ui_key(
+        name, role=role, days=days, projects=project or (), service=service, settings=session.settings
+    )
+    write_stdout(f"{made}\n")
 
 
 @commands.command("keys", short_help="List the keys: role, end, last use")

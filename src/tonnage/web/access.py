@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.errors import TonnageError
 from tonnage.values import dataclass
 from tonnage.web.keys import ApiKey, KeyFile, Role, allows, now_utc
 
+Scope = Literal["none", "project", "all"]  # what is shown: nothing of projects, the asker's, everything
 COOKIE: Final = "tonnage_session"
 SESSION: Final = timedelta(hours=12)
 MOST_SESSIONS: Final = 10_000
 PER_S: Final = 50.0  # requests of one identity, on the average
 BURST: Final = 200.0
+MAKES_KEYS: Final = "an admin makes keys: `tonnage ui key`"
 MOST_IDENTITIES: Final = 10_000
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
@@ -34,11 +36,13 @@ class Denied(TonnageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebCaller:
-    """Who asks. `by_cookie`: a browser sent it without being asked to, so changes need the page's own origin."""
+    """Who asks. `by_cookie`: a browser sent it without being asked to, so changes need the page's own origin.
+    `projects` None: all of them."""
 
     name: str
     role: Role
     by_cookie: bool
+    projects: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +75,11 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserSession:
-    """A browser that has shown a key."""
+    """A browser that has shown a key, or that an issuer has told us of (`person`)."""
 
-    key_hash: str
+    key_hash: str | None
     until: datetime
+    person: WebCaller | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class Access:
     _buckets: OrderedDict[str, _Bucket] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def admit(self, asked: RequestFacts, needed: Role) -> WebCaller:
+    def admit(self, asked: RequestFacts, needed: Role, scope: Scope = "all") -> WebCaller:
         """Who asks. Raises Denied: 400 for a foreign host, 401, 403, 429."""
         if asked.host not in self.hosts:
             raise Denied(
@@ -100,8 +105,12 @@ class Access:
         if found is None:
             raise Denied(HTTPStatus.UNAUTHORIZED, "no key that holds", hint="`Authorization: Bearer KEY`, or /login")
         if not allows(found.role, needed):
-            raise Denied(HTTPStatus.FORBIDDEN, f"{found.name} is {found.role}; this takes {needed}",
-                         hint="an admin makes keys: `tonnage ui key`")  # fmt: skip
+            raise Denied(HTTPStatus.FORBIDDEN, f"{found.name} is {found.role}; this takes {needed}", hint=MAKES_KEYS)
+        if scope == "all" and found.projects is not None:
+            own = ", ".join(sorted(found.projects)) or "no project"
+            raise Denied(
+                HTTPStatus.FORBIDDEN, f"{found.name} may see {own} alone; this is of every project", hint=MAKES_KEYS
+            )
         if asked.method not in ("GET", "HEAD") and found.by_cookie and not self._own_page(asked):
             raise Denied(HTTPStatus.FORBIDDEN, "the request does not come from this server's own page")
         return found
@@ -109,14 +118,21 @@ class Access:
     def begin_session(self, secret: str) -> tuple[ApiKey, str] | None:
         """The key of a secret, and a token for the browser that showed it; None where the key does not hold."""
         key = self.keys.owner(secret, now_utc())
-        if key is None:
+        if key is None or key.holder == "service":
             return None
+        return key, self._begun(BrowserSession(key_hash=key.hash, until=now_utc() + SESSION))
+
+    def begin_session_of(self, person: WebCaller) -> str:
+        """A token for the browser of somebody whom an issuer has signed in."""
+        return self._begun(BrowserSession(key_hash=None, until=now_utc() + SESSION, person=person))
+
+    def _begun(self, session: BrowserSession) -> str:
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._sessions[token] = BrowserSession(key_hash=key.hash, until=now_utc() + SESSION)
+            self._sessions[token] = session
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-        return key, token
+        return token
 
     def end_session(self, token: str | None) -> None:
         with self._lock:
@@ -133,11 +149,14 @@ class Access:
             with self._lock:
                 session = self._sessions.get(asked.session)
             if session is not None and now < session.until:
+                if session.person is not None:
+                    return session.person
                 key = next((one for one in self.keys.every() if one.hash == session.key_hash and one.holds(now)), None)
         if key is None:
             return None
         self.keys.used(key, now)
-        return WebCaller(name=key.name, role=key.role, by_cookie=by_cookie)
+        projects = None if key.projects is None else frozenset(key.projects)
+        return WebCaller(name=key.name, role=key.role, by_cookie=by_cookie, projects=projects)
 
     def _own_page(self, asked: RequestFacts) -> bool:
         """Without an origin it is no browser's form: programs send none, browsers do with every change."""

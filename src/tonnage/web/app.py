@@ -20,12 +20,13 @@ from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, Pla
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.store.answers import AskedOnce
-from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, WebCaller
+from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, Scope, WebCaller
 from tonnage.web.asked import PageRequest, Resource, Shown
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout, render_login
 from tonnage.web.once import OnceOnly
 from tonnage.web.resources import RESOURCES, listed
+from tonnage.web.run_pages import visible_run
 from tonnage.web.verbs import VERBS, PostVerb
 
 if TYPE_CHECKING:
@@ -62,13 +63,16 @@ class WebServer:
 
     def read(self, resource: Resource, request: Request, name: str) -> tuple[WebCaller, Shown]:
         """The answer to a reader. Raises TonnageError."""
-        who = self.admit(request, resource.role)
-        asked = PageRequest(name=name, query=dict(request.query_params), settings=self.settings, folder=self.folder,
-                            gateways=self.gateways)  # fmt: skip
+        who = self.admit(request, resource.role, resource.scope)
         with self._computing:
-            return who, resource.answer(asked)
+            return who, resource.answer(self._asked(who, name, dict(request.query_params)))
 
-    def admit(self, request: Request, role: Role) -> WebCaller:
+    def _asked(self, who: WebCaller, name: str, query: Mapping[str, str]) -> PageRequest:
+        return PageRequest(
+            name=name, query=query, settings=self.settings, folder=self.folder, gateways=self.gateways, who=who
+        )
+
+    def admit(self, request: Request, role: Role, scope: Scope = "all") -> WebCaller:
         """Who asks. Raises Denied."""
         headers = request.headers
         bearer = headers.get("authorization", "")
@@ -79,31 +83,50 @@ class WebServer:
                 host=_host(headers.get("host", "")),
                 authority=headers.get("host", ""),
                 origin=headers.get("origin"),
-                address=request.client.host if request.client else "",
+                address=_address(request),
                 key=key,
                 session=request.cookies.get(COOKIE),
             ),
             role,
+            scope,
         )
 
     def act(self, verb: PostVerb, request: Request, name: str, body: Mapping[str, Any]) -> Response:
         """Do what is asked, once for an Idempotency-Key, also where two ask at once. Raises TonnageError."""
-        who = self.admit(request, verb.role)
+        who = self.admit(request, verb.role, verb.scope)
         key = request.headers.get("idempotency-key")
 
         def do() -> str:
-            return self._do(verb, who, name, body)
+            return self._do(verb, who, name, body, _address(request))
 
         if not key:
             return _tagged(do(), "application/json", request)
         asked = AskedOnce(caller=who.name, address=request.url.path[:MOST_ADDRESS], key=key)
         return _tagged(self._once.answer(asked, body, do), "application/json", request)
 
-    def _do(self, verb: PostVerb, who: WebCaller, name: str, body: Mapping[str, Any]) -> str:
-        if verb.changes:
-            self.audit(at=now_utc(), who=who.name, what=f"ui {verb.name}", name=name)
-        with self._computing:
-            return dump_json(verb.do(name, body, self.settings).document())
+    def _do(self, verb: PostVerb, who: WebCaller, name: str, body: Mapping[str, Any], address: str) -> str:
+        if not verb.of_run:
+            with self._computing:
+                return dump_json(verb.do(name, body, self.settings).document())
+        run = visible_run(self._asked(who, name, {}))
+        said = {"who": who.name, "name": name, "address": address}
+        self.audit(at=now_utc(), what=f"ui {verb.name}", **said, before=run.state().state.value, body=dict(body))
+        end = "failed"
+        try:
+            with self._computing:
+                document = dump_json(verb.do(name, body, self.settings).document())
+            end = "done"
+        except TonnageError as error:
+            end = f"refused: {error.message}"
+            raise
+        finally:
+            self.audit(at=now_utc(), what=f"ui {verb.name} ended", **said, after=run.state().state.value, end=end)
+        return document
+
+
+def _address(request: Request) -> str:
+    """Where the request comes from, as the connection says it."""
+    return request.client.host if request.client else ""
 
 
 def make_app(server: WebServer) -> FastAPI:
@@ -188,7 +211,7 @@ def _add_signing_in(app: FastAPI, server: WebServer) -> None:
         begun = server.access.begin_session(said.get("key", [""])[0].strip())
         if begun is None:
             return HTMLResponse(render_login("That key is not known here, or its time is over."), status_code=401)
-        server.audit(at=now_utc(), who=begun[0].name, what="ui login")
+        server.audit(at=now_utc(), who=begun[0].name, what="ui login", address=_address(request))
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(COOKIE, begun[1], max_age=int(SESSION.total_seconds()), httponly=True, samesite="strict",
                           secure=server.secure)  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.values import dataclass
+from tonnage.web.access import Scope, WebCaller
 from tonnage.web.keys import Role
 from tonnage.web.whatif import Chosen
 
@@ -29,6 +30,11 @@ class PageRequest:
     settings: Settings
     folder: Path
     gateways: GatewayLooks
+    who: WebCaller
+
+    def sees(self, project: str | None) -> bool:
+        """Whether the asker may see what is of a project, or of none."""
+        return self.who.projects is None or project in self.who.projects
 
     def count(self, key: str, default: int, most: int) -> int:
         """A whole number of the query. Raises InputError."""
@@ -78,13 +84,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu."""
+    """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu.
+    `scope`: whose things it shows; an address of `project` shows those of the asker's projects."""
 
     path: str
     about: str
     answer: Callable[[PageRequest], Shown]
     menu: str = ""
     role: Role = "viewer"
+    scope: Scope = "all"
 
 
 def named_files(folder: Path, suffix: str) -> dict[str, Path]:

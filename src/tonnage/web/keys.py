@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,7 @@ from tonnage.files import make_private_folder, write_whole
 from tonnage.values import dataclass
 
 Role = Literal["viewer", "operator", "admin"]
+Holder = Literal["person", "service"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)  # each may do what those before it may
 PREFIX: Final = "tnk-"
 KEY_BYTES: Final = 24
@@ -28,7 +30,8 @@ USED_EVERY_S: Final = 60.0  # a key's last use is written so often at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key without its secret. Times are UTC; `expires_at` None: it never ends."""
+    """A key without its secret. Times are UTC; `expires_at` None: it never ends. `projects` None: all of them; else the
+    role holds for runs and budgets of these alone. A service's key signs no browser in."""
 
     name: str
     hash: str
@@ -36,6 +39,8 @@ class ApiKey:
     made_at: datetime
     expires_at: datetime | None
     used_at: datetime | None = None
+    projects: tuple[str, ...] | None = None
+    holder: Holder = "person"
 
     def holds(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -70,12 +75,16 @@ class KeyFile:
             found = self._read().get(_hash(secret))
         return found if found is not None and found.holds(now) else None
 
-    def add(self, name: str, role: Role, *, now: datetime, expires_at: datetime | None) -> str:
+    def add(
+        self, name: str, role: Role, *, now: datetime, expires_at: datetime | None,
+        projects: tuple[str, ...] | None = None, holder: Holder = "person",
+    ) -> str:  # fmt: skip
         """A new key; its secret is shown once and kept nowhere. Raises InputError for a name that is taken."""
         if not name or len(name) > 80 or any(not (mark.isalnum() or mark in "-_.@") for mark in name):
             raise InputError(f"'{name}' cannot be the name of a key", hint="letters, digits and -_.@, at most 80")
         secret = PREFIX + secrets.token_urlsafe(KEY_BYTES)
-        made = ApiKey(name=name, hash=_hash(secret), role=role, made_at=now, expires_at=expires_at)
+        made = ApiKey(name=name, hash=_hash(secret), role=role, made_at=now, expires_at=expires_at, projects=projects,
+                      holder=holder)  # fmt: skip
         with self._changing() as keys:
             if any(one.name == name for one in keys.values()):
                 raise InputError(f"a key is named '{name}' already", hint="`tonnage ui revoke` ends it")
@@ -98,7 +107,7 @@ class KeyFile:
             return
         with self._changing() as keys:
             if key.hash in keys:
-                keys[key.hash] = _changed(keys[key.hash], used_at=now)
+                keys[key.hash] = replace(keys[key.hash], used_at=now)
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, ApiKey]]:
@@ -133,9 +142,9 @@ def _hash(secret: str) -> str:
 
 def _plain(one: ApiKey) -> dict[str, Any]:
     times = {name: getattr(one, name) for name in ("made_at", "expires_at", "used_at")}
-    return {"name": one.name, "hash": one.hash, "role": one.role} | {
-        name: None if value is None else value.isoformat() for name, value in times.items()
-    }
+    projects = None if one.projects is None else list(one.projects)
+    said = {"name": one.name, "hash": one.hash, "role": one.role, "projects": projects, "holder": one.holder}
+    return said | {name: None if value is None else value.isoformat() for name, value in times.items()}
 
 
 def _key(row: dict[str, Any]) -> ApiKey:
@@ -144,15 +153,13 @@ def _key(row: dict[str, Any]) -> ApiKey:
     times = {
         name: None if row[name] is None else datetime.fromisoformat(row[name]) for name in ("expires_at", "used_at")
     }
+    projects, holder = row.get("projects"), row.get("holder", "person")  # files of before have neither
+    if holder not in get_args(Holder) or not (projects is None or isinstance(projects, list)):
+        raise ValueError(f"holder {holder!r}, projects {projects!r}")
     return ApiKey(
-        name=row["name"], hash=row["hash"], role=row["role"], made_at=datetime.fromisoformat(row["made_at"]), **times
-    )
-
-
-def _changed(one: ApiKey, *, used_at: datetime) -> ApiKey:
-    return ApiKey(
-        name=one.name, hash=one.hash, role=one.role, made_at=one.made_at, expires_at=one.expires_at, used_at=used_at
-    )
+        name=row["name"], hash=row["hash"], role=row["role"], made_at=datetime.fromisoformat(row["made_at"]),
+        projects=None if projects is None else tuple(map(str, projects)), holder=holder, **times,
+    )  # fmt: skip
 
 
 def now_utc() -> datetime:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tonnage.reports.blocks import Bullets, Code, Heading, Page, Paragraph
+from tonnage.reports.blocks import Bullets, Code, Heading, Page, Pairs, Paragraph
 from tonnage.reports.listing import Field, Fields, Listing, listing_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural
@@ -16,9 +16,11 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
+    from tonnage.web.access import WebCaller
 
 HOME_SCHEMA: Final = "tonnage/home@1"
 WORKLOADS_SCHEMA: Final = "tonnage/workloads@1"
+CALLER_SCHEMA: Final = "tonnage/caller@1"
 LOGS_SCHEMA: Final = "tonnage/logs@1"
 LARGEST_TAIL_BYTES: Final = 4 << 20
 
@@ -37,14 +39,25 @@ def home_report(runs: Report, alerts: Report, under_way: int, standing: int) -> 
     return Report(page=page, document=document, columns=runs.columns, rows=runs.rows)
 
 
-def no_watch_report() -> Report:
-    """What stands in the place of alerts where no watch has run."""
-    said = "No watch has run here, so there are no alerts: `tonnage watch` looks for them."
+def no_watch_report(said: str) -> Report:
+    """What is in the place of alerts where there are none to show, and why."""
     return Report(
         page=lambda: Page(title="Alerts", blocks=(Paragraph(text=said, tone="faint"),)),
         document=lambda: {"schema": "tonnage/watch-status@1", "written_at": None, "alerts": []},
         columns=("rule",),
         rows=list,
+    )
+
+
+def caller_report(who: WebCaller) -> Report:
+    """Who asks: name, role, and the projects that it holds for."""
+    projects = None if who.projects is None else sorted(who.projects)
+    rows = (("name", who.name), ("role", who.role), ("projects", "all" if projects is None else ", ".join(projects)))
+    return Report(
+        page=lambda: Page(title="You", blocks=(Pairs(rows=rows),)),
+        document=lambda: {"schema": CALLER_SCHEMA, "name": who.name, "role": who.role, "projects": projects},
+        columns=("name", "role", "projects"),
+        rows=lambda: [[who.name, who.role, " ".join(projects or ())]],
     )
 
 

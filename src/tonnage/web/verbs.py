@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.values import dataclass
+from tonnage.web.access import Scope
 from tonnage.web.keys import Role
 from tonnage.workload.loading import WorkloadText
 
@@ -25,14 +26,19 @@ SIZE: Final = ("workload", "name", "gpus", "layout", "top")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostVerb:
-    """An address that takes POST. `changes`: something is done, so that the audit has a line of it."""
+    """An address that takes POST. `of_run`: something is done to a run that the address names: the asker must
+    be allowed to see it, and the audit has lines of it."""
 
     name: str
     path: str
     about: str
     do: Do
     role: Role = "operator"
-    changes: bool = False
+    of_run: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        return "project" if self.of_run else "none"
 
 
 def _workload(body: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any] | WorkloadText:
@@ -139,8 +145,8 @@ VERBS: Final[Sequence[PostVerb]] = (
     PostVerb(name="explain", path="explain", about="Why the winner won, or what became of `option`.", do=_explain),
     PostVerb(name="gains", path="gains", about="What promised gains come to for the workload of the body.", do=_gains),
     PostVerb(name="stop", path="runs/{name}/stop", about="Save a checkpoint and end a run.", do=_end(at_once=False),
-         changes=True),
-    PostVerb(name="resume", path="runs/{name}/resume", do=_resume, changes=True,
+         of_run=True),
+    PostVerb(name="resume", path="runs/{name}/resume", do=_resume, of_run=True,
              about="Go on with a run that was stopped, failed or lost; `max_cost_usd`, `max_hours` raise its limits."),
-    PostVerb(name="cancel", path="runs/{name}/cancel", about="End a run at once.", do=_end(at_once=True), changes=True),
+    PostVerb(name="cancel", path="runs/{name}/cancel", about="End a run at once.", do=_end(at_once=True), of_run=True),
 )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Pages of runs: home, the list, one run, its log; each asker sees those of the projects that are theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.web.asked import Links, PageRequest, Shown
+
+if TYPE_CHECKING:
+    from tonnage.reports.rendering import Report
+    from tonnage.runs.folder import RunFolder
+
+
+def home(asked: PageRequest) -> Shown:
+    from tonnage.api.run_listing import run_listing
+    from tonnage.api.services import service_lines
+    from tonnage.runs.states import RunStatus
+    from tonnage.web.reports import home_report
+
+    asked.refuse_others()
+    runs = visible_runs(asked)
+    services = service_lines(asked.settings) if asked.who.projects is None else ()
+    listed = run_listing(runs, title="Runs", every=False, services=services)
+    under_way = [
+        run.path.name for run in runs if not (state := run.state()).state.ended or state.state is RunStatus.LOST
+    ]
+    alerts, standing = standing_alerts(asked)
+    return Shown(
+        report=home_report(listed, alerts, len(under_way), standing), live=True,
+        links=tuple((f"/runs/{name}", name) for name in under_way),
+    )  # fmt: skip
+
+
+def runs(asked: PageRequest) -> Shown:
+    from tonnage.api.run_listing import run_listing
+    from tonnage.api.services import service_lines
+
+    asked.refuse_others()
+    found = visible_runs(asked)
+    services = service_lines(asked.settings) if asked.who.projects is None else ()
+    report = run_listing(found, title="Runs", services=services)
+    return Shown(report=report, live=True, links=tuple((f"/runs/{run.path.name}", run.path.name) for run in found))
+
+
+def run(asked: PageRequest) -> Shown:
+    from tonnage import api
+
+    asked.refuse_others()
+    folder = visible_run(asked)
+    found = api.show(asked.name, settings=asked.settings)
+    return Shown(
+        report=found.report(), live=True, acts=_acts(asked, folder),
+        links=((f"/runs/{asked.name}/logs", "logs"),),
+    )  # fmt: skip
+
+
+def _acts(asked: PageRequest, folder: RunFolder) -> Links:
+    """What may be asked of a run as it is now."""
+    from tonnage.runs.liveness import observed_state
+    from tonnage.runs.states import RunStatus
+
+    state = observed_state(folder).state
+    acts: Links = (("stop", "Save and stop"), ("cancel", "End at once"))
+    if state is RunStatus.SUCCEEDED:
+        acts = ()
+    elif state.ended or state is RunStatus.LOST:
+        acts = (("resume", "Go on with it"),)
+    return tuple((f"/api/v1/runs/{asked.name}/{act}", said) for act, said in acts)
+
+
+def logs(asked: PageRequest) -> Shown:
+    from tonnage.web.reports import logs_report
+
+    asked.refuse_others("lines")
+    folder = visible_run(asked)
+    lines = asked.count("lines", 200, 5000)
+    return Shown(report=logs_report(folder, lines), live=True, links=((f"/runs/{asked.name}", asked.name),))
+
+
+def standing_alerts(asked: PageRequest) -> tuple[Report, int]:
+    """Alerts that are pending or fire, and how many; where no watch has run there are none, and the page says so."""
+    from tonnage import api
+    from tonnage.api.watch import watch_folder
+    from tonnage.web.reports import no_watch_report
+
+    if asked.who.projects is not None:
+        return no_watch_report("Alerts are of every project: a key of all projects sees them."), 0
+    if not (watch_folder(asked.settings) / "state.json").exists():
+        return no_watch_report("No watch has run here, so there are no alerts: `tonnage watch` looks for them."), 0
+    found = api.watch_status(settings=asked.settings)
+    return found.report(), len(found.found)
+
+
+def visible_runs(asked: PageRequest) -> list[RunFolder]:
+    """The runs that the asker may see; of one whose file cannot be read the project is not known."""
+    from tonnage.api.home_runs import all_runs
+
+    if asked.who.projects is None:
+        return list(all_runs(asked.settings))
+    found = []
+    for run in all_runs(asked.settings):
+        try:
+            project = run.spec().charge.project
+        except (InputError, OSError):
+            continue
+        if asked.sees(project):
+            found.append(run)
+    return found
+
+
+def visible_run(asked: PageRequest) -> RunFolder:
+    """The run that the address names. UnknownName also where it is of a project that the asker may not see."""
+    from tonnage.api.home_runs import find_run
+
+    if asked.who.projects is None:
+        return find_run(asked.settings, asked.name)
+    runs = {one.path.name: one for one in visible_runs(asked)}
+    if asked.name not in runs:
+        hint = did_you_mean(nearest(asked.name, runs), "/runs lists them")
+        raise UnknownName(f"no run of your projects is named '{asked.name[:80]}'", hint=hint)
+    return runs[asked.name]
