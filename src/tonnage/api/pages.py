@@ -19,6 +19,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.web.keys import ApiKey, KeyFile
+    from tonnage.web.oidc import OidcSignIn
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -34,6 +35,7 @@ class UiOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
+    oidc: Path | None = None  # a file of the issuer that signs people in, docs/ui.md
     gateway_key: str | None = None  # env:NAME or file:PATH, what gateways ask for at the port of their figures
 
 
@@ -50,6 +52,7 @@ def open_ui(
         if find_spec(name) is None:
             raise MissingExtra("the page", "ui")
     asked, settings, say = options or UiOptions(), settings or current_settings(), say or (lambda _: None)
+    sign_in = None if asked.oidc is None else _sign_in(asked.oidc)
     _check(asked, _keys(settings))
     import uvicorn
 
@@ -60,12 +63,21 @@ def open_ui(
     from tonnage.web.app import WebServer, make_app
 
     alone = asked.host in LOOPBACK and not asked.behind_proxy
+    here = alone and sign_in is None
     named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
-    access = Access(keys=_keys(settings), open_here=alone, hosts=named)
+    access = Access(keys=_keys(settings), open_here=here, hosts=named)
     audit = AuditFile(audit_file(settings))
     looks = GatewayLooks(partial(_gateway_key, asked.gateway_key))
     _gateway_key(asked.gateway_key)  # a reference that cannot be read is said now
-    server = WebServer(settings, asked.folder.resolve(), access, secure=not alone, audit=audit.append, gateways=looks)
+    server = WebServer(
+        settings,
+        asked.folder.resolve(),
+        access,
+        secure=not alone,
+        audit=audit.append,
+        gateways=looks,
+        sign_in=sign_in,
+    )
     scheme = "http" if asked.tls_cert is None else "https"
     with _listening(asked) as listening:
         port = int(listening.getsockname()[1])
@@ -123,6 +135,22 @@ def ui_keys(*, settings: Settings | None = None) -> Answer[tuple[ApiKey, ...]]:
     return Answer(_keys(settings or current_settings()).every(), _report)
 
 
+def _sign_in(path: Path) -> OidcSignIn:
+    """Raises InputError for a file that cannot be used, MissingExtra."""
+    import os
+
+    from tonnage.comparison.door import read_reference
+    from tonnage.web.oidc_file import read_oidc_file
+
+    if find_spec("joserfc") is None:
+        raise MissingExtra("signing in by an issuer", "oidc")
+    from tonnage.web.oidc import OidcSignIn
+
+    file = read_oidc_file(path)
+    secret = None if file.client_secret is None else read_reference(file.client_secret, os.environ, "client_secret")
+    return OidcSignIn(file, secret)
+
+
 def _gateway_key(reference: str | None) -> str | None:
     import os
 
@@ -150,9 +178,10 @@ def _check(asked: UiOptions, keys: KeyFile) -> None:
             f"others could read along at {asked.host}",
             hint="--tls-cert and --tls-key, or --behind-proxy where a proxy in front ends TLS",
         )
-    if not keys.every():
+    if asked.oidc is None and not keys.every():
         raise PlanRefused(
-            f"nobody could sign in at {asked.host}", hint="`tonnage ui key NAME --role admin` makes a key"
+            f"nobody could sign in at {asked.host}",
+            hint="`tonnage ui key NAME --role admin` makes a key; --oidc FILE",
         )
 
 

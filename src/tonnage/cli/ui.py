@@ -33,6 +33,9 @@ def ui(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front ends TLS; no client reaches the port itself.")
     ] = False,
+    oidc: Annotated[
+        Path | None, typer.Option("--oidc", help="People sign in by the issuer of this file.", metavar="FILE")
+    ] = None,
     gateway_key: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +56,7 @@ def ui(
 
     asked = api.UiOptions(
         folder=folder, host=host, port=port, host_names=tuple(host_name or ()), tls_cert=tls_cert, tls_key=tls_key,
-        behind_proxy=behind_proxy, gateway_key=gateway_key,
+        behind_proxy=behind_proxy, oidc=oidc, gateway_key=gateway_key,
     )  # fmt: skip
     api.open_ui(asked, settings=session.settings, say=session.say)
 

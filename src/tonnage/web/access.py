@@ -95,10 +95,7 @@ class Access:
 
     def admit(self, asked: RequestFacts, needed: Role, scope: Scope = "all") -> WebCaller:
         """Who asks. Raises Denied: 400 for a foreign host, 401, 403, 429."""
-        if asked.host not in self.hosts:
-            raise Denied(
-                HTTPStatus.BAD_REQUEST, f"this server is not called '{asked.host[:80]}'", hint="--host-name NAME"
-            )
+        self.check_host(asked.host)
         found = self._identity(asked)
         if not self._takes(found.name if found is not None else asked.address):
             raise Denied(HTTPStatus.TOO_MANY_REQUESTS, f"more than {PER_S:g} requests a second", hint="ask more slowly")
@@ -114,6 +111,11 @@ class Access:
         if asked.method not in ("GET", "HEAD") and found.by_cookie and not self._own_page(asked):
             raise Denied(HTTPStatus.FORBIDDEN, "the request does not come from this server's own page")
         return found
+
+    def check_host(self, host: str) -> None:
+        """Denied where the client names a server that this is not: its page may be one of elsewhere."""
+        if host not in self.hosts:
+            raise Denied(HTTPStatus.BAD_REQUEST, f"this server is not called '{host[:80]}'", hint="--host-name NAME")
 
     def begin_session(self, secret: str) -> tuple[ApiKey, str] | None:
         """The key of a secret, and a token for the browser that showed it; None where the key does not hold."""
@@ -174,3 +176,13 @@ class Access:
                     self._buckets.popitem(last=False)
             self._buckets.move_to_end(who)
             return bucket.take(now_s)
+
+
+def host_of(text: str) -> str:
+    """The host of a Host header, without the port.
+
+    >>> host_of("localhost:8080"), host_of("[::1]:80"), host_of("::1")
+    ('localhost', '[::1]', '::1')
+    """
+    name, _, port = text.rpartition(":")
+    return (name if port.isdigit() and name and (name.endswith("]") or ":" not in name) else text).lower()

@@ -20,17 +20,19 @@ from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, Pla
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.store.answers import AskedOnce
-from tonnage.web.access import COOKIE, SESSION, Access, Denied, RequestFacts, Scope, WebCaller
+from tonnage.web.access import COOKIE, Access, Denied, RequestFacts, Scope, WebCaller, host_of
 from tonnage.web.asked import PageRequest, Resource, Shown
 from tonnage.web.keys import Role, now_utc
-from tonnage.web.layout import render_layout, render_login
+from tonnage.web.layout import render_layout
 from tonnage.web.once import OnceOnly
 from tonnage.web.resources import RESOURCES, listed
 from tonnage.web.run_pages import visible_run
+from tonnage.web.signing_in import add_signing_in
 from tonnage.web.verbs import VERBS, PostVerb
 
 if TYPE_CHECKING:
     from tonnage.gateway.top.keeping import GatewayLooks
+    from tonnage.web.oidc import OidcSignIn
 
 API: Final = "/api/v1"
 LARGEST_BODY: Final = 1 << 20
@@ -52,11 +54,11 @@ class WebServer:
 
     def __init__(
         self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object],
-        gateways: GatewayLooks | None = None,
+        gateways: GatewayLooks | None = None, sign_in: OidcSignIn | None = None,
     ) -> None:  # fmt: skip
         from tonnage.gateway.top.keeping import GatewayLooks
 
-        self.gateways = gateways or GatewayLooks()
+        self.gateways, self.sign_in = gateways or GatewayLooks(), sign_in
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
         self._once = OnceOnly(settings.database_url)
@@ -80,7 +82,7 @@ class WebServer:
         return self.access.admit(
             RequestFacts(
                 method=request.method,
-                host=_host(headers.get("host", "")),
+                host=host_of(headers.get("host", "")),
                 authority=headers.get("host", ""),
                 origin=headers.get("origin"),
                 address=_address(request),
@@ -140,7 +142,7 @@ def make_app(server: WebServer) -> FastAPI:
         _add(app, server, resource)
     for verb in VERBS:
         _add_verb(app, server, verb)
-    _add_signing_in(app, server)
+    add_signing_in(app, server)
     _add_errors(app)
 
     async def guarded(request: Request, go_on: Callable[[Request], Any]) -> Response:
@@ -198,34 +200,6 @@ def _add_verb(app: FastAPI, server: WebServer, verb: PostVerb) -> None:
     app.add_api_route(
         f"{API}/{verb.path}", act, methods=["POST"], name=f"post_{verb.name}", summary=verb.about, responses=PROBLEMS
     )
-
-
-def _add_signing_in(app: FastAPI, server: WebServer) -> None:
-    def form() -> HTMLResponse:
-        return HTMLResponse(render_login(""))
-
-    async def login(request: Request) -> Response:
-        from urllib.parse import parse_qs
-
-        said = parse_qs((await request.body()).decode("utf-8", errors="replace"))
-        begun = server.access.begin_session(said.get("key", [""])[0].strip())
-        if begun is None:
-            return HTMLResponse(render_login("That key is not known here, or its time is over."), status_code=401)
-        server.audit(at=now_utc(), who=begun[0].name, what="ui login", address=_address(request))
-        answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(COOKIE, begun[1], max_age=int(SESSION.total_seconds()), httponly=True, samesite="strict",
-                          secure=server.secure)  # fmt: skip
-        return answer
-
-    def logout(request: Request) -> Response:
-        server.access.end_session(request.cookies.get(COOKIE))
-        answer = RedirectResponse("/login", status_code=303)
-        answer.delete_cookie(COOKIE)
-        return answer
-
-    app.add_api_route("/login", form, include_in_schema=False)
-    app.add_api_route("/login", login, methods=["POST"], include_in_schema=False)
-    app.add_api_route("/logout", logout, methods=["POST"], include_in_schema=False)
 
 
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
@@ -314,13 +288,3 @@ def _with_headers(response: Response) -> Response:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
-
-
-def _host(text: str) -> str:
-    """Without the port.
-
-    >>> _host("localhost:8080"), _host("[::1]:80"), _host("::1")
-    ('localhost', '[::1]', '::1')
-    """
-    name, _, port = text.rpartition(":")
-    return (name if port.isdigit() and name and (name.endswith("]") or ":" not in name) else text).lower()

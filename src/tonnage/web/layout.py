@@ -36,8 +36,14 @@ def render_layout(
     )  # fmt: skip
 
 
-def render_login(fault: str) -> str:
-    return _templates().get_template("login.html.jinja").render(fault=fault)
+def render_login(fault: str, issuer: str | None) -> str:
+    """`issuer`: by which people may sign in too."""
+    return _templates().get_template("login.html.jinja").render(fault=fault, issuer=issuer)
+
+
+def render_signed_in(name: str) -> str:
+    """A page that leads home by itself."""
+    return _templates().get_template("signed_in.html.jinja").render(name=name)
 
 
 def render_problem(status: HTTPStatus, detail: str, hint: str) -> str:
