@@ -19,6 +19,7 @@ from tonnage.runs.spec import DataSource, DataSpec, dump_spec
 from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.databricks import FakeWorkspace, fake_workspace
+from tonnage.testing.google.cloud import FakeGoogle, fake_google
 from tonnage.testing.sshd import SSHServer, ssh_server
 
 ROOT = Path(__file__).parents[2]
@@ -196,4 +197,24 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeW
         (found.volumes / "main/ml/runs/tonnage-1.0-py3-none-any.whl").write_bytes(b"wheel")
         monkeypatch.setenv("DATABRICKS_HOST", found.url)
         monkeypatch.setenv("DATABRICKS_TOKEN", found.token)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def google_key() -> str:
+    """A service account's private key."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+@pytest.fixture
+def google(tmp_path: Path, google_key: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGoogle]:
+    """A Google Cloud project with a bucket, a service account, an image and a network, and nothing else."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    with fake_google(tmp_path / "google") as found:
+        for name, value in found.environ(google_key).items():
+            monkeypatch.setenv(name, value)
         yield found

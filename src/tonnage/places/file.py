@@ -14,6 +14,7 @@ from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.databricks.place import DatabricksPlace
+from tonnage.places.google.place import GCEPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.terms import PlaceTerms
 
@@ -78,7 +79,8 @@ class SSHPlace(PlaceTerms):
 
 
 WrittenPlace = Annotated[
-    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place | DatabricksPlace, Field(discriminator="kind")
+    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place | GCEPlace | DatabricksPlace,
+    Field(discriminator="kind"),
 ]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places

@@ -22,10 +22,10 @@ import boto3
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
-from tonnage.places.aws.ec2 import EC2, PHASES, view_of
-from tonnage.places.aws.ec2_boot import run_script, unit_file, user_data
+from tonnage.places.aws.ec2 import EC2, PHASES, login, view_of
 from tonnage.places.aws.ec2_checks import quota_of
 from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.bucket.boot import first_script, run_script, unit_file
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import Phase, PlaceStatus
@@ -105,7 +105,7 @@ def test_what_the_service_would_refuse_is_refused_before_anything_is_sent() -> N
         cloud(setup=["# " + "x" * 17_000]).requests(WORK)
     assert "into the image" in (told.value.hint or "")
     with pytest.raises(ValueError, match="cannot be a part of it"):
-        user_data(cloud(setup=["END-OF-TONNAGE-FILE"]).place, WORK)
+        first_script(cloud(setup=["END-OF-TONNAGE-FILE"]).place, WORK, login=())
 
 
 def test_the_machines_script_is_one_that_bash_reads(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_the_machines_script_is_one_that_bash_reads(tmp_path: Path) -> None:
     ecr = f"123456789012.dkr.ecr.eu-west-1.amazonaws.com/tonnage@{DIGEST}"
     place = cloud(image=ecr, gpus=8, setup=["mkfs.ext4 /dev/nvme1n1"]).place
     script = tmp_path / "user-data"
-    script.write_text(user_data(place, WORK))
+    script.write_text(first_script(place, WORK, login=login(ecr)))
     subprocess.run(["bash", "-n", str(script)], check=True)
     run = tmp_path / "run.sh"
-    run.write_text(run_script(place, WORK).replace("docker run", "echo run").replace("mkfs.ext4", "true"))
+    run.write_text(run_script(place, WORK, login(ecr)).replace("docker run", "echo run").replace("mkfs.ext4", "true"))
     (tmp_path / "aws").write_text("#!/bin/sh\necho password-of-$4\n")
     (tmp_path / "docker").write_text("#!/bin/sh\nread -r got; echo $got $1 $5 >&2\n")
     for name in ("aws", "docker"):
@@ -138,7 +138,8 @@ def test_the_machines_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     )
     assert [line for line in done.stderr.splitlines() if "tonnage-run" in line] == []
     assert "RuntimeMaxSec=14400" in unit.read_text()
-    assert "ExecStopPost=/bin/systemctl --no-block poweroff" in unit.read_text()
+    assert "ExecStopPost=/bin/bash /opt/tonnage/end.sh" in unit.read_text()
+    assert "/bin/systemctl --no-block poweroff" in first_script(cloud().place, WORK, login=())
 
 
 def test_states_are_those_of_all_places() -> None:
@@ -176,7 +177,7 @@ def test_sent_twice_it_is_one_instance_and_its_template_is_gone(ec2: FakeEC2) ->
     assert cloud().send(requests, WORK.token) == first == cloud().find(WORK.token)
     assert (len(ec2.instances), ec2.templates) == (1, {})
     data = ec2.instances[first].data
-    assert base64.b64decode(data["UserData"]).decode() == user_data(cloud().place, WORK)
+    assert base64.b64decode(data["UserData"]).decode() == first_script(cloud().place, WORK, login=())
 
 
 def times(number: int, refusal: FakeEC2Error, *operations: str) -> Callable[[str, Any], FakeEC2Error | None]:

@@ -11,7 +11,7 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.objects import Objects, open_objects
 
 pytestmark = pytest.mark.heavy
-STORES = ("file", "mounted", "s3", "volume")
+STORES = ("file", "mounted", "s3", "gs", "volume")
 
 
 @pytest.fixture(params=STORES)
@@ -28,9 +28,13 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
         request.getfixturevalue("workspace")
         return "/Volumes/main/ml/runs/tonnage"
 
+    def gs() -> str:
+        request.getfixturevalue("google")
+        return "gs://runs/deep/tonnage"
+
     addresses: dict[str, Callable[[], str]] = {
         "file": lambda: f"file://{tmp_path}/store", "mounted": lambda: f"volume://{tmp_path}/store",
-        "s3": s3, "volume": volume,
+        "s3": s3, "gs": gs, "volume": volume,
     }  # fmt: skip
     return open_objects(addresses[request.param]())
 
@@ -82,6 +86,7 @@ def test_what_is_removed_is_gone_and_what_is_not_there_can_be_removed(objects: O
 def test_a_store_that_is_not_there_is_said_with_the_command_that_makes_it(request: pytest.FixtureRequest) -> None:
     for fixture, address, command in (
         ("aws", "s3://nothing/here", "aws s3 mb s3://nothing"),
+        ("google", "gs://nothing/here", "gcloud storage buckets create gs://nothing"),
         ("workspace", "/Volumes/main/ml/none/tonnage", "databricks volumes create main ml none MANAGED"),
     ):
         request.getfixturevalue(fixture)

@@ -22,6 +22,8 @@ from tonnage.places.contract import Executor
 from tonnage.places.databricks.jobs import DatabricksJobs
 from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.file import SlurmPlace, SSHPlace
+from tonnage.places.google import compute
+from tonnage.places.google.place import GCEPlace
 from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import read_cluster
@@ -34,6 +36,7 @@ from tonnage.testing import sshd
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
 from tonnage.testing.databricks import FakeWorkspace
+from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
@@ -50,6 +53,7 @@ MEMBERS = [
     pytest.param("sagemaker", marks=[NEEDS_MOTO]),
     pytest.param("ec2", marks=[NEEDS_MOTO]),
     "databricks",
+    "gce",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -218,6 +222,34 @@ def ec2_trial(home: Path, service: FakeEC2, network: dict[str, str], monkeypatch
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+GCE_TERMS: dict[str, Any] = {
+    "kind": "gce", "project": "my-project", "region": "us-central1", "zones": ["us-central1-a"], "cores": 1,
+    "memory_gib": 1, "bucket": "gs://runs/tonnage", "instance_type": "n2-standard-2", "spot": True, "grace_s": 8,
+    "boot_image": "projects/ml/global/images/family/gpu", "time_limit_minutes": 240, "exchange_s": 0.3,
+    "service_account": "tonnage-run@my-project.iam.gserviceaccount.com", "python": sys.executable,
+    "image": "us-central1-docker.pkg.dev/my-project/runs/tonnage@sha256:" + "0" * 64,
+}  # fmt: skip
+
+
+def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """Compute Engine's instances and Cloud Storage; machines are processes of this one, which sign in nowhere."""
+    monkeypatch.setattr(compute, "login", lambda _: ())
+
+    def place(**more: Any) -> BucketRuns:
+        terms = GCEPlace(**GCE_TERMS, mount=str(home / "there"))
+        return BucketRuns(kind="gce", name="vm", place=terms, cloud=compute.Compute(name="vm", place=terms, **more))
+
+    def alive(folder: RunFolder) -> int:
+        return sum(one.body["labels"]["tonnage-run"] == folder.path.name for one in service.instances.values())
+
+    def out_of_reach() -> Executor:
+        nowhere = f"http://127.0.0.1:{free_ports(1)[0]}/compute/v1/"
+        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", nowhere)
+        return place(attempts=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 DATABRICKS_TERMS: dict[str, Any] = {
     "kind": "databricks", "cloud": "aws", "region": "us-east-1", "bucket": "/Volumes/main/ml/runs/tonnage", "cores": 1,
     "memory_gib": 1, "spot": True, "runtime": "16.4.x-cpu-ml-scala2.12", "instance_type": "i3.xlarge", "grace_s": 8,
@@ -265,6 +297,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             tmp_path, request.getfixturevalue("ec2"), request.getfixturevalue("aws_network"), monkeypatch
         ),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
+        "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.s3 import ATTEMPTS, client_of, code_of
 from tonnage.places.contract import PlaceFinding
 from tonnage.values import dataclass
@@ -168,12 +169,3 @@ class AWSAccount:
                               f"`aws ecr describe-images --repository-name {name} --region {region}`")  # fmt: skip
             else:
                 yield unasked(f"the image {image}", error)
-
-
-def refused(message: str, hint: str) -> PlaceFinding:
-    return PlaceFinding(kind="refused", message=message, hint=hint)
-
-
-def unasked(what: str, error: TonnageError) -> PlaceFinding:
-    """A question that was refused is said, never taken for a yes."""
-    return PlaceFinding(kind="unchecked", message=f"{what}: {error.message}", hint=error.hint or "")

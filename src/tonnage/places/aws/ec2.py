@@ -7,7 +7,6 @@ interruption notices», «Instance initiated shutdown behavior».
 from __future__ import annotations
 
 import base64
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -16,9 +15,9 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.calls import AWSAccount, AwsError
-from tonnage.places.aws.ec2_boot import UNIT, user_data
 from tonnage.places.aws.ec2_checks import questions_of
 from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.bucket.boot import first_script, last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.s3 import ATTEMPTS
@@ -171,7 +170,7 @@ def launch_template(place: EC2Place, work: Work) -> Body:
 
     InputError where its first script is longer than EC2 takes.
     """
-    script = user_data(place, work)
+    script = first_script(place, work, login=login(place.image))
     if len(script.encode()) > MOST_USER_DATA:
         raise InputError(f"the machine's first script has {len(script.encode())} bytes, EC2 takes {MOST_USER_DATA}",
                          hint="move lines of `setup` into the image")  # fmt: skip
@@ -202,6 +201,15 @@ def launch_template(place: EC2Place, work: Work) -> Body:
         "LaunchTemplateName": work.name, "LaunchTemplateData": data,
         "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
     }  # fmt: skip
+
+
+def login(image: str) -> tuple[str, ...]:
+    """The line that signs a machine in at Amazon's registry, where the image is there; its role is enough."""
+    host = image.partition("/")[0]
+    if ".dkr.ecr." not in host:
+        return ()
+    region = host.split(".")[3]
+    return (f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}",)
 
 
 def encoded(body: Body) -> Body:
@@ -245,16 +253,6 @@ def view_of(told: Mapping[str, Any]) -> JobView:
     if phase is Phase.ENDED and why.get("Code") == BY_A_USER:
         phase = Phase.CANCELLED
     return JobView(phase=phase, job_id=str(told["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
-
-
-def last_words(console: str) -> str:
-    """The last line of the run's unit on the console.
-
-    >>> last_words("[   41.2] tonnage-run[812]: docker: command not found\\n[   41.9] systemd: Powering off\\n")
-    'docker: command not found'
-    """
-    found = re.findall(rf"{UNIT}\[\d+\]: (.*)", console)
-    return str(found[-1]).strip() if found else ""
 
 
 def _nothing_started(errors: list[dict[str, Any]], name: str) -> TonnageError:

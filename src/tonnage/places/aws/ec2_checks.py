@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.places.aws.calls import AWSAccount, AwsError, refused, unasked
+from tonnage.places.aws.calls import AWSAccount, AwsError
 from tonnage.places.aws.ec2_place import HOW_AMI, EC2Place
+from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.contract import PlaceFinding
 
 STANDARD: Final = "Standard (A, C, D, H, I, M, R, T, Z)"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.places.bucket.place import ImagePlace
+from tonnage.places.bucket.place import MachinePlace
 from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 120  # between EC2's notice and the end of the instance
@@ -17,7 +17,7 @@ HOW_AMI: Final = (
 )
 
 
-class EC2Place(ImagePlace):
+class EC2Place(MachinePlace):
     """Instances of one type in one region. A run has one, made for it and ended with it; its image runs in Docker."""
 
     platform: ClassVar[Platform] = "vm"
@@ -29,9 +29,6 @@ class EC2Place(ImagePlace):
     instance_profile: str  # its role reads the bucket, the image and the secret
     subnets: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=20)]  # one for each zone
     security_groups: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=5)]
-    public_address: bool = False  # False: the subnets lead to the bucket and the registry by themselves
-    mount: str = "/var/lib/tonnage"
-    setup: Annotated[tuple[str, ...], Field(strict=False)] = ()  # lines of shell on the machine before the run
     kms_key: str | None = None  # of the disk; None: the account's own
     reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")] | None = None  # of capacity
     capacity_block: bool = False  # the reservation is a capacity block for ML

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
-from tonnage.places.aws.calls import AWSAccount, AwsError, refused
+from tonnage.places.aws.calls import AWSAccount, AwsError
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
-from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
+from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, refused
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import DeclaredGap, PlaceFinding

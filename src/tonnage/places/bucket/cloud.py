@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from tonnage.errors import TonnageError
 from tonnage.places.contract import DeclaredGap, PlaceFinding, home_mark, token_of
 from tonnage.places.states import JobView
 from tonnage.runs.folder import RunFolder
@@ -101,6 +102,15 @@ def work_of(
         name=f"t-{plain}-{home}-{token}", run=spec.name, token=token, home=home, tag=tag, owner=owner, command=command,
         env=env, tags=tags, max_cost_usd=budget, secrets=secrets,
     )  # fmt: skip
+
+
+def refused(message: str, hint: str) -> PlaceFinding:
+    return PlaceFinding(kind="refused", message=message, hint=hint)
+
+
+def unasked(what: str, error: TonnageError) -> PlaceFinding:
+    """A question that was refused is said, never taken for a yes."""
+    return PlaceFinding(kind="unchecked", message=f"{what}: {error.message}", hint=error.hint or "")
 
 
 def google_labels(tags: Mapping[str, str]) -> dict[str, str]:

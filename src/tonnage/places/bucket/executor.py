@@ -99,7 +99,7 @@ class BucketRuns:
             found += self.cloud.questions()
         except TonnageError as error:
             found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
-        return tuple(found)
+        return tuple(dict.fromkeys(found))  # who cannot sign in learns it once
 
     def render(self, spec: RunSpec, job: Job, folder: RunFolder, *, number: int) -> Submission:
         needed = named_secrets(spec)
@@ -254,6 +254,9 @@ class BucketRuns:
         self.logs(folder)
         for thing in newest_of_each(made_things(self.objects, self._base(folder))).values():
             bring(self.objects, self._base(folder), thing, folder)
+        record = read_record(folder)
+        if self.terms.stays and record is not None and folder.state().state.ended:
+            self._end(record)
 
     def teardown(self, folder: RunFolder) -> None:
         """A run that works is asked to save first. What was saved comes here, verified; then nothing stays there."""

@@ -63,6 +63,10 @@ def open_objects(url: str, *, region: str | None = None, profile: str | None = N
         from tonnage.places.bucket.s3 import S3Objects
 
         return S3Objects(url, region=region, profile=profile, endpoint=endpoint)
+    if scheme == "gs":
+        from tonnage.places.bucket.gcs import GCSObjects
+
+        return GCSObjects(url)
     if url.startswith("/Volumes/"):
         from tonnage.places.bucket.volume import VolumeObjects
 

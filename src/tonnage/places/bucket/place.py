@@ -25,6 +25,7 @@ class BucketPlace(PlaceTerms):
     """Terms of all whose machines meet the client in a bucket. Figures are those of one machine; a run has one."""
 
     starts_again: ClassVar[bool] = False  # the place starts a submission again by itself, on another machine
+    stays: ClassVar[bool] = False  # a machine may stay after its work, stopped and billed, until it is deleted
 
     bucket: Annotated[str, Field(pattern=BUCKET)]  # runs lie below it; it has to be there
     python: str = "python"  # in the image, or on the machine
@@ -86,3 +87,11 @@ class ImagePlace(CloudPlace):
     @classmethod
     def _by_digest(cls, image: str) -> str:
         return by_digest(image)
+
+
+class MachinePlace(ImagePlace):
+    """Clouds of which a run has a virtual machine, made for it and ended with it; its image runs in Docker."""
+
+    mount: str = "/var/lib/tonnage"
+    setup: Annotated[tuple[str, ...], Field(strict=False)] = ()  # lines of shell on the machine before the run
+    public_address: bool = False  # False: the subnets lead to the bucket and the registry by themselves

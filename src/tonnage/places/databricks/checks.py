@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from tonnage.errors import TonnageError
+from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.volume import Missing
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.databricks.place import DatabricksPlace
@@ -26,10 +27,10 @@ def questions_of(call: Call, place: DatabricksPlace, *, name: str, body: Mapping
     try:
         call("GET", "/api/2.0/preview/scim/v2/Me")
     except TonnageError as error:
-        yield _refused(error.message, error.hint or "")
+        yield refused(error.message, error.hint or "")
         return
     for fault in body_faults(body):
-        yield _refused(f"the SDK knows no such part of a run: {fault}", f"places.{name}.patch.SubmitRun")
+        yield refused(f"the SDK knows no such part of a run: {fault}", f"places.{name}.patch.SubmitRun")
     yield from _runtime(call, place, name)
     yield from _node_type(call, place, name)
     yield from _policy(call, place)
@@ -77,7 +78,7 @@ def _runtime(call: Call, place: DatabricksPlace, name: str) -> Iterator[PlaceFin
     try:
         found = [one["key"] for one in call("GET", "/api/2.1/clusters/spark-versions").get("versions") or ()]
     except TonnageError as error:
-        yield _unasked(f"the runtime {place.runtime}", error)
+        yield unasked(f"the runtime {place.runtime}", error)
         return
     if place.runtime not in found:
         kind = "-gpu-ml-" if place.gpus else "-cpu-ml-"
@@ -87,25 +88,23 @@ def _runtime(call: Call, place: DatabricksPlace, name: str) -> Iterator[PlaceFin
             if newest is None
             else f'places.{name}.runtime = "{newest}"'
         )
-        yield _refused(f"the workspace has no runtime {place.runtime}", hint)
+        yield refused(f"the workspace has no runtime {place.runtime}", hint)
     elif place.gpus and "-gpu-" not in place.runtime and place.image is None:
-        yield _refused(
-            f"{place.runtime} has no driver of GPUs", f"places.{name}.runtime: one with -gpu-ml- in its name"
-        )
+        yield refused(f"{place.runtime} has no driver of GPUs", f"places.{name}.runtime: one with -gpu-ml- in its name")
 
 
 def _node_type(call: Call, place: DatabricksPlace, name: str) -> Iterator[PlaceFinding]:
     try:
         types = call("GET", "/api/2.1/clusters/list-node-types").get("node_types") or ()
     except TonnageError as error:
-        yield _unasked(f"the node type {place.instance_type}", error)
+        yield unasked(f"the node type {place.instance_type}", error)
         return
     found = next((one for one in types if one["node_type_id"] == place.instance_type), None)
     if found is None:
-        yield _refused(f"the workspace has no node type {place.instance_type}", "`databricks clusters list-node-types`")
+        yield refused(f"the workspace has no node type {place.instance_type}", "`databricks clusters list-node-types`")
         return
     for word in (found.get("node_info") or {}).get("status") or ():
-        yield _refused(
+        yield refused(
             f"{place.instance_type} {UNUSABLE.get(word, word)}", "another `instance_type`, or ask the cloud for it"
         )
     if found.get("is_deprecated"):
@@ -113,11 +112,11 @@ def _node_type(call: Call, place: DatabricksPlace, name: str) -> Iterator[PlaceF
                            hint="`databricks clusters list-node-types`")  # fmt: skip
     cores, memory_gib, gpus = int(found["num_cores"]), found["memory_mb"] / MIB_PER_GIB, int(found.get("num_gpus") or 0)
     if place.cores > cores or place.memory_gib > memory_gib or place.gpus > gpus:
-        yield _refused(f"{place.instance_type} has {cores} cores, {memory_gib:g} GiB and {gpus} GPUs",
+        yield refused(f"{place.instance_type} has {cores} cores, {memory_gib:g} GiB and {gpus} GPUs",
                        f"places.{name}.cores = {cores}, memory_gib = {memory_gib:g}, gpus = {gpus}")  # fmt: skip
     disks = (found.get("node_instance_type") or {}).get("local_disks")
     if place.cloud == "aws" and disks == 0 and place.ebs_gib is None:
-        yield _refused(f"{place.instance_type} has no disk of its own", f"places.{name}.ebs_gib = 200")
+        yield refused(f"{place.instance_type} has no disk of its own", f"places.{name}.ebs_gib = 200")
 
 
 def _policy(call: Call, place: DatabricksPlace) -> Iterator[PlaceFinding]:
@@ -126,9 +125,9 @@ def _policy(call: Call, place: DatabricksPlace) -> Iterator[PlaceFinding]:
     try:
         call("GET", "/api/2.0/policies/clusters/get", query={"policy_id": place.policy})
     except Missing:
-        yield _refused(f"there is no cluster policy {place.policy}", "`databricks cluster-policies list`")
+        yield refused(f"there is no cluster policy {place.policy}", "`databricks cluster-policies list`")
     except TonnageError as error:
-        yield _unasked(f"the cluster policy {place.policy}", error)
+        yield unasked(f"the cluster policy {place.policy}", error)
 
 
 def _file(call: Call, path: str) -> Iterator[PlaceFinding]:
@@ -148,9 +147,9 @@ def _file(call: Call, path: str) -> Iterator[PlaceFinding]:
             if path.startswith("/Volumes/")
             else f"`databricks workspace import {path}`"
         )
-        yield _refused(f"there is no {path}", copy)
+        yield refused(f"there is no {path}", copy)
     except TonnageError as error:
-        yield _unasked(path, error)
+        yield unasked(path, error)
 
 
 def _instance_profile(call: Call, place: DatabricksPlace) -> Iterator[PlaceFinding]:
@@ -159,10 +158,10 @@ def _instance_profile(call: Call, place: DatabricksPlace) -> Iterator[PlaceFindi
     try:
         found = call("GET", "/api/2.0/instance-profiles/list").get("instance_profiles") or ()
     except TonnageError as error:
-        yield _unasked(f"the instance profile {place.instance_profile}", error)
+        yield unasked(f"the instance profile {place.instance_profile}", error)
         return
     if place.instance_profile not in {one["instance_profile_arn"] for one in found}:
-        yield _refused(f"the workspace does not know {place.instance_profile}, or you may not use it",
+        yield refused(f"the workspace does not know {place.instance_profile}, or you may not use it",
                        f"`databricks instance-profiles add {place.instance_profile}`")  # fmt: skip
 
 
@@ -172,15 +171,6 @@ def _secret(call: Call, place: DatabricksPlace) -> Iterator[PlaceFinding]:
     try:
         call("GET", "/api/2.0/secrets/list", query={"scope": place.secret})
     except Missing:
-        yield _refused(f"there is no secret scope {place.secret}", f"`databricks secrets create-scope {place.secret}`")
+        yield refused(f"there is no secret scope {place.secret}", f"`databricks secrets create-scope {place.secret}`")
     except TonnageError as error:
-        yield _unasked(f"the secret scope {place.secret}", error)
-
-
-def _refused(message: str, hint: str) -> PlaceFinding:
-    return PlaceFinding(kind="refused", message=message, hint=hint)
-
-
-def _unasked(what: str, error: TonnageError) -> PlaceFinding:
-    """A question that was refused is said, never taken for a yes."""
-    return PlaceFinding(kind="unchecked", message=f"{what}: {error.message}", hint=error.hint or "")
+        yield unasked(f"the secret scope {place.secret}", error)

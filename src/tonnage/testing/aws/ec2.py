@@ -11,9 +11,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import re
-import stat
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,35 +18,20 @@ from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qsl
 from urllib.request import ProxyHandler, Request, build_opener
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
 from tonnage.testing.aws.query_protocol import operation_model, read_form, write_answer, write_error
+from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.http_service import running
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
 Fault = Callable[[str, Document], "FakeEC2Error | None"]
-SCRIPT: Final = re.compile(r"cat > /opt/tonnage/run\.sh <<'([^']+)'\n(.*?)\1\n", re.DOTALL)
-DOCKER: Final = '''#!{python}
-"""`docker run`: the container's command, without a container."""
-import os
-import sys
-
-words, env, entry = sys.argv[2:], dict(os.environ), ""
-while words and "@sha256:" not in words[0]:
-    word = words.pop(0)
-    if word == "--env":
-        name, _, value = words.pop(0).partition("=")
-        env[name] = value
-    elif word == "--entrypoint":
-        entry = words.pop(0)
-os.execvpe(entry, [entry, *words[1:]], env)
-'''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +79,7 @@ class FakeEC2:
         self.page, self.boot_s, self.unseen_s, self.grace_s, self.notice_s = 1000, 0.1, 0.0, 20.0, 5.0
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
-        docker = folder / "bin" / "docker"
-        docker.parent.mkdir(parents=True)
-        docker.write_text(DOCKER.replace("{python}", sys.executable))
-        docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
+        self.bin = lay_docker(folder)
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"service": self}))
         self.http.daemon_threads = True
 
@@ -236,10 +215,9 @@ class FakeEC2:
 
     def _advance(self, name: str, one: FakeInstance) -> None:
         if one.state == "pending" and time.monotonic() - one.since > self.boot_s:
-            script = SCRIPT.search(base64.b64decode(one.data["UserData"]).decode())
-            assert script is not None, "the user data lays no script down"
-            env = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "TONNAGE_AWS_METADATA_URL": f"{self.url}/{name}"}
-            one.machine = start_machine(["bash", "-c", script[2]], env, self.folder / f"{name}.console")
+            script = laid_script(base64.b64decode(one.data["UserData"]).decode())
+            env = {"PATH": f"{self.bin}:/usr/bin:/bin", "TONNAGE_AWS_METADATA_URL": f"{self.url}/{name}"}
+            one.machine = start_machine(["bash", "-c", script], env, self.folder / f"{name}.console")
             one.state = "running"
         elif one.state == "running" and one.machine is not None and one.machine.ended() is not None:
             one.machine.kill()

@@ -1,53 +1,54 @@
-"""What an instance does when it starts: a systemd unit runs the image, and the machine ends itself after it. Pure.
+"""What a machine of a cloud does when it starts: a systemd unit runs the image, and the machine ends after it. Pure.
 
-The unit and not the machine's first script runs the work: systemd passes SIGTERM on when the instance is ended, keeps
-to the limit of time, and powers off whatever happened; EC2 takes that for the instance's end.
+The unit and not the machine's first script runs the work: systemd passes SIGTERM on when the machine is ended, keeps
+to the limit of time, and ends the machine whatever happened.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 from typing import Final
 
-from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.bucket.cloud import Work
+from tonnage.places.bucket.place import MachinePlace
 
 UNIT: Final = "tonnage-run"
 LAST_WORDS_S: Final = 90  # beside the grace: to bring the last checkpoint away
 SCRIPT_FILE: Final = "/opt/tonnage/run.sh"
+END_FILE: Final = "/opt/tonnage/end.sh"
+POWER_OFF: Final = "/bin/systemctl --no-block poweroff"
 END: Final = "END-OF-TONNAGE-FILE"
 
 
-def user_data(place: EC2Place, work: Work) -> str:
-    """The script that cloud-init runs once, as root: the same bytes for the same work. 16 KiB is EC2's limit.
+def first_script(place: MachinePlace, work: Work, *, login: Sequence[str], end: str = POWER_OFF) -> str:
+    """The script that a machine runs as root when it starts: the same bytes for the same work.
 
-    Raises ValueError where a line of `setup` is the mark that ends a file.
+    `login`: lines that sign in at the image's registry; `end`: a script that ends the machine. Raises ValueError where
+    a line of `setup` is the mark that ends a file.
     """
-    run, unit = run_script(place, work), unit_file(place, work)
-    if END in run + unit:
+    run, unit = run_script(place, work, login), unit_file(place, work)
+    if END in run + unit + end:
         raise ValueError(f"`setup`: {END} cannot be a part of it")
     return (
         "#!/bin/bash\n"
         f"mkdir -p {shlex.quote(place.mount)} /opt/tonnage\n"
         f"cat > {SCRIPT_FILE} <<'{END}'\n{run}{END}\n"
+        f"cat > {END_FILE} <<'{END}'\n{end}\n{END}\n"
         f"cat > /etc/systemd/system/{UNIT}.service <<'{END}'\n{unit}{END}\n"
         "systemctl daemon-reload\n"
         f"systemctl start --no-block {UNIT}.service || systemctl poweroff\n"
     )
 
 
-def run_script(place: EC2Place, work: Work) -> str:
-    """Sign in at Amazon's registry where the image is there, then become the container."""
-    host = place.image.partition("/")[0]
-    login = []
-    if ".dkr.ecr." in host:
-        region = host.split(".")[3]
-        login = [f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"]
+def run_script(place: MachinePlace, work: Work, login: Sequence[str]) -> str:
+    """Sign in at the registry, then become the container."""
     lines = ("set -euo pipefail", *place.setup, *login, f"exec {shlex.join(docker_words(place, work))}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def docker_words(place: EC2Place, work: Work) -> tuple[str, ...]:
+def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     """`docker run` in the foreground: it passes SIGTERM on to the image's first process."""
     devices = ("--gpus", "all") if place.gpus else ()
     variables = [word for name, value in work.env.items() for word in ("--env", f"{name}={value}")]
@@ -59,8 +60,8 @@ def docker_words(place: EC2Place, work: Work) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def unit_file(place: EC2Place, work: Work) -> str:
-    """The unit. Its output is the machine's console too, which EC2 keeps for an hour after the end."""
+def unit_file(place: MachinePlace, work: Work) -> str:
+    """The unit. Its output is the machine's console too, which the cloud keeps for a while."""
     return f"""[Unit]
 Description=tonnage: {work.name}
 Wants=network-online.target
@@ -69,7 +70,7 @@ After=network-online.target docker.service
 [Service]
 Type=exec
 ExecStart=/bin/bash {SCRIPT_FILE}
-ExecStopPost=/bin/systemctl --no-block poweroff
+ExecStopPost=/bin/bash {END_FILE}
 SyslogIdentifier={UNIT}
 StandardOutput=journal+console
 StandardError=journal+console
@@ -77,3 +78,13 @@ KillMode=mixed
 TimeoutStopSec={place.grace_s + LAST_WORDS_S}
 RuntimeMaxSec={place.time_limit_minutes * 60}
 """
+
+
+def last_words(console: str) -> str:
+    """The last line of the run's unit on a machine's console.
+
+    >>> last_words("[   41.2] tonnage-run[812]: docker: command not found\\n[   41.9] systemd: Powering off\\n")
+    'docker: command not found'
+    """
+    found = re.findall(rf"{UNIT}\[\d+\]: (.*)", console)
+    return str(found[-1]).strip() if found else ""

@@ -1,0 +1,70 @@
+"""Which members, types and values Compute Engine takes of an instance, recorded from its discovery document.
+
+    pip install google-api-python-client
+    python benchmarks/record_google_schema.py
+
+Writes `src/tonnage/places/google/instance_schema.json`: names, types and enums alone, without what the API fills in.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parents[1] / "src" / "tonnage" / "places" / "google" / "instance_schema.json"
+ROOT = "Instance"
+
+
+def document() -> dict[str, Any]:
+    """The discovery document of the installed client library. SystemExit where there is none."""
+    found = find_spec("googleapiclient")
+    if found is None or found.origin is None:
+        raise SystemExit("pip install google-api-python-client")
+    path = Path(found.origin).parent / "discovery_cache" / "documents" / "compute.v1.json"
+    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return told
+
+
+def excerpt(told: dict[str, Any]) -> dict[str, Any]:
+    """The schemas that an instance is made of, by name."""
+    found: dict[str, Any] = {}
+    left = [ROOT]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        members = told["schemas"][name].get("properties", {})
+        taken = {
+            key: _part(one) for key, one in members.items() if "[Output Only]" not in one.get("description", "")
+        }  # fmt: skip
+        found[name] = dict(sorted(taken.items()))
+        left += list(_references(list(taken.values())))
+    return {"service": "compute v1", "revision": told["revision"], "schemas": dict(sorted(found.items()))}
+
+
+def _part(member: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: member[key] for key in ("$ref", "type", "format", "enum") if key in member}
+    kept |= {key: _part(member[key]) for key in ("items", "additionalProperties") if key in member}
+    if "properties" in member:
+        kept["properties"] = {key: _part(one) for key, one in member["properties"].items()}
+    return kept
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for one in value.values():
+            yield from _references(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _references(one)
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(excerpt(document()), indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(f"{FILE}: {FILE.stat().st_size} bytes\n")

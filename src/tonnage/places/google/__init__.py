@@ -1,0 +1,1 @@
+"""Google Cloud as a place: Compute Engine instances."""

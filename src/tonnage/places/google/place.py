@@ -1,0 +1,103 @@
+"""What places.toml says of Compute Engine instances."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, model_validator
+
+from tonnage.catalog.market import Platform, Purchase
+from tonnage.places.bucket.place import MachinePlace
+from tonnage.places.terms import CatalogMachine
+
+SPOT_GRACE_S: Final = (
+    30  # between the ACPI signal and the end of a spot machine: discovery document, skipGuestOsShutdown
+)
+GRACE_S: Final = 120  # of other machines, by the same text
+HYPERDISK: Final = "hyperdisk-balanced"
+ONLY_HYPERDISK: Final = (
+    "a3-ultragpu",
+    "a4",
+    "a4x",
+    "c4",
+    "c4a",
+    "c4d",
+    "h4d",
+    "m4",
+    "n4",
+    "x4",
+)  # «Choose a disk type»
+MTU: Final = 8896  # of networks for the cards of GPUs, «GPU machine types: network bandwidth»
+GPU_CARDS: Final = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # beside the first: «Maximize GPU network bandwidth»
+LONGEST_MINUTES: Final = 120 * 24 * 60  # of maxRunDuration
+
+
+class GCEPlace(MachinePlace):
+    """Instances of one machine type in some zones of a region. A run has one; it ends itself."""
+
+    platform: ClassVar[Platform] = "vm"
+    stays: ClassVar[bool] = True
+    kind: Literal["gce"]
+    project: Annotated[str, Field(pattern=r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$")]
+    zones: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=12)]  # asked in this order
+    instance_type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]+$")]  # the machine type
+    boot_image: Annotated[
+        str, Field(pattern=r"^projects/[^/]+/global/images/(family/)?[^/]+$")
+    ]  # systemd, Docker, GPU driver
+    service_account: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]  # reads and writes the bucket, pulls the image
+    subnet: str = "default"  # a name of the region, or projects/.../subnetworks/NAME
+    gpu_subnets: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the cards beside GPUs
+    accelerator: str | None = None  # of machines to which GPUs are attached: nvidia-tesla-t4 at n1-...
+    disk_type: str | None = None  # None: hyperdisk-balanced where the type takes no other, else pd-balanced
+    kms_key: str | None = None  # of the disk; None: Google's own
+    reservation: str | None = None  # of capacity, by name
+
+    @property
+    def catalog_machine(self) -> CatalogMachine:
+        """The machine type in the place's own region."""
+        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
+        return CatalogMachine(self.platform, "gcp", self.instance_type, self.region, bought)
+
+    @property
+    def secret_address(self) -> str | None:
+        """Of Secret Manager, in the same project."""
+        return None if self.secret is None else f"gcp:{self.project}/{self.secret}"
+
+    @property
+    def disk(self) -> str:
+        """The type of the first disk."""
+        return self.disk_type or (HYPERDISK if self._takes_only_hyperdisk else "pd-balanced")
+
+    @property
+    def _takes_only_hyperdisk(self) -> bool:
+        return any(self.instance_type.startswith(f"{family}-") for family in ONLY_HYPERDISK)
+
+    @model_validator(mode="after")
+    def _hang_together(self) -> GCEPlace:
+        outside = [one for one in self.zones if not one.startswith(f"{self.region}-")]
+        if outside:
+            raise ValueError(f"`zones`: {', '.join(outside)} is not in {self.region}")
+        if self.accelerator is not None and not self.instance_type.startswith("n1-"):
+            raise ValueError("`accelerator` is of n1 machines: others have their GPUs with the type")
+        if self.accelerator is not None and not self.gpus:
+            raise ValueError("`accelerator` needs `gpus`: how many of it")
+        if self.gpus and self.accelerator is None and self.instance_type.startswith("n1-"):
+            raise ValueError("`gpus` of an n1 machine are attached to it: `accelerator`, such as nvidia-tesla-t4")
+        if self._takes_only_hyperdisk and self.disk_type is not None and not self.disk_type.startswith("hyperdisk-"):
+            raise ValueError(f"`disk_type`: {self.instance_type} takes hyperdisks alone, such as {HYPERDISK}")
+        cards = GPU_CARDS.get(self.instance_type)
+        if self.gpu_subnets and len(self.gpu_subnets) != cards:
+            has = "none" if cards is None else f"{cards}"
+            raise ValueError(
+                f"`gpu_subnets`: {self.instance_type} has {has} of these cards, each in a network of its own"
+            )
+        if self.spot and self.reservation is not None:
+            raise ValueError("`spot` and `reservation`: reserved capacity is not bought as spot")
+        limit_s = SPOT_GRACE_S if self.spot else GRACE_S
+        if self.grace_s > limit_s - 10:
+            raise ValueError(f"`grace_s`: Google gives {limit_s} s, and the last checkpoint is brought away in them")
+        if self.time_limit_minutes > LONGEST_MINUTES:
+            raise ValueError("`time_limit_minutes`: Compute Engine keeps 120 days at most")
+        if not self.bucket.startswith("gs://"):
+            raise ValueError("`bucket` is one of Cloud Storage: gs://BUCKET/PREFIX")
+        return self

@@ -1,0 +1,278 @@
+"""A Google Cloud project: Compute Engine's instances with their documented life, and what `check` asks of others.
+
+with fake_google(folder) as service: ...      # every variable of `service.environ()` set
+
+Requests are held to the members of the discovery document. An instance is a process of this machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from tonnage.places.google.checks import RIGHTS
+from tonnage.places.google.schema import faults
+from tonnage.testing.booting import laid_script, lay_docker
+from tonnage.testing.google.storage import FakeStorage, google_fault
+from tonnage.testing.http_service import Answered, Asked, Document, Fault, running, server_of
+from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.values import dataclass
+
+PROJECT: Final = "my-project"
+ACCOUNT: Final = f"tonnage-run@{PROJECT}.iam.gserviceaccount.com"
+INSTANCES: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instances(?:/([^/]+)(/serialPort)?)?")
+OPERATIONS: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/operations(?:/([^/]+)/wait)?")
+METADATA: Final = re.compile(r"/metadata/([^/]+)/computeMetadata/v1/instance/preempted")
+LABEL: Final = re.compile(r'labels\.([a-z-]+) = "([^"]*)"')
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeInstance:
+    """One instance."""
+
+    zone: str
+    body: Document
+    status: str = "PROVISIONING"
+    since: float = 0.0
+    machine: FakeMachine | None = None
+    preempted: bool = False
+    taken: bool = False
+
+    @property
+    def spot(self) -> bool:
+        return bool(self.body["scheduling"]["provisioningModel"] == "SPOT")
+
+    def item(self, key: str) -> str:
+        """A value of its metadata."""
+        return next(str(one["value"]) for one in self.body["metadata"]["items"] if one["key"] == key)
+
+
+class FakeGoogle:
+    """A running project. `there`: what GET answers, by path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, lay_docker(folder)
+        self.instances: dict[str, FakeInstance] = {}
+        self.operations: dict[str, Document] = {}
+        self.by_request: dict[str, str] = {}
+        self.full: dict[str, str] = {}  # zones without capacity: the operation's code
+        self.rights = set(RIGHTS)
+        self.may_delete = True  # whether a machine may delete itself
+        self.before: list[Fault] = []
+        self.after: list[Fault] = []
+        self.asked: list[Asked] = []
+        self.page, self.boot_s, self.operation_s, self.grace_s, self.spot_grace_s = 500, 0.1, 0.05, 20.0, 20.0
+        self.lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self.http = server_of(self)
+        self.storage = FakeStorage(self.url)
+        self.there: dict[str, Document] = self._project()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def environ(self, key: str) -> dict[str, str]:
+        """The variables of a client whose service account has this private key (PEM)."""
+        account = self.folder / "account.json"
+        account.write_text(json.dumps({
+            "type": "service_account", "project_id": PROJECT, "private_key_id": "1", "private_key": key,
+            "client_email": ACCOUNT, "client_id": "1", "token_uri": f"{self.url}/token",
+        }))  # fmt: skip
+        services = ("iam", "cloudresourcemanager", "secretmanager", "artifactregistry")
+        return {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(account), "STORAGE_EMULATOR_HOST": self.url, "NO_PROXY": "127.0.0.1",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.url}/compute/v1/",
+            **{f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{one.upper()}": f"{self.url}/{one}/" for one in services},
+        }  # fmt: skip
+
+    def _project(self) -> dict[str, Document]:
+        project = f"compute/v1/projects/{PROJECT}"
+        region = f"{project}/regions/us-central1"
+        network = f"{self.url}/{project}/global/networks/default"
+        kinds: dict[str, Document] = {
+            "n2-standard-2": {"guestCpus": 2, "memoryMb": 8192}, "n1-standard-8": {"guestCpus": 8, "memoryMb": 30720},
+            "a3-highgpu-8g": {"guestCpus": 208, "memoryMb": 1916928, "accelerators": [
+                {"guestAcceleratorType": "nvidia-h100-80gb", "guestAcceleratorCount": 8}]},
+        }  # fmt: skip
+        zones = [f"us-central1-{one}" for one in "abc"]
+        quotas = [{"metric": "NVIDIA_T4_GPUS", "limit": 4.0, "usage": 0.0},
+                  {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 4.0}]  # fmt: skip
+        return {
+            project: {"name": PROJECT}, region: {"quotas": quotas},
+            **{f"{project}/zones/{zone}/machineTypes/{name}": one for zone in zones for name, one in kinds.items()},
+            **{f"{project}/zones/{zone}/acceleratorTypes/nvidia-tesla-t4": {} for zone in zones},
+            "compute/v1/projects/ml/global/images/family/gpu": {"name": "gpu-1"},
+            f"{region}/subnetworks/default": {"network": network, "privateIpGoogleAccess": True},
+            f"{region}/subnetworks/dark": {"network": network},
+            f"{project}/global/networks/default": {"mtu": 1460}, f"{region}/routers": {"items": []},
+            f"iam/v1/projects/-/serviceAccounts/{ACCOUNT}": {"email": ACCOUNT},
+            f"artifactregistry/v1/projects/{PROJECT}/locations/us-central1/repositories/runs/dockerImages/"
+            f"tonnage@sha256:{'0' * 64}": {},
+        }  # fmt: skip
+
+    def answer(self, asked: Asked) -> Answered:
+        """What the project says."""
+        path = asked.path
+        if path == "/token":
+            return Answered(document={"access_token": "test-token", "expires_in": 3600, "token_type": "Bearer"})
+        if found := METADATA.fullmatch(path):
+            one = self.instances.get(found[1])
+            return Answered(content=b"TRUE" if one is not None and one.preempted else b"FALSE")
+        if asked.headers.get("authorization") != "Bearer test-token":
+            return google_fault(401, "authError", "Request had invalid authentication credentials.")
+        with self.lock:
+            stored = self.storage.answer(asked)
+            if stored is not None:
+                return stored
+            for pattern, verb in ((INSTANCES, self._instances), (OPERATIONS, self._operations)):
+                if found := pattern.fullmatch(path):
+                    return verb(asked, found)
+            return self._others(asked)
+
+    def _others(self, asked: Asked) -> Answered:
+        path = asked.path.strip("/")
+        if path == f"cloudresourcemanager/v1/projects/{PROJECT}:testIamPermissions":
+            kept = [one for one in asked.body["permissions"] if one in self.rights]
+            return Answered(document={"permissions": kept})
+        if path in self.there:
+            return Answered(document=self.there[path])
+        return google_fault(404, "notFound", f"The resource '{path}' was not found")
+
+    def _instances(self, asked: Asked, found: re.Match[str]) -> Answered:
+        zone, name, console = found[1], found[2], found[3]
+        if name is None:
+            return self._insert(asked, zone) if asked.method == "POST" else self._list(asked, zone)
+        one = self.instances.get(name)
+        if one is None or one.zone != zone:
+            return google_fault(404, "notFound", f"The resource 'instances/{name}' was not found")
+        if console:
+            log = self.folder / f"{name}.console"
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            text = "".join(f"[ {at}.0] tonnage-run[812]: {line}\n" for at, line in enumerate(lines))
+            return Answered(document={"contents": text})
+        if asked.method == "DELETE":
+            self._take(name, one, "delete", self.grace_s)
+            return Answered(document=self._operation(zone, name, "delete"))
+        return Answered(document=self._told(name, one))
+
+    def _insert(self, asked: Asked, zone: str) -> Answered:
+        body, request = asked.body, asked.query["requestId"]
+        if request in self.by_request:
+            return Answered(document=self.operations[self.by_request[request]])
+        found = list(faults(body, {"$ref": "Instance"}, ""))
+        if found:
+            return google_fault(400, "invalid", "; ".join(found))
+        if any(one.zone == zone and name == body["name"] for name, one in self.instances.items()):
+            return google_fault(409, "alreadyExists", f"The resource 'instances/{body['name']}' already exists")
+        operation = self._operation(zone, body["name"], "insert")
+        self.by_request[request] = operation["name"]
+        if zone in self.full:
+            operation["error"] = {"errors": [{"code": self.full[zone], "message": f"{zone} has none now"}]}
+        else:
+            self.instances[body["name"]] = FakeInstance(zone=zone, body=body, since=time.monotonic())
+        return Answered(document=operation)
+
+    def _operation(self, zone: str, name: str, kind: str) -> Document:
+        number = next(self._numbers)
+        made = {
+            "name": f"operation-{number}", "operationType": kind, "status": "RUNNING", "zone": zone,
+            "targetLink": f"{self.url}/compute/v1/projects/{PROJECT}/zones/{zone}/instances/{name}",
+            "creationTimestamp": f"{number:08d}",
+        }  # fmt: skip
+        self.operations[made["name"]] = made
+        return made
+
+    def _operations(self, asked: Asked, found: re.Match[str]) -> Answered:
+        if found[2] is not None:
+            time.sleep(self.operation_s)
+            self.operations[found[2]]["status"] = "DONE"
+            return Answered(document=self.operations[found[2]])
+        wanted = asked.query["filter"].partition('"')[2].rstrip('"')
+        some = [one for one in self.operations.values() if re.fullmatch(wanted, one["targetLink"])]
+        return Answered(document={"items": sorted(some, key=lambda one: one["creationTimestamp"], reverse=True)})
+
+    def _list(self, asked: Asked, zone: str) -> Answered:
+        wanted = LABEL.fullmatch(asked.query["filter"])
+        assert wanted is not None, asked.query
+        found = [self._told(name, one) for name, one in self.instances.items()
+                 if one.zone == zone and one.body["labels"].get(wanted[1]) == wanted[2]]  # fmt: skip
+        at = int(asked.query.get("pageToken") or 0)
+        more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
+        return Answered(document={"items": found[at : at + self.page], **more})
+
+    def _told(self, name: str, one: FakeInstance) -> Document:
+        return {"name": name, "status": one.status, "labels": one.body["labels"], "metadata": one.body["metadata"]}
+
+    # time
+
+    def interrupt(self, name: str) -> None:
+        """Spot takes the machine: its metadata say so, the ACPI signal comes, then it is deleted."""
+        with self.lock:
+            one = self.instances[name]
+            one.preempted = True
+            self._take(name, one, "compute.instances.preempted", self.spot_grace_s)
+
+    def vanish(self, name: str) -> None:
+        """The machine is lost, and the project no longer knows it."""
+        with self.lock:
+            one = self.instances.pop(name)
+        if one.machine is not None:
+            one.machine.kill()
+
+    def tick(self) -> None:
+        """What happens by itself."""
+        with self.lock:
+            for name, one in list(self.instances.items()):
+                if not one.taken:
+                    self._advance(name, one)
+
+    def _advance(self, name: str, one: FakeInstance) -> None:
+        now = time.monotonic()
+        if one.status == "PROVISIONING" and now - one.since > self.boot_s:
+            env = {"PATH": f"{self.bin}:/usr/bin:/bin", "TONNAGE_GCP_METADATA_URL": f"{self.url}/metadata/{name}"}
+            words = ["bash", "-c", laid_script(one.item("startup-script"))]
+            one.machine = start_machine(words, env, self.folder / f"{name}.console")
+            one.status, one.since = "RUNNING", now
+        elif one.status == "RUNNING" and one.machine is not None:
+            code = one.machine.ended()
+            if code is not None:
+                one.machine.kill()
+                one.status = "TERMINATED"
+                if code == 0 and self.may_delete:  # as the script at its end does
+                    del self.instances[name]
+            elif now - one.since > float(one.body["scheduling"]["maxRunDuration"]["seconds"]):
+                self._take(name, one, "compute.instances.scheduledVmTermination", self.grace_s)
+
+    def _take(self, name: str, one: FakeInstance, kind: str, grace_s: float) -> None:
+        if one.taken:
+            return
+        one.taken, one.status = True, "STOPPING"
+        self._operation(one.zone, name, kind)
+
+        def end() -> None:
+            if one.machine is not None:
+                one.machine.take_away(grace_s)
+            with self.lock:
+                self.instances.pop(name, None)
+
+        threading.Thread(target=end, daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing is left running."""
+        for one in self.instances.values():
+            if one.machine is not None and one.machine.ended() is None:
+                one.machine.kill()
+
+
+def fake_google(folder: Path) -> AbstractContextManager[FakeGoogle]:
+    """A running project with a bucket `runs`, a service account, an image and a network."""
+    service = FakeGoogle(folder)
+    service.storage.buckets["runs"] = {}
+    return running(service)
