@@ -1,7 +1,7 @@
 """A tiny HTTP server for tests of replicas: `python echo_server.py PORT [READY_AFTER_S]`.
 
 POST /work?s=0.1 answers after that time with its own pid; /stream?n=5&s=0.02 sends pieces; /die ends the process in
-the middle of an answer. SIGTERM ends it at once: what it is doing then is lost, as with most engines.
+the middle of an answer. ECHO_STATUS, ECHO_SLOWER_S and ECHO_VERSION make it another version. SIGTERM ends it at once: what it is doing then is lost, as with most engines.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready_
             os._exit(9)
         answer(writer, 200, b'{"alive": true}')
     else:
-        await asyncio.sleep(float(asked.get("s", "0")))
-        answer(writer, 200, json.dumps({"pid": os.getpid(), "bytes": len(body)}).encode())
+        await asyncio.sleep(float(asked.get("s", "0")) + float(os.environ.get("ECHO_SLOWER_S", "0")))
+        found = {"pid": os.getpid(), "bytes": len(body), "version": os.environ.get("ECHO_VERSION", "")}
+        answer(writer, int(os.environ.get("ECHO_STATUS", "200")), json.dumps(found).encode())
     await writer.drain()
     return True
 

@@ -114,13 +114,17 @@ class ReplicaApp:
 
     async def _on(self, seat: Seat, scope: Scope, begun: _Begun, body: bytes) -> None:
         """The request on this replica; its slot is given back whatever happens."""
-        begin_s, fault, counted = monotonic(), False, True
+        begin_s, fault, counted, error = monotonic(), False, True, False
         try:
             upstream = self.upstreams.get(seat.name)
             if upstream is None:
                 raise UpstreamFault(f"replica {seat.name} is gone")
             target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
             answer = await upstream.ask(scope["method"], target, scope["headers"], body)
+            error = answer.status >= 500
+            if error and seat.on_trial:
+                answer.abort()
+                raise UpstreamFault(f"replica {seat.name}, on trial, answers {answer.status}")
             try:
                 await _pass_back(answer, begun)
             except BaseException:
@@ -134,7 +138,7 @@ class ReplicaApp:
             self.balancer.counts.abandoned += 1
             raise
         finally:
-            self.balancer.give_back(seat, monotonic() - begin_s, fault=fault, counted=counted)
+            self.balancer.give_back(seat, monotonic() - begin_s, fault=fault, counted=counted, error=error)
 
 
 class _Begun:

@@ -16,6 +16,7 @@ from typing import Final
 
 from tonnage.errors import TonnageError
 from tonnage.scaling.service import Observation
+from tonnage.serving.replicas.trial import SeatCounts
 from tonnage.values import dataclass
 
 BREAK_AFTER: Final = 3  # faults in a row
@@ -50,6 +51,18 @@ class Seat:
         self.closed_until_s = 0.0
         self.emptied = asyncio.Event()
         self.emptied.set()
+        self.counts: SeatCounts | None = None  # while a new version is on trial
+        self.share: float | None = None  # of the requests, for one that is on trial
+        self.taken = self.of = 0  # requests that it took on trial, of all since then
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether an answer of it that is an error is asked of another replica."""
+        return self.share is not None
+
+    def has_its_share(self) -> bool:
+        """Whether it has as many of the requests as it may while it is on trial."""
+        return self.share is not None and self.taken >= self.share * (self.of + 1)
 
     def takes(self, now_s: float) -> bool:
         """Whether it may get one more; after a break one request tries it."""
@@ -154,9 +167,13 @@ class Balancer:
             self.counts.late += 0 if again else 1
             raise NoSlotInTime(self.longest_wait_s, self.retry_after_s()) from None
 
-    def give_back(self, seat: Seat, took_s: float, *, fault: bool = False, counted: bool = True) -> None:
+    def give_back(
+        self, seat: Seat, took_s: float, *, fault: bool = False, counted: bool = True, error: bool = False
+    ) -> None:
         """A slot that is free again, after `took_s` seconds; `fault`: the replica did not answer."""
         seat.in_flight -= 1
+        if seat.counts is not None and (counted or fault):
+            seat.counts.note(took_s, error=fault or error)
         if seat.in_flight == 0:
             seat.emptied.set()
         if fault:
@@ -204,6 +221,9 @@ class Balancer:
         return seen
 
     def _occupy(self, seat: Seat) -> None:
+        for one in self.seats.values():
+            one.of += one.on_trial
+        seat.taken += seat.on_trial
         seat.in_flight += 1
         seat.emptied.clear()
 
@@ -211,6 +231,7 @@ class Balancer:
         now_s = self._clock()
         free = [seat for seat in self.seats.values() if seat.takes(now_s)]
         free = [seat for seat in free if seat.name not in avoid] or free
+        free = [seat for seat in free if not seat.has_its_share()] or free
         if not free:
             return None
         least = min(free, key=lambda seat: seat.in_flight)

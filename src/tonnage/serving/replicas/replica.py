@@ -18,7 +18,18 @@ from tonnage.values import dataclass
 
 POLL_S: Final = 0.1
 ASK_TIMEOUT_S: Final = 10.0
+SHOWN_BYTES: Final = 300
 ReplicaState = Literal["starting", "ready", "draining", "gone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeTest:
+    """A request that a new replica must answer with 200."""
+
+    path: str
+    body: bytes = b""
+    method: str = "POST"
+    timeout_s: float = 60.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -63,6 +74,24 @@ class Replica:
         except (UpstreamFault, TimeoutError):
             return False
         return answer.status == 200
+
+    async def pass_smoke_test(self, smoke: SmokeTest) -> None:
+        """One real request before all others. TonnageError where it is not answered with 200."""
+        head = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(smoke.body)))
+        try:
+            async with asyncio.timeout(smoke.timeout_s):
+                answer = await self.upstream.ask(smoke.method, smoke.path.encode(), head, smoke.body)
+                said = b""
+                while (piece := await answer.read()) is not None:
+                    said += piece
+        except (UpstreamFault, TimeoutError) as error:
+            raise TonnageError(f"replica {self.name} does not answer the smoke test {smoke.path}: {error}",
+                               hint=f"its log: {self.running.log_file}") from error  # fmt: skip
+        if answer.status != 200:
+            raise TonnageError(
+                f"replica {self.name} answers the smoke test {smoke.path} with {answer.status}: "
+                f"{said[:SHOWN_BYTES].decode(errors='replace')}", hint=f"its log: {self.running.log_file}",
+            )  # fmt: skip
 
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, SIGKILL after `grace_s`; its connections are closed."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
@@ -15,7 +16,8 @@ from tonnage.http.upstream import Upstream
 from tonnage.serving.engines.devices import DevicePool, device_environment
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.replicas.balancer import Balancer
-from tonnage.serving.replicas.replica import Replica, free_port, start_replica
+from tonnage.serving.replicas.replica import Replica, SmokeTest, free_port, start_replica
+from tonnage.serving.replicas.trial import SeatCounts, TrialRules, judge
 from tonnage.values import dataclass
 
 Render = Callable[[str, int], EngineCommand]  # (name of the replica, port) -> its command
@@ -37,6 +39,7 @@ class ReplicaRules:
     ready_timeout_s: float = 900.0
     drain_timeout_s: float = 300.0
     grace_s: float = 10.0  # from SIGTERM to SIGKILL
+    smoke: SmokeTest | None = None  # of each replica, before it takes requests
 
 
 class ReplicaSet:
@@ -98,15 +101,23 @@ class ReplicaSet:
             chosen = starting[-1] if starting else min(reversed(self.live), key=lambda one: one.seat.in_flight)
             self._drain(chosen)
 
-    async def update(self, render: Render) -> None:
+    async def update(self, render: Render, trial: TrialRules | None = None) -> None:
         """Replace every replica by one of the new command: start one, wait until it is ready, drain an old one.
 
-        Where no device is free the old one is drained first; its requests wait or go to others. Where a new one does
-        not become ready, the old command stays and TonnageError says why.
+        Where no device is free the old one is drained first; its requests wait or go to others. With `trial` the first
+        new one takes its share of the requests beside the old ones until it is judged; nothing is drained before, so
+        that there must be room for it. Where a new one does not become ready, or does not pass, the old command stays
+        and TonnageError says why.
         """
         if self._updating:
             raise TonnageError("an update is under way", hint="wait until it is done")
-        before, self.render, self._updating = self.render, render, True
+        if trial is not None and not self._has_room():
+            raise TonnageError("no device is free for a new version beside the old one",
+                               hint="without a trial replicas are replaced in their place")  # fmt: skip
+        self._updating = True
+        if trial is not None:
+            await self._on_trial(render, trial)
+        before, self.render = self.render, render
         self.version += 1
         try:
             for old in [one for one in self.live if one.version < self.version]:
@@ -127,6 +138,52 @@ class ReplicaSet:
         finally:
             self._updating = False
             self.scale_to(self.wanted)
+
+    async def _on_trial(self, render: Render, rules: TrialRules) -> None:
+        """One replica of the new version takes its share until it has passed, and stays as the first of it.
+
+        TonnageError where it has not passed: it has drained, and all others are as before.
+        """
+        new: Replica | None = None
+        try:
+            new = self._start(render, self.version + 1, rules.share)
+            await self._until_ready(new)
+            await self._judged(new, rules)
+        except TonnageError:
+            self.version += 1  # another trial is of another version
+            for one in self.live:
+                if one is new:
+                    self._drain(one)
+                else:
+                    one.version = self.version
+            self._updating = False
+            self.scale_to(self.wanted)
+            raise
+        new.seat.share = None
+        if oldest := [one for one in self.live if one.version <= self.version]:
+            self._drain(oldest[0])
+
+    async def _judged(self, new: Replica, rules: TrialRules) -> None:
+        began_s, old = monotonic(), SeatCounts()
+        new.seat.counts = counts = SeatCounts()
+        try:
+            while True:
+                for one in self.replicas.values():
+                    if one is not new:
+                        one.seat.counts = old
+                if new.state != "ready" or new.exit_code is not None:
+                    raise TonnageError(f"replica {new.name} of the new version ended on trial",
+                                       hint=f"the old version stays; its log: {new.running.log_file}")  # fmt: skip
+                found = judge(counts, old, rules, elapsed_s=monotonic() - began_s)
+                if found.decision == "back":
+                    raise TonnageError(f"the new version did not pass: {found.why}", hint="the old version stays")
+                if found.decision == "go on":
+                    self.say(f"the new version passed: {found.why}")
+                    return
+                await asyncio.sleep(WATCH_S)
+        finally:
+            for one in self.replicas.values():
+                one.seat.counts = None
 
     def report_fault(self, name: str) -> None:
         """A request found this replica not answering: look at its process at once."""
@@ -166,19 +223,21 @@ class ReplicaSet:
                     self._back_off(f"a replica does not start: {error}")
                     return
 
-    def _start(self) -> Replica:
+    def _start(self, render: Render | None = None, version: int | None = None, share: float | None = None) -> Replica:
+        """One more of the present command, or of a new one that is on trial for a share of the requests."""
         self._number += 1
         name = f"r{self._number}"
-        command = self.render(name, free_port(self.rules.host))
+        command = (render or self.render)(name, free_port(self.rules.host))
         if self.devices is not None:
             group = self.devices.take(name)
             command = replace(command, env=(*command.env, *device_environment(group)))
         try:
-            replica = start_replica(name, self.version, command, self.folder, self.rules.slots)
+            replica = start_replica(name, version or self.version, command, self.folder, self.rules.slots)
         except BaseException:
             if self.devices is not None:
                 self.devices.give_back(name)
             raise
+        replica.seat.share = share
         self.replicas[name] = replica
         replica.task = self._spawn(self._come_up(replica))
         return replica
@@ -186,6 +245,8 @@ class ReplicaSet:
     async def _come_up(self, replica: Replica) -> None:
         try:
             ready_s = await replica.wait_ready(self.rules.ready_timeout_s)
+            if self.rules.smoke is not None:
+                await replica.pass_smoke_test(self.rules.smoke)
         except TonnageError as error:
             if replica.state == "starting":
                 self._back_off(f"{error}\n{replica.running.last_words()}")

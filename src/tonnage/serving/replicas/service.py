@@ -23,7 +23,9 @@ from tonnage.serving.engines.processes import read_counts
 from tonnage.serving.listening import listening_socket
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
+from tonnage.serving.replicas.replica import SmokeTest
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
+from tonnage.serving.replicas.trial import TrialRules
 from tonnage.serving.running.meter import CostMeter, ReplicaCounts
 from tonnage.values import dataclass
 
@@ -49,6 +51,7 @@ class ReplicatedService:
     devices: tuple[tuple[Device, ...], ...] = ()
     usd_per_machine_hour: float | None = None  # None: not known
     replicas_per_machine: int | None = 1  # None: all share one
+    smoke: SmokeTest | None = None
 
 
 class Service:
@@ -62,7 +65,7 @@ class Service:
         )  # fmt: skip
         rules = ReplicaRules(
             slots=settings.scaled.slots, ready_timeout_s=settings.ready_timeout_s,
-            drain_timeout_s=settings.drain_timeout_s,
+            drain_timeout_s=settings.drain_timeout_s, smoke=settings.smoke,
         )  # fmt: skip
         devices = DevicePool(settings.devices) if settings.devices else None
         self.replicas = ReplicaSet(render, rules, self.balancer, folder, say, devices)
@@ -74,6 +77,7 @@ class Service:
         self.meter = CostMeter(
             usd_per_machine_hour=settings.usd_per_machine_hour, replicas_per_machine=settings.replicas_per_machine
         )
+        self.on_update: Callable[[], None] = lambda: None  # SIGUSR1: another version is asked for
         self.on_costs: Callable[[dict[str, Any]], None] = lambda _: None
         self.server: Any = None
         self._counts = ReplicaCounts()
@@ -101,6 +105,21 @@ class Service:
     def renew(self) -> None:
         """Replace all replicas by new ones of the same command, one by one."""
         self._renewal = asyncio.ensure_future(self._renewed())
+
+    def update(self, render: Render, trial: TrialRules, on_end: Callable[[str | None], None]) -> None:
+        """Replace all replicas by those of another command, the first of them on trial. `on_end` is called with why
+        the old ones stay, or None."""
+        self._renewal = asyncio.ensure_future(self._updated(render, trial, on_end))
+
+    async def _updated(self, render: Render, trial: TrialRules, on_end: Callable[[str | None], None]) -> None:
+        try:
+            await self.replicas.update(render, trial)
+        except TonnageError as error:
+            self.say(f"rolled back: {error}")
+            on_end(str(error))
+        else:
+            self.say("all replicas are of the new version")
+            on_end(None)
 
     async def _renewed(self) -> None:
         try:
@@ -235,6 +254,7 @@ async def serve_replicas(
     for number in STOPS:
         loop.add_signal_handler(number, service.stop)
     loop.add_signal_handler(signal.SIGHUP, service.renew)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: service.on_update())
     service.begin()
     watched = asyncio.ensure_future(service.stop_if_hopeless())
     if on_begin is not None:
@@ -243,7 +263,7 @@ async def serve_replicas(
     try:
         await server.serve(sockets=[listening])
     finally:
-        for number in (*STOPS, signal.SIGHUP):
+        for number in (*STOPS, signal.SIGHUP, signal.SIGUSR1):
             loop.remove_signal_handler(number)
         watched.cancel()
         await service.close()
