@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
+    from tonnage.api.deploying import DeployOptions, check_deployed, deploy_files
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.engine_benches import BenchRunOptions, bench_clean, bench_run, bench_setup
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
     from tonnage.api.service_files import write_service_files
+    from tonnage.api.service_updates import ServiceUpdateOptions, rollback_service, update_service
     from tonnage.api.serving import ServeOptions, planned_replica
     from tonnage.api.snapshots import list_snapshots, price_history, snapshot_moves
     from tonnage.api.spent_budgets import budget_runs
@@ -78,21 +80,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
-    "BudgetsReconcileOptions", "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions",
-    "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
+    "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
+    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
     "GatewayTopOptions", "LocalOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "UiOptions",
-    "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean",
-    "bench_run", "bench_serve", "bench_setup", "breakeven", "budget_runs", "calibrate", "calibrate_local",
-    "calibrated_model_of", "check_budgets", "check_gateway", "check_place", "check_watch", "collect_run", "compare",
-    "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "import_litellm", "list_budgets",
-    "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui",
-    "open_watch", "optimise", "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "price_history",
-    "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves",
-    "snapshot_order", "spot", "stop", "ui_keys", "validate", "verify_backup", "verify_fetched", "watch_metrics",
-    "watch_status", "write_service_files",
+    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions",
+    "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup",
+    "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup", "breakeven", "budget_runs", "calibrate",
+    "calibrate_local", "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place",
+    "check_watch", "collect_run", "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request",
+    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend",
+    "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key",
+    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "plan",
+    "planned_replica", "portfolio", "predict", "price_history", "reconcile_budgets", "reconcile_gateway",
+    "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline",
+    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves",
+    "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_backup", "verify_fetched",
+    "watch_metrics", "watch_status", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -104,6 +107,8 @@ __getattr__ = lazy_names(
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".spent_budgets": ("budget_runs",),
         ".bill_reconciling": ("BudgetsReconcileOptions", "reconcile_budgets"),
+        ".deploying": ("DeployOptions", "check_deployed", "deploy_files"),
+        ".service_updates": ("ServiceUpdateOptions", "rollback_service", "update_service"),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".engine_benches": ("BenchRunOptions", "bench_clean", "bench_run", "bench_setup"),
         ".gateway": (

@@ -121,6 +121,10 @@ class ServeOptions(Options):
         "--backend", "A replica that nginx and Envoy pass requests to. [default: 127.0.0.1, the ports after --port]",
         default=(), metavar="HOST:PORT", repeated=True, read=lambda _, texts: tuple(texts),
     )  # fmt: skip
+    smoke: str | None = option(
+        "--smoke", 'A request that each replica must answer with 200 before it takes others: {"path": …, "body": …}.',
+        default=None, metavar="FILE",
+    )  # fmt: skip
     project: str | None = charge_option("project")
     team: str | None = charge_option("team")
     environment: str | None = charge_option("environment")
@@ -141,7 +145,8 @@ def planned_replica(
     asked, settings = options or ServeOptions(), settings or current_settings()
     _one_of("--on", asked.on, PLACES)
     if not str(target).endswith((".yaml", ".yml")):
-        return Answer(_encoder_alone(str(target), asked, settings), replica_report)
+        alone = replace(_encoder_alone(str(target), asked, settings), target=absolute_target(str(target)))
+        return Answer(alone, replica_report)
     job, name, found, catalog = _planned(target, asked, settings)
     if asked.model is None:
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
@@ -152,8 +157,17 @@ def planned_replica(
         made, told = on_this_machine(made, job, settings)
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
-    made = replace(made, workload_file=Path(target).absolute(), requests_per_month=job.requests_per_bill)
+    made = replace(
+        made, workload_file=Path(target).absolute(), requests_per_month=job.requests_per_bill,
+        target=absolute_target(str(target)),
+    )  # fmt: skip
     return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
+
+
+def absolute_target(target: str) -> str:
+    """A path as it reads from anywhere; other targets as they are."""
+    path = Path(target)
+    return str(path.absolute()) if path.exists() else target
 
 
 def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.charging import Leased, charge_of, leased
 from tonnage.api.interrupting import terminations_interrupt
+from tonnage.api.service_updates import VersionUpdates, read_smoke_test
 from tonnage.api.serving import ServeOptions, planned_replica, slots_of
 from tonnage.errors import InputError, PlanRefused
 
@@ -190,7 +192,7 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
     from tonnage.serving.replicas.service import ReplicatedService, Service, run_service
     from tonnage.serving.running.record import recorded, write_costs
 
-    render, (least, most) = planned.render, asked.replicas or (1, 1)
+    least, most = asked.replicas or (1, 1)
     record = _running_service(planned, asked)
     scaled = ScaledService(
         slots=slots_of(planned, asked), start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
@@ -200,12 +202,12 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
         scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
         devices=_replica_devices(planned, asked, most, tell), usd_per_machine_hour=record.usd_per_machine_hour,
-        replicas_per_machine=record.replicas_per_machine,
+        replicas_per_machine=record.replicas_per_machine, smoke=read_smoke_test(asked.smoke),
     )  # fmt: skip
 
-    def place(name: str, port: int) -> EngineCommand:
+    def placed(made: PlannedReplica, name: str, port: int) -> EngineCommand:
         folder = str(planned.folder / name)
-        return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
+        return made.render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
 
     with (
         recorded(planned.folder, record),
@@ -221,8 +223,9 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
                     made.stop()
 
             made.on_costs = costs
+            made.on_update = VersionUpdates(made, planned, asked, placed).begin
 
-        run_service(service, place, planned.folder, tell, on_begin=begin)
+        run_service(service, partial(placed, planned), planned.folder, tell, on_begin=begin)
 
 
 def _replica_devices(

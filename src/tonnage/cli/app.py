@@ -59,6 +59,7 @@ VERBS: Final = (
     Verb("pipeline", "pipeline", "commands", "Run steps in order, cached and resumed"),
     Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
     Verb("bench", "bench", "commands", "Compare engines on the same work; load a running service"),
+    Verb("deploy", "deploy", "commands", "Keep services running; update them, and roll back"),
     Verb("backup", "backup", "commands", "Write the home to one file, verified; restore it"),
     Verb("restore", "backup", "restore", "Put a backup where the home is to be"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),

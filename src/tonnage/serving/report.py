@@ -46,6 +46,7 @@ class PlannedReplica:
     benches: tuple[BenchedLoad, ...] = ()  # of it on this machine
     cluster_file: Callable[[ClusterReplicas], str] | None = None
     workload_file: Path | None = None
+    target: str = ""  # what was asked to be served
     requests_per_month: float | None = None  # at the workload's busy rate
 
 

@@ -1,7 +1,8 @@
 """A tiny HTTP server for tests of replicas: `python echo_server.py PORT [READY_AFTER_S]`.
 
 POST /work?s=0.1 answers after that time with its own pid; /stream?n=5&s=0.02 sends pieces; /die ends the process in
-the middle of an answer. ECHO_STATUS, ECHO_SLOWER_S and ECHO_VERSION make it another version. SIGTERM ends it at once: what it is doing then is lost, as with most engines.
+the middle of an answer. ECHO_STATUS, ECHO_SLOWER_S and ECHO_VERSION make it another version.
+SIGTERM ends it at once: what it is doing then is lost, as with most engines.
 """
 
 from __future__ import annotations

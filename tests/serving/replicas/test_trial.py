@@ -52,6 +52,10 @@ def test_the_judgement(
     assert why in found.why
 
 
+def missing(name: str, port: int) -> EngineCommand:
+    return EngineCommand(engine=name, argv=("/no/such/program",), host="127.0.0.1", port=port, health="/")
+
+
 def version(name: str, **other: str) -> Callable[[str, int], EngineCommand]:
     plain = echo()
     env = (("ECHO_VERSION", name), *other.items())
@@ -130,8 +134,7 @@ def test_a_version_that_fails_its_smoke_test_gets_no_request(tmp_path: Path) -> 
         async with served(asked, tmp_path, version("old")) as (service, client):
             said: list[str] = []
             service.replicas.say = said.append
-            for bad in (version("bad", ECHO_STATUS="503"), lambda name, port: EngineCommand(
-                    engine="x", argv=("/no/such/program",), host="127.0.0.1", port=port, health="/")):  # fmt: skip
+            for bad in (version("bad", ECHO_STATUS="503"), missing):
                 with pytest.raises(TonnageError):
                     await service.replicas.update(bad, RULES)
                 await until(lambda: len(service.replicas.replicas) == 1)

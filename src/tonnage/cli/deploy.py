@@ -1,0 +1,91 @@
+"""`tonnage deploy`: files that keep a command running, updates that roll back by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonnage.api.deploying import KINDS, DeployOptions
+from tonnage.api.service_updates import ServiceUpdateOptions
+from tonnage.cli.declared import Commands, ReportSession, completing
+
+commands = Commands(no_args_is_help=True, help="Keep services running; update them without a failed request.")
+Service = Annotated[str, typer.Argument(metavar="NAME", help="A service that runs here.", show_default=False)]
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    return [name for name in KINDS if name.startswith(incomplete)]
+
+
+@commands.command("files", short_help="Write units, a Compose file or manifests")
+def files(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the unit or container.", show_default=False)],
+    args: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND…", help="serve, ui, gateway, watch or backup with their arguments.",
+                       show_default=False),
+    ],
+    asked: Annotated[DeployOptions, completing(kind=complete_kind)],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path("deploy"),
+    *,
+    session: ReportSession,
+) -> None:  # fmt: skip
+    """Write the files that keep a command of Tonnage running: its version pinned, health and smoke test, restarts.
+
+    `tonnage deploy files reviews --as systemd --to units -- serve run-7 --replicas 2..4`. Units are checked by
+    systemd-analyze where it is, manifests by the rules of an API server.
+    """
+    from tonnage import api
+
+    session.show_answer(api.deploy_files(name, args, to, asked))
+
+
+@commands.command("check", short_help="Wait until a service is well")
+def check(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Of the service.", show_default=False)],
+    smoke: Annotated[
+        str | None, typer.Option("--smoke", metavar="FILE", help='A request that must be answered with 200.')
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait.")] = "60s",
+    *,
+    session: ReportSession,
+) -> None:  # fmt: skip
+    """Ask a service until it is ready, then its smoke test. Exit code 1: it is not well in time."""
+    from tonnage import api
+    from tonnage.api.reading import read_seconds
+
+    session.show_answer(api.check_deployed(url, smoke=smoke, timeout_s=read_seconds("--timeout", timeout)))
+
+
+@commands.command("update", short_help="Put another version on trial, then in place")
+def update(
+    name: Service,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="What to serve, as `tonnage serve` takes it.", show_default=False)
+    ],
+    asked: ServiceUpdateOptions,
+    *,
+    session: ReportSession,
+) -> None:
+    """Replace a service's replicas by those of another target. The first one is on trial for its share of requests.
+
+    Its errors are answered by the old version. It goes back by itself where too many fail or its 95th percentile is
+    above the old version's, a limit, or the predicted band. Exit code 1: the old version stays.
+    """
+    from tonnage import api
+
+    with session.progress("on trial"):
+        answer = api.update_service(name, target, asked, settings=session.settings)
+    session.show_answer(answer)
+
+
+@commands.command("rollback", short_help="Go back to the version before")
+def rollback(name: Service, asked: ServiceUpdateOptions, *, session: ReportSession) -> None:
+    """Put the version before the present one on trial, then in its place."""
+    from tonnage import api
+
+    with session.progress("on trial"):
+        answer = api.rollback_service(name, asked, settings=session.settings)
+    session.show_answer(answer)
