@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.gateway.doorway import Doorway
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +25,9 @@ def redis_url(redis_server: Any) -> str:
     """Its address; it holds nothing."""
     redis_server.flushall()
     return f"unix://{redis_server.socket_file}"
+
+
+@pytest.fixture(params=["express", "journey"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is claimed holds for requests on the short way and for those that a journey carries from the beginning."""
+    monkeypatch.setattr(Doorway, "EXPRESS", request.param == "express")

@@ -146,7 +146,12 @@ class Scripted:
 
 
 class Doorway:
-    """`async with Doorway(folder, {"a": upstream, ...}, **keys of the file)`: `ask` sends a body to the door."""
+    """`async with Doorway(folder, {"a": upstream, ...}, **keys of the file)`: `ask` sends a body to the door.
+
+    `EXPRESS` False: requests are carried by journeys from their beginning, as those that need more are.
+    """
+
+    EXPRESS = True
 
     def __init__(self, folder: Path, upstreams: dict[str, Scripted], **file: Any) -> None:
         self.folder, self.upstreams, self.file = folder, upstreams, file
@@ -171,7 +176,9 @@ class Doorway:
         await self.book.open()
         self.running = Running(self.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, _no_page)
-        self.server = DoorServer(self.door.handle, int(self.gateway.listen.body_mb * 1e6))
+        self.server = DoorServer(
+            self.door.handle, int(self.gateway.listen.body_mb * 1e6), self.door.express.take if self.EXPRESS else None
+        )
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
         await self.server.listen(listening)

@@ -25,7 +25,8 @@ from tests.gateway.doorway import (
     words,
 )
 
-from tonnage.http.upstream import Upstream, UpstreamFault, UpstreamTimeouts
+from tonnage.http.connection import UpstreamFault, UpstreamTimeouts
+from tonnage.http.upstream import Upstream
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 

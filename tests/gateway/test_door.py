@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 @pytest.mark.parametrize(
     ("body", "status", "told"),

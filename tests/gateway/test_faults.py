@@ -27,6 +27,8 @@ from tests.gateway.doorway import (
 
 from tonnage.gateway.money.rates import pico_usd
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 COST = 7 * 10**6 + 4 * 2 * 10**6  # pico-dollars of USAGE at 1 and 2 USD a million
 
 

@@ -12,7 +12,7 @@ import orjson
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.shared_cache import SharedAnswer, SharedCache
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 from tonnage.values import dataclass
 
 LARGEST_BYTES: Final = 4 << 20  # of an answer

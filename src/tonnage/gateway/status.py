@@ -12,16 +12,17 @@ from tonnage.gateway.file.described import ANYBODY, Gateway
 from tonnage.gateway.measures import added_up
 from tonnage.gateway.money.shared_accounts import AccountState
 from tonnage.gateway.money.sql_store import AccountsError
-from tonnage.gateway.proxy.attempt import Attempt
 from tonnage.gateway.proxy.running import Running
+from tonnage.gateway.proxy.settlement import AttemptUnderWay
 
 
-def worker_state(running: Running, attempts: Iterable[Attempt], waiting: int) -> dict[str, Any]:
+def worker_state(running: Running, attempts: Iterable[AttemptUnderWay], waiting: int) -> dict[str, Any]:
     """What one worker has under way, for the file where the pages of all workers find it."""
     now_s, routes, keys = monotonic(), Counter[str](), Counter[str]()
     for one in attempts:
-        routes[one.journey.route.name] += 1
-        keys[one.journey.caller.name] += 1
+        route, key = one.route_and_key
+        routes[route] += 1
+        keys[key] += 1
     healths = running.healths
     return {
         "under_way": {name: health.under_way for name, health in healths.items()},

@@ -105,8 +105,10 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         listen = self.task.gateway.listen
-        handlers = (self.door.handle, self._pages_alone)
-        self.servers = [DoorServer(one, int(listen.body_mb * 1e6)) for one in handlers[: len(self.task.sockets)]]
+        most_bytes = int(listen.body_mb * 1e6)
+        servers = [DoorServer(self.door.handle, most_bytes, self.door.express.take)]
+        servers.append(DoorServer(self._pages_alone, most_bytes))
+        self.servers = servers[: len(self.task.sockets)]
         for server, file in zip(self.servers, self.task.sockets, strict=True):
             await server.listen(socket.socket(fileno=file))
         ticks = asyncio.ensure_future(self._tick())

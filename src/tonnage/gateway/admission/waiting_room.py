@@ -18,7 +18,7 @@ from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.proxy.asked import UnreadableRequest
 from tonnage.gateway.proxy.replies import GatewayReply
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 TICK_S: Final = 0.1
 PROBE_S: Final = 0.3  # between tries to have a place that other workers lease

@@ -18,7 +18,7 @@ from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.described import ANYBODY, Caller, Gateway
 from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 PATHS: Final = ("/v1/files", "/v1/batches")
 ENDPOINTS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings")

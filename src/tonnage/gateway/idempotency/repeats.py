@@ -22,7 +22,7 @@ from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.proxy.layers import ExchangeLayer
 from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 T = TypeVar("T")
 HEADER: Final = b"idempotency-key"

@@ -12,7 +12,7 @@ from tonnage.gateway.dialects.usage import Surface, Usage
 from tonnage.gateway.media.multipart import Part, form_fields, read_parts
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 from tonnage.values import dataclass
 
 MEDIA_PATHS: Final[dict[str, Surface]] = {

@@ -11,7 +11,7 @@ from tonnage.gateway.dialects.usage import Surface, Usage
 from tonnage.gateway.proxy.asked import GatewayRequest, with_model
 from tonnage.gateway.proxy.passage import NotAnAnswer, Passed, Tap
 from tonnage.gateway.proxy.tap import UsageTap
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 TARGETS: Final[dict[Surface, bytes]] = {
     "images": b"/images/generations", "image-edits": b"/images/edits",

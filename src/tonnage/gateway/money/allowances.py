@@ -18,6 +18,9 @@ ScopeKind = Literal["total", "key", "team", "project", "route", "deployment"]
 SCOPE_KINDS: Final = ("total", "key", "team", "project", "route", "deployment")
 
 
+PARTS: Final[dict[Unit, int]] = {"usd": 0, "tokens": 1, "requests": 2, "at-once": 3}  # of `Amounts.parts`
+
+
 class Amounts(NamedTuple):
     """What a request takes of allowances, by unit."""
 
@@ -28,6 +31,11 @@ class Amounts(NamedTuple):
         if unit == "usd":
             return self.usd_pico
         return self.tokens if unit == "tokens" else 1
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """The same by the numbers of `PARTS`."""
+        return self.usd_pico, self.tokens, 1, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

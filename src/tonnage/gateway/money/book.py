@@ -19,7 +19,7 @@ from time import time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
-from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold, Who, WorkerAccount
+from tonnage.gateway.money.holds import AccountSet, AllowanceExceeded, AttemptOutcome, Hold, Who, WorkerAccount
 from tonnage.gateway.money.journal import Journal, Mark
 from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
@@ -81,6 +81,7 @@ class SpendBook:
         self._current: dict[
             int, tuple[Allowance, WorkerAccount, float]
         ] = {}  # by identity: the account of now, until when
+        self._sets: dict[int, AccountSet] = {}  # by identity, as `hold_now` is asked for them
         self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
         self._rows: list[AttemptRow] = []
         self._batch: _Batch | None = None
@@ -157,7 +158,8 @@ class SpendBook:
                     raise self._refusal(short, granted.short, amounts)
                 await asyncio.sleep(POLL_S)
             accounts = self._accounts_of(allowances)  # a window may have ended meanwhile
-        hold = self._take(accounts, amounts, who, request, lost_usd_pico)
+        numbers = tuple(self.journal.number(one.key) for one in accounts)
+        hold = self._take(accounts, numbers, amounts, who, request, lost_usd_pico, self.now())
         if self.durable:
             try:
                 await self._on_disk()
@@ -165,6 +167,25 @@ class SpendBook:
                 self.settle(hold, None)
                 raise
         return hold
+
+    def hold_now(
+        self, allowances: tuple[Allowance, ...], amounts: Amounts, *, who: Who, request: str, lost_usd_pico: int
+    ) -> Hold | None:
+        """The same where nothing must be waited for; None: a lease is too small, or holds go to the disk first.
+
+        Raises OSError.
+        """
+        now_s = self.now()
+        if self.durable or now_s - self._told_s > SILENT_S:
+            return None
+        known = self._sets.get(id(allowances))
+        if known is None or known.allowances is not allowances or now_s >= known.until_s:
+            known = self._set_of(allowances, now_s)
+        accounts, needs = known.accounts, amounts.parts
+        for one in accounts:
+            if one.leased - one.used - one.held < needs[one.part]:
+                return None
+        return self._take(accounts, known.numbers, amounts, who, request, lost_usd_pico, now_s)
 
     def settle(self, hold: Hold, outcome: AttemptOutcome | None) -> None:
         """What a hold came to; None: nothing was sent. A second time it does nothing.
@@ -181,11 +202,13 @@ class SpendBook:
             self._rows.append(row)
         hold.settled = True
         self.open_holds -= 1
+        held = hold.amounts.parts
+        spent = None if outcome is None else outcome.amounts.parts
         for account in hold.accounts:
-            unit = account.unit
-            account.held -= hold.amounts.of(unit)
-            if outcome is not None and not account.allowance.returns:
-                account.used += outcome.amounts.of(unit)
+            part = account.part
+            account.held -= held[part]
+            if spent is not None and not account.returns:
+                account.used += spent[part]
 
     def give_place_back(self, hold: Hold) -> None:
         """A hold that is kept on for its money no longer counts as a request under way."""
@@ -356,18 +379,29 @@ class SpendBook:
         until = allowance.end(datetime.fromtimestamp(self.now(), UTC))
         return AllowanceExceeded(allowance, need=amounts.of(allowance.unit), has=has, until=until)
 
+    def _set_of(self, allowances: tuple[Allowance, ...], now_s: float) -> AccountSet:
+        if len(self._sets) > MOST_KNOWN:
+            self._sets.clear()
+        accounts = self._accounts_of(allowances)
+        numbers = tuple(self.journal.number(one.key) for one in accounts)
+        ends_s = [self._current[id(one)][2] if id(one) in self._current else now_s for one in allowances]
+        until_s = min(ends_s, default=float("inf"))
+        found = self._sets[id(allowances)] = AccountSet(allowances, accounts, numbers, until_s)
+        return found
+
     def _take(
-        self, accounts: tuple[WorkerAccount, ...], amounts: Amounts, who: Who, request: str, lost_usd_pico: int
-    ) -> Hold:
-        number, at_s = self._number, self.now()
+        self, accounts: tuple[WorkerAccount, ...], numbers: tuple[int, ...], amounts: Amounts, who: Who, request: str,
+        lost_usd_pico: int, at_s: float,
+    ) -> Hold:  # fmt: skip
+        number = self._number
         self._number += 1
-        numbers = [self.journal.number(one.key) for one in accounts]
         self.journal.hold(
             number, numbers, amounts.usd_pico, amounts.tokens, lost_usd_pico, request, at_s, who.key, who.team,
             who.project, who.route, who.deployment,
         )  # fmt: skip
+        needs = amounts.parts
         for account in accounts:
-            account.held += amounts.of(account.unit)
+            account.held += needs[account.part]
         self.open_holds += 1
         return Hold(number, accounts, amounts, who, request, at_s)
 
@@ -395,6 +429,8 @@ class SpendBook:
             if over and not account.held:
                 del self._accounts[key]
                 self.journal.forget(key)
+                self._current.clear()  # whoever comes now has the account of now
+                self._sets.clear()
         moves = [LeaseMove(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
         rows, self._moves, self._rows = self._rows, {}, []
         return moves, rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from tonnage.gateway.money.allowances import Allowance, Amounts
+from tonnage.gateway.money.allowances import PARTS, Allowance, Amounts
 from tonnage.gateway.money.shared_accounts import AccountKey
 from tonnage.values import dataclass
 
@@ -13,10 +13,11 @@ from tonnage.values import dataclass
 class WorkerAccount:
     """A worker's part of an account: `leased` of it, `used` settled since the last flush, `held` by open requests."""
 
-    __slots__ = ("allowance", "begin", "held", "key", "leased", "unit", "used")
+    __slots__ = ("allowance", "begin", "held", "key", "leased", "part", "returns", "unit", "used")
 
     def __init__(self, allowance: Allowance, begin: int) -> None:
         self.allowance, self.begin, self.unit = allowance, begin, allowance.unit
+        self.part, self.returns = PARTS[allowance.unit], allowance.returns
         self.key: AccountKey = (allowance.id, begin)
         self.leased = self.used = self.held = 0
 
@@ -46,6 +47,15 @@ class Hold:
     ):
         self.number, self.accounts, self.amounts, self.who = number, accounts, amounts, who
         self.request, self.at_s, self.settled = request, at_s, False
+
+
+class AccountSet(NamedTuple):
+    """What a request takes of, while no window of it ends; `numbers`: what the journal calls the accounts."""
+
+    allowances: tuple[Allowance, ...]
+    accounts: tuple[WorkerAccount, ...]
+    numbers: tuple[int, ...]
+    until_s: float
 
 
 class AllowanceExceeded(Exception):

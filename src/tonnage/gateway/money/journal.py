@@ -71,7 +71,7 @@ class Journal:
 
     def hold(self, number: int, *said: Any) -> None:
         line = _line("h", number, *said)
-        self._write(line, reserve=_settlement_bytes(line))
+        self._write(line, _settlement_bytes(line))
         self._open[number] = line
 
     def settle(self, number: int, usd_pico: int, tokens: int, row: AttemptRow) -> None:
@@ -135,11 +135,10 @@ class Journal:
             _sync_folder(self.path.parent)
 
     def _end_hold(self, number: int, line: bytes) -> None:
-        given = _settlement_bytes(self._open[number])
-        self._write(line, reserve=-given)
+        self._write(line, -_settlement_bytes(self._open[number]))
         del self._open[number]
 
-    def _write(self, data: bytes, *, reserve: int = 0) -> None:
+    def _write(self, data: bytes, reserve: int = 0) -> None:
         """Append; `reserve`: room that is kept from now on beside it, or no longer."""
         end = self._end + len(data)
         needed = end + self._reserved + reserve
@@ -169,7 +168,7 @@ class Syncing:
 
 
 def _line(*values: Any) -> bytes:
-    return orjson.dumps(values) + b"\n"
+    return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _settlement_bytes(hold: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
@@ -10,6 +11,7 @@ from tonnage.gateway.file.described import Caller
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.observing.request_log import RequestLogWriter
 from tonnage.gateway.observing.spans import PARAMETERS, SpanWriter
+from tonnage.gateway.proxy.asked import GatewayRequest
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.layers import ExchangeLayer
 from tonnage.gateway.proxy.replies import GatewayReply
@@ -25,18 +27,31 @@ class Observer:
 
     async def through(self, journey: Journey, carry: Callable[[Journey], Awaitable[None]]) -> None:
         """Carry a request, and put down what became of it, whatever happens."""
-        record = RequestRecord(
-            journey.asked.surface, request=journey.request, caller=journey.caller, route=journey.route.name,
-            asked=journey.asked, began_s=journey.began_s, body_bytes=self._body_bytes,
-        )  # fmt: skip
-        if self.spans is not None:
-            record.trace = self.spans.begin(journey.exchange.headers)
-        journey.record = record
-        journey.exchange = _WatchedExchange(journey.exchange, record)
+        record = self.begin(journey)
         try:
             await carry(journey)
         finally:
-            self._end(record)
+            self.end(record)
+
+    def begin(self, journey: Journey) -> RequestRecord:
+        """Look at a request from now until `end`."""
+        record = self.record(journey.asked, journey.caller, journey.route.name, journey.request, journey.began_s)
+        if self.spans is not None:
+            record.trace = self.spans.begin(journey.exchange.headers)
+        self.watch(journey, record)
+        return record
+
+    def record(self, asked: GatewayRequest, caller: Caller, route: str, request: str, began_s: float) -> RequestRecord:
+        """Of a request whose answer nothing tells it: `watch`, or its carrier does."""
+        return RequestRecord(
+            asked.surface, request=request, caller=caller, route=route, asked=asked, began_s=began_s,
+            body_bytes=self._body_bytes,
+        )  # fmt: skip
+
+    def watch(self, journey: Journey, record: RequestRecord) -> None:
+        """What the client is answered from now on."""
+        journey.record = record
+        journey.exchange = _WatchedExchange(journey.exchange, record)
 
     def turned_away(
         self, exchange: ClientExchange, surface: Surface, caller: Caller | None, reply: GatewayReply, began_s: float
@@ -48,7 +63,7 @@ class Observer:
         if self.spans is not None:
             record.trace = self.spans.begin(exchange.headers)
         record.reply, record.status = reply, reply.status
-        self._end(record)
+        self.end(record)
 
     def close(self) -> None:
         """Hand on what waits; takes seconds where nobody takes it."""
@@ -56,7 +71,8 @@ class Observer:
             if one is not None:
                 one.close()
 
-    def _end(self, record: RequestRecord) -> None:
+    def end(self, record: RequestRecord) -> None:
+        """Put down what became of a request."""
         record.latency_s = monotonic() - record.began_s
         asked = record.asked
         if asked is not None and self._body_bytes is None:  # the bodies need not wait in memory
@@ -89,6 +105,10 @@ class _WatchedExchange(ExchangeLayer):
     async def piece(self, data: bytes) -> None:
         self._record.answered(data)
         await super().piece(data)
+
+    def put(self, data: bytes) -> asyncio.Future[None] | None:
+        self._record.answered(data)
+        return self.inner.put(data)
 
     def end(self, last: bytes = b"", *, whole: bool = True) -> None:
         self._record.answered(last)

@@ -12,7 +12,6 @@ from tonnage.gateway.observing.trace_context import TraceContext
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
-    from tonnage.gateway.proxy.attempt import Attempt
     from tonnage.gateway.proxy.replies import GatewayReply
 
 SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
@@ -52,13 +51,13 @@ class RequestRecord:
         self.answer: list[bytes] = []
         self.room = 0 if body_bytes is None else body_bytes + SLACK_BYTES  # for what is kept of the answer
 
-    def attempt(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
+    def attempt(self, identity: int, deployment: Deployment, outcome: AttemptOutcome) -> None:
         """What became of an attempt."""
-        self.attempts.append(RecordedAttempt(attempt.deployment, outcome, monotonic(), id(attempt)))
+        self.attempts.append(RecordedAttempt(deployment, outcome, monotonic(), identity))
 
-    def passed_on(self, attempt: Attempt, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def passed_on(self, identity: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """The headers of an attempt, with its own place in the trace where there is one."""
-        return headers if self.trace is None else self.trace.passed_on(id(attempt), headers)
+        return headers if self.trace is None else self.trace.passed_on(identity, headers)
 
     def answered(self, piece: bytes) -> None:
         """A piece of the answer, on its way to the client."""

@@ -21,7 +21,7 @@ from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.beside import Beside
 from tonnage.gateway.observing.record import RecordedAttempt, RequestRecord
 from tonnage.gateway.observing.trace_context import TraceContext, begin_trace
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

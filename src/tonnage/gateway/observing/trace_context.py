@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import Final
 
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 HEADER: Final = b"traceparent"
 _PARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.gateway.proxy.unbounded import unbounded_part
+from tonnage.gateway.proxy.unbounded import NAMES, unbounded_bytes, unbounded_part
 
 if TYPE_CHECKING:
     from tonnage.gateway.media.asked import MediaAsk
@@ -31,6 +31,7 @@ OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
 MOST_TOKENS: Final = 10**8
 TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
 BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
+_SELDOM: Final = NAMES | {"n", "best_of", "prompt"}  # without any of these there is one answer, and little to look at
 _IMAGE_ADDRESS: Final = re.compile(rb'"(?:image_url|url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)')
 
 
@@ -70,7 +71,9 @@ class GatewayRequest(NamedTuple):
     @property
     def predicted_tokens(self) -> int:
         """At most so many tokens of a prediction of the answer are rejected: they are billed as output beside it."""
-        predicted = self.said.get("prediction") if self.surface == "chat" else None
+        if "prediction" not in self.said or self.surface != "chat":
+            return 0
+        predicted = self.said["prediction"]
         return 0 if predicted is None else len(_written({"prediction": predicted}))
 
     @property
@@ -108,12 +111,14 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
     if options is not None and not isinstance(options, dict):
         raise UnreadableRequest("`stream_options` must be an object", param="stream_options")
     plain = _written(said) if b"\\u" in body else body  # a name may be written in escapes
+    usual = _SELDOM.isdisjoint(said)
     return GatewayRequest(
-        surface=surface, model=model, body=body, said=said, stream=stream,
-        wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
-        max_tokens=_max_tokens(surface, said), answers=_answers(said),
-        images=len(_IMAGE_ADDRESS.findall(plain)) if b'"image' in plain else 0,
-        unbounded=unbounded_part(surface, said, plain),
+        surface, model, body, said, stream,
+        options is not None and options.get("include_usage") is True,
+        _max_tokens(surface, said),
+        1 if usual else _answers(said),
+        len(_IMAGE_ADDRESS.findall(plain)) if b'"image' in plain else 0,
+        unbounded_bytes(plain) if usual else unbounded_part(surface, said, plain),
     )  # fmt: skip
 
 

@@ -48,17 +48,27 @@ class Bound(NamedTuple):
 
 
 async def most_amounts(
-    asked: GatewayRequest,
-    deployment: Deployment,
-    route: Route,
-    allowances: Sequence[Allowance],
-    book: SpendBook,
-    *,
-    expected_output: int,
-) -> Bound:
+    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: SpendBook,
+    *, expected_output: int,
+) -> Bound:  # fmt: skip
+    """`most_amounts_now`, after what the budgets have left was leased where that decides."""
+    found = most_amounts_now(asked, deployment, route, allowances, book, expected_output=expected_output)
+    if found is not None:
+        return found
+    await book.lease_all(allowances)
+    found = most_amounts_now(asked, deployment, route, allowances, book, expected_output=expected_output, leased=True)
+    assert found is not None
+    return found
+
+
+def most_amounts_now(
+    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: SpendBook,
+    *, expected_output: int, leased: bool = False,
+) -> Bound | None:  # fmt: skip
     """Dollars: the most input tokens that the bytes can be, at the dearest price of input, and every output token.
 
     Tokens, for rate limits: the input by estimate. `expected_output`: of one answer, where no budget needs a bound.
+    None: it depends on what the budgets have left, and not all of that is `leased`.
     Raises TooDear, Unbounded, Unpriced.
     """
     if asked.media is not None:
@@ -69,13 +79,17 @@ async def most_amounts(
     inputs = asked.most_input_tokens(deployment.image_tokens, deployment.stored_tokens)
     outputs, told = asked.max_tokens, None
     if outputs is None:
-        outputs, told = await _unstated(asked, deployment, route, allowances, book, inputs, expected_output)
+        left = book.left(allowances)
+        unstated_output = _unstated(asked, deployment, route, left, inputs, expected_output, leased=leased)
+        if unstated_output is None:
+            return None
+        outputs, told = unstated_output
     unstated = outputs if asked.max_tokens is None and OUTPUT_KEYS[asked.surface] else None
     outputs = (outputs + asked.predicted_tokens) * asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
-    _allow(usd_pico, route)
-    amounts = Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs)
-    return Bound(amounts=amounts, told=told, output_tokens=unstated)
+    if route.most_usd_pico is not None:
+        _allow(usd_pico, route)
+    return Bound(Amounts(usd_pico, asked.input_tokens_estimate + outputs), told, unstated)
 
 
 def _allow(usd_pico: int, route: Route) -> None:
@@ -96,26 +110,25 @@ def _media(media: MediaAsk, deployment: Deployment, route: Route) -> Bound:
     return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=0), told=None, output_tokens=None)
 
 
-async def _unstated(
-    asked: GatewayRequest, deployment: Deployment, route: Route, allowances: Sequence[Allowance], book: SpendBook,
-    inputs: int, expected: int,
-) -> tuple[int, int | None]:  # fmt: skip
-    """Output tokens of one answer where the client states none: the route's, the deployment's, what can be paid for."""
+def _unstated(
+    asked: GatewayRequest, deployment: Deployment, route: Route, left: int | None, inputs: int, expected: int,
+    *, leased: bool,
+) -> tuple[int, int | None] | None:  # fmt: skip
+    """Output tokens of one answer where the client states none: the route's, the deployment's, what can be paid for.
+    `left`: pico-dollars, None: no budget; None: more may be left than is leased."""
     if not OUTPUT_KEYS[asked.surface]:
         return 0, None
     if route.max_tokens is not None:
         return route.max_tokens, route.max_tokens
-    left = book.left(allowances)
     most = deployment.max_output_tokens
     if left is None:
         return most or expected, None
     wanted = UNSTATED_OUTPUT_TOKENS if most is None else most
     affordable = _affordable(asked, deployment, inputs, left)
-    if affordable < wanted:
-        await book.lease_all(allowances)
-        affordable = _affordable(asked, deployment, inputs, book.left(allowances) or 0)
     if affordable >= wanted:
         return wanted, wanted if most is None else None
+    if not leased:
+        return None
     share = max(affordable // SHARES, min(affordable, FEWEST_SHARED_TOKENS), 1)
     return share, share
 

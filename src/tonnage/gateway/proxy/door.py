@@ -30,11 +30,13 @@ from tonnage.gateway.money.holds import AttemptOutcome, Hold
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
-from tonnage.gateway.proxy.attempt import PASSED_ON, Attempt
+from tonnage.gateway.proxy.attempt import PASSED_ON
+from tonnage.gateway.proxy.express import Express
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
+from tonnage.gateway.proxy.settlement import AttemptUnderWay
 from tonnage.gateway.proxy.shadow import Shadow
 from tonnage.gateway.proxy.side_request import SideFailed
 from tonnage.gateway.routing.choosing import deployments_of
@@ -62,9 +64,10 @@ class Door:
         self.shadows = _shadows(running)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
+        self.express = Express(self)
         self._numbers = count()
         self._name = os.urandom(6).hex()  # of this worker, in ids that clients see
-        self._attempts: set[Attempt] = set()
+        self._attempts: set[AttemptUnderWay] = set()
         self._uncertain: dict[int, tuple[Hold, AttemptOutcome, asyncio.TimerHandle]] = {}
 
     def follow(self, running: Running) -> None:
@@ -83,9 +86,9 @@ class Door:
             return
         caller: Caller | None = None
         try:
-            caller = self._caller(exchange)
+            caller = self.caller(exchange)
             asked = (
-                read_asked(surface, exchange.body)
+                exchange.asked or read_asked(surface, exchange.body)
                 if exchange.path in SURFACES
                 else read_media(surface, exchange.headers, exchange.body)
             )
@@ -117,10 +120,10 @@ class Door:
     ) -> None:
         """Answer a request that is read and allowed."""
         self.running.key_meter(caller).requests[0] += 1
-        request = f"{self._name}-{next(self._numbers)}"
         journey = Journey(
-            self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
-        )
+            self.running, self.book, self, asked, caller, route, exchange=exchange, request=self.next_name(),
+            began_s=began_s,
+        )  # fmt: skip
         if stands is not None:
             journey.room = self.waiting
             journey.ticket = Ticket(caller.name, stands.priority, began_s, stands.until_s)
@@ -143,16 +146,20 @@ class Door:
         shadow = self.shadows.get(journey.route.name)
         await (journey.run() if shadow is None else shadow.beside(journey))
 
+    def next_name(self) -> str:
+        """Of a request, as clients and the ledger see it."""
+        return f"{self._name}-{next(self._numbers)}"
+
     def keep_uncertain(self, hold: Hold, outcome: AttemptOutcome) -> None:
         """Keep a hold whose attempt may have been billed; it is settled by estimate after a while, or at the end."""
         self.book.give_place_back(hold)
         timer = asyncio.get_running_loop().call_later(UNCERTAIN_S, self._settle_uncertain, hold.number)
         self._uncertain[hold.number] = (hold, outcome, timer)
 
-    def watch(self, attempt: Attempt) -> None:
+    def watch(self, attempt: AttemptUnderWay) -> None:
         self._attempts.add(attempt)
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: AttemptUnderWay) -> None:
         self._attempts.discard(attempt)
 
     def sweep(self) -> None:
@@ -172,7 +179,7 @@ class Door:
         await self.repeats.close()
 
     @property
-    def attempts(self) -> Collection[Attempt]:
+    def attempts(self) -> Collection[AttemptUnderWay]:
         """Those under way."""
         return self._attempts
 
@@ -193,7 +200,7 @@ class Door:
 
     # who asks for what
 
-    def _caller(self, exchange: ClientExchange) -> Caller:
+    def caller(self, exchange: ClientExchange) -> Caller:
         """The owner of the request's key. Raises UnreadableRequest (401)."""
         callers = self.running.gateway.callers
         query = exchange.query
@@ -303,7 +310,7 @@ class Door:
         entry = self.running.gateway.batches
         if self.batches is not None and entry is not None and path.startswith(BATCH_PATHS):
             try:
-                caller = self._caller(exchange)
+                caller = self.caller(exchange)
             except UnreadableRequest as bad:
                 send_reply(exchange, GatewayReply(status=bad.status, kind=bad.kind, message=str(bad)), None)
                 return
@@ -329,7 +336,7 @@ class Door:
 
     def _models(self, exchange: ClientExchange) -> None:
         try:
-            caller = self._caller(exchange)
+            caller = self.caller(exchange)
         except UnreadableRequest as bad:
             send_reply(exchange, GatewayReply(status=bad.status, kind=bad.kind, message=str(bad)), None)
             return

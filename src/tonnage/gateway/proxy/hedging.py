@@ -97,8 +97,9 @@ class Race:
 
     def _count(self) -> None:
         for one in self.attempts:
-            if one.first_byte_s is not None and one.status == 200:
-                self.policy.told(one.deployment.name, one.first_byte_s, stream=self.journey.asked.stream)
+            first_byte_s = one.settlement.first_byte_s
+            if first_byte_s is not None and one.settlement.status == 200:
+                self.policy.told(one.deployment.name, first_byte_s, stream=self.journey.asked.stream)
         if len(self.attempts) > 1:
             won = "none" if self._winner is None else "first" if self._winner is self.attempts[0] else "second"
             labels = (("route", self.route.name), ("won", won))

@@ -7,39 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from tonnage.gateway.admission.line import Ticket
 from tonnage.gateway.admission.waiting_room import WaitingRoom
 from tonnage.gateway.caching import RouteCache
 from tonnage.gateway.file.described import Caller, Route
-from tonnage.gateway.measures import GatewayMeasures, add_time
+from tonnage.gateway.measures import add_time
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import SpendBook
-from tonnage.gateway.money.holds import AttemptOutcome, Hold
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
-from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.attempt import Attempt, Told
 from tonnage.gateway.proxy.hedging import Race
 from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
+from tonnage.gateway.proxy.settlement import AttemptTracker
 from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, expected_first_byte_s, order
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
-
-
-class AttemptTracker(Protocol):
-    """Who looks after attempts beside their journeys."""
-
-    def keep_uncertain(self, hold: Hold, outcome: AttemptOutcome) -> None:
-        """Keep the hold of an attempt that may have been billed."""
-
-    def watch(self, attempt: Attempt) -> None:
-        """End it when its time is over."""
-
-    def forget(self, attempt: Attempt) -> None:
-        """It has ended."""
 
 
 class Journey:
@@ -55,21 +42,34 @@ class Journey:
         self.record: RequestRecord | None = None  # what becomes of it, where somebody wants to know
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
-        self.facts = Facts(
-            surface=asked.surface,
-            input_tokens=asked.input_tokens_estimate,
-            caller=caller,
-            prefix=asked.prefix,
-            media=asked.media,
-            canary=None if route.canary is None else running.canaries[route.name].drawn(caller, asked.prefix),
-        )
+        self._facts: Facts | None = None
+        self._begun: tuple[Attempt, Told | None] | None = None
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
         self.full: list[Allowance] = []  # limits of requests at a time that refused it
         self.sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
-        reply = await (self._through_routes() if self.room is None else self._waiting(self.room))
+        self._answer(await (self._through_routes() if self.room is None else self._waiting(self.room)))
+
+    async def resume(self, attempt: Attempt, told: Told | None) -> None:
+        """`run`, where an attempt was begun already; `told`: what it came to, None: it has not ended."""
+        self._begun = (attempt, told)
+        self._answer(await self._through_routes())
+
+    @property
+    def facts(self) -> Facts:
+        """What deployments are chosen by."""
+        if self._facts is None:
+            asked, route = self.asked, self.route
+            drawn = None if route.canary is None else self.running.canaries[route.name].drawn(self.caller, asked.prefix)
+            self._facts = Facts(
+                asked.surface, asked.input_tokens_estimate, self.caller, asked.prefix, media=asked.media, canary=drawn
+            )
+        return self._facts
+
+    def _answer(self, reply: GatewayReply | None) -> None:
+        """What the gateway says itself; None: the client is answered, or has left."""
         if reply is None:
             return
         if self.record is not None:
@@ -115,7 +115,7 @@ class Journey:
             reply, final = await self._on(route)
             if reply is None:
                 return None
-            self.facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
+            self._facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
             route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
             if self.exchange.gone:  # nobody waits for another attempt
                 self.running.count_gone()
@@ -125,24 +125,26 @@ class Journey:
 
     def ask_instead(self, asked: GatewayRequest) -> None:
         """Go on with a changed request."""
-        self.asked = asked
-        self.facts = self.facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
+        facts, self.asked = self.facts, asked
+        self._facts = facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
 
-    def told_added(self, measures: GatewayMeasures) -> None:
+    def told_added(self) -> None:
         """The time that the gateway took before it sent the request on."""
         if not self.sent:
-            add_time(measures.histogram("tonnage_gateway_added_seconds"), monotonic() - self.began_s)
+            add_time(self.running.added_times, monotonic() - self.began_s)
 
     async def _on(self, route: Route) -> tuple[GatewayReply | None, bool]:
         """Try a route's deployments: (None, …) once the client is answered; else what it would be told, and whether
         no other route may do better."""
         budget = self.running.retries[route.name]
-        budget.request(monotonic())
+        begun, self._begun = self._begun, None
+        if begun is None:
+            budget.request(monotonic())
         hedge = self.running.hedges.get(route.name)
         reply: GatewayReply | None = None
         tried: list[str] = []
         for _ in range(route.retry.attempts):
-            name = self.next_deployment(route, tried)
+            name = self.next_deployment(route, tried) if begun is None else begun[0].deployment.name
             waits = self.room is not None and bool(self.full)  # for a place, which is better than to ask again
             if name is None and tried and not waits:  # all were asked: once more, after a rest
                 await asyncio.sleep(SECOND_ROUND_S)
@@ -151,7 +153,11 @@ class Journey:
             if name is None or (self.sent and not budget.take(monotonic())):
                 break
             tried.append(name)
-            if hedge is None:
+            if begun is not None:
+                attempts = [begun[0]]
+                reply, again = begun[1] or await begun[0].go_on()
+                begun = None
+            elif hedge is None:
                 attempts = [Attempt(self, route, self.running.gateway.deployments[name])]
                 reply, again = await attempts[0].run()
             else:
@@ -161,14 +167,14 @@ class Journey:
             if self.room is not None:
                 self._give_places_back(self.room, attempts)
             if route.canary is not None and attempts[0].held_s is not None:
-                failed = reply is not None or attempts[0].failed
+                failed = reply is not None or attempts[0].settlement.failed
                 self.running.canaries[route.name].told(name, failed=failed)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
             for attempt in attempts:
-                if attempt.sent:
+                if attempt.settlement.sent:
                     self.sent = True
-                    attempt.meter.retried()
+                    attempt.settlement.meter.retried()
         return reply or self._nobody(route), False
 
     def _give_places_back(self, room: WaitingRoom, attempts: list[Attempt]) -> None:

@@ -16,6 +16,7 @@ class ExchangeLayer(ClientExchange):
     def __init__(self, inner: ClientExchange) -> None:
         self.inner = inner
         self.method, self.headers, self.body = inner.method, inner.headers, inner.body
+        self.head, self.asked = inner.head, inner.asked
         self.path, self.query, self.begun = inner.path, inner.query, inner.begun
 
     @property
@@ -24,6 +25,9 @@ class ExchangeLayer(ClientExchange):
 
     def abort(self) -> None:
         self.inner.abort()
+
+    def failed(self) -> None:
+        self.inner.failed()
 
     def answer(self, status: int, head: bytes, body: bytes, *, close: bool = False) -> None:
         self.begun = True

@@ -11,7 +11,7 @@ from tonnage.gateway.dialects import StreamTranslator, UntranslatableRequest, Up
 from tonnage.gateway.dialects.usage import Dialect, Surface, Usage, read_usage
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest, with_model
 from tonnage.gateway.proxy.tap import UsageTap
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 _HEADERS: Final[dict[Dialect, Headers]] = {"anthropic": ((b"anthropic-version", b"2023-06-01"),)}
 STREAM_KIND: Final = b"text/event-stream"

@@ -18,7 +18,8 @@ from tonnage.gateway.routing.hedge_policy import HedgePolicy
 from tonnage.gateway.shared_cache import SharedCache, shared_prefix
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
-from tonnage.http.upstream import Upstream, UpstreamTimeouts
+from tonnage.http.connection import UpstreamTimeouts
+from tonnage.http.upstream import Upstream
 
 
 class Running:
@@ -65,25 +66,20 @@ class Running:
             for name, route in gateway.routes.items()
             if route.canary is not None
         }
-        self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
-        self._at: dict[str, tuple[Allowance, ...]] = {}
+        self._allowances: dict[tuple[str, str, str], tuple[Allowance, ...]] = {}
+        self.added_times = measures.histogram("tonnage_gateway_added_seconds")
         self._meters: dict[tuple[str, str], RouteMeter] = {}
         self._key_meters: dict[str, KeyMeter] = {}
         self._who: dict[tuple[str, str, str], Who] = {}
 
-    def allowances(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
-        """What the caller's requests on a route are taken from."""
-        place = (caller.name, route)
+    def allowances(self, caller: Caller, route: str, deployment: str) -> tuple[Allowance, ...]:
+        """What the caller's requests on a route are taken from at a deployment: the same tuple each time."""
+        place = (caller.name, route, deployment)
         found = self._allowances.get(place)
         if found is None:
-            found = self._allowances[place] = self.gateway.allowances_of(caller, route)
-        return found
-
-    def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
-        """What requests at a deployment are taken from beside their caller's."""
-        found = self._at.get(deployment)
-        if found is None:
-            found = self._at[deployment] = self.gateway.allowances_at(deployment)
+            gateway = self.gateway
+            found = (*gateway.allowances_of(caller, route), *gateway.allowances_at(deployment))
+            self._allowances[place] = found
         return found
 
     def meter(self, route: str, deployment: str) -> RouteMeter:

@@ -13,11 +13,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httptools
 
-from tonnage.http.upstream import Headers
+from tonnage.gateway.proxy.request_heads import LastHead, RequestHead
+
+if TYPE_CHECKING:
+    from tonnage.gateway.proxy.asked import GatewayRequest
 
 HEADERS_S: Final = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 BODY_SILENCE_S: Final = 30.0
@@ -35,17 +38,13 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 class ClientExchange:
     """A request, and the way its answer goes. `gone`: its client has closed the connection."""
 
-    __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query")
+    __slots__ = ("_chunked", "_connection", "asked", "begun", "body", "head", "headers", "method", "path", "query")
 
-    def __init__(
-        self, connection: _ClientConnection, method: bytes, url: bytes, headers: Headers, body: bytes, keep: bool,
-        old: bool,
-    ) -> None:  # fmt: skip
-        self._connection, self._keep, self._old = connection, keep, old
-        self.method, self.headers, self.body = method, headers, body
-        path, _, self.query = url.partition(b"?")
-        self.path = path.decode("latin-1")
-        self.begun, self._chunked = False, False
+    def __init__(self, connection: _ClientConnection, head: RequestHead, body: bytes) -> None:
+        self._connection, self.head, self.body = connection, head, body
+        self.method, self.path, self.query, self.headers = head.method, head.path, head.query, head.headers
+        self.begun = self._chunked = False
+        self.asked: GatewayRequest | None = None  # what it asks for, once that is read
 
     @property
     def gone(self) -> bool:
@@ -55,27 +54,37 @@ class ClientExchange:
         """Close the connection at once."""
         self._connection.abort()
 
+    def failed(self) -> None:
+        """Answer for a fault of ours, while it is handled."""
+        self._connection.failed(self)
+
     def answer(self, status: int, head: bytes, body: bytes, *, close: bool = False) -> None:
         """A whole answer. `head`: header lines, each with its line end."""
         self.begun = True
-        keep = self._keep and not close and not self._connection.door.draining
+        connection = self._connection
+        keep = self.head.keep and not close and not connection.door.draining
         more = b"" if keep else b"connection: close\r\n"
         sent = b"" if self.method == b"HEAD" else body
-        self._connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (_line(status), head, len(body), more, sent))
-        self._connection.answered(keep)
+        connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (_line(status), head, len(body), more, sent))
+        connection.answered(keep)
 
     def begin(self, status: int, head: bytes) -> None:
         """The head of a stream; a client of HTTP/1.0 reads it to the end of the connection."""
-        self.begun, self._chunked = True, not self._old
+        self.begun, self._chunked = True, not self.head.old
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b"connection: close\r\n"
         self._connection.write(b"%b%b%b\r\n" % (_line(status), head, framing))
 
     async def piece(self, data: bytes) -> None:
         """A piece of a stream; waits while the client is slow."""
+        full = self.put(data)
+        if full is not None:
+            await full
+
+    def put(self, data: bytes) -> asyncio.Future[None] | None:
+        """A piece of a stream; what ends when a slow client can take more."""
         connection = self._connection
         connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-        if connection.full is not None and connection.transport is not None:
-            await connection.full
+        return None if connection.transport is None else connection.full
 
     def end(self, last: bytes = b"", *, whole: bool = True) -> None:
         """The end of a stream. One that is not whole ends with its connection, so that the client knows."""
@@ -83,17 +92,21 @@ class ClientExchange:
             self._connection.write(b"%x\r\n%b\r\n" % (len(last), last) if self._chunked else last)
         if whole and self._chunked:
             self._connection.write(b"0\r\n\r\n")
-        self._connection.answered(self._keep and whole and self._chunked and not self._connection.door.draining)
+        self._connection.answered(self.head.keep and whole and self._chunked and not self._connection.door.draining)
 
 
 Handler = Callable[[ClientExchange], Awaitable[None]]
+ExpressHandler = Callable[[ClientExchange], bool]
 
 
 class DoorServer:
-    """Connections of one listening socket. `most_bytes`: of a request's body."""
+    """Connections of one listening socket. `most_bytes`: of a request's body.
 
-    def __init__(self, handle: Handler, most_bytes: int) -> None:
-        self.handle, self.most_bytes = handle, most_bytes
+    `express` is offered each request before `handle` gets a task for it: True where it answers by itself.
+    """
+
+    def __init__(self, handle: Handler, most_bytes: int, express: ExpressHandler | None = None) -> None:
+        self.handle, self.most_bytes, self.express = handle, most_bytes, express
         self.draining = False
         self.connections: set[_ClientConnection] = set()
         self._server: asyncio.Server | None = None
@@ -128,15 +141,19 @@ _LIMITS_S: Final = {"fresh": HEADERS_S, "headers": HEADERS_S, "idle": IDLE_S, "b
 class _ClientConnection(asyncio.Protocol):
     """One client: requests in turn."""
 
-    __slots__ = ("_ahead", "_body", "_expects", "_headers", "_lingering", "_loop", "_parser", "_refusal", "_size",
-                 "_task", "_told_s", "_url", "_waits", "door", "full", "transport")  # fmt: skip
+    __slots__ = ("_ahead", "_body", "_busy", "_expects", "_headers", "_last", "_lingering", "_loop", "_parsed",
+                 "_parser", "_refusal", "_size", "_task", "_told_s", "_url", "_waits", "door", "full",
+                 "transport")  # fmt: skip
 
     def __init__(self, door: DoorServer, loop: asyncio.AbstractEventLoop) -> None:
         self.door, self._loop = door, loop
         self.transport: asyncio.Transport | None = None
         self.full: asyncio.Future[None] | None = None  # the client reads slower than we write
         self._ahead: deque[ClientExchange] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._busy = False  # a request is under way
+        self._task: asyncio.Task[None] | None = None  # that carries it, where one does
+        self._last = LastHead()
+        self._parsed: tuple[RequestHead, int] | None = None  # and the bytes of its body
         self._parser: Any = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
@@ -162,6 +179,13 @@ class _ClientConnection(asyncio.Protocol):
             if self._lingering > MOST_LINGERING_BYTES:
                 self.abort()
             return
+        begins = self._waits != "body" and self._waits != "headers"  # a request, with these bytes
+        if begins and (known := self._last.matched(data, self.door.most_bytes)) is not None:
+            self._told_s = monotonic()
+            self._waits = "idle"
+            self._take(*known)
+            return
+        self._parsed = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -173,6 +197,8 @@ class _ClientConnection(asyncio.Protocol):
             self._refuse(400, b"this is no HTTP request")
         if self._waits == "body":
             self._told_s = monotonic()
+        elif begins and self._parsed is not None and self._waits == "idle":
+            self._last.remember(self._parsed[0], data, self._parsed[1])
 
     def connection_lost(self, _: Exception | None) -> None:
         self.transport = None
@@ -218,7 +244,7 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._waits, self._size = "body", 0
-        if self._expects and self._task is None:
+        if self._expects and not self._busy:
             self._continue()
 
     def on_body(self, body: bytes) -> None:
@@ -231,17 +257,52 @@ class _ClientConnection(asyncio.Protocol):
         self._waits, self._told_s, self._expects = "idle", monotonic(), False
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         parser = self._parser
-        exchange = ClientExchange(
-            self, parser.get_method(), self._url, self._headers, body, parser.should_keep_alive(),
-            parser.get_http_version() == "1.0",
+        head = RequestHead(
+            parser.get_method(), self._url, self._headers, keep=parser.should_keep_alive(),
+            old=parser.get_http_version() == "1.0",
         )  # fmt: skip
         self._body = []
-        if self._task is not None:
-            self._ahead.append(exchange)
-            if len(self._ahead) >= MOST_AHEAD and self.transport is not None:
-                self.transport.pause_reading()
+        self._parsed = (head, len(body))
+        self._take(head, body)
+
+    # requests
+
+    def _take(self, head: RequestHead, body: bytes) -> None:
+        """A whole request: it is answered, or waits for its turn."""
+        exchange = ClientExchange(self, head, body)
+        if not self._busy:
+            self._start(exchange)
+            return
+        self._ahead.append(exchange)
+        if len(self._ahead) >= MOST_AHEAD and self.transport is not None:
+            self.transport.pause_reading()
+
+    def _start(self, exchange: ClientExchange) -> None:
+        self._busy = True
+        express = self.door.express
+        if express is not None:
+            try:
+                if express(exchange):
+                    return
+            except Exception:
+                self.failed(exchange)
+                return
+        self._task = self._loop.create_task(self._run(exchange))
+
+    async def _run(self, exchange: ClientExchange) -> None:
+        try:
+            await self.door.handle(exchange)
+        except Exception:
+            self.failed(exchange)
+
+    def failed(self, exchange: ClientExchange) -> None:
+        """A fault of ours, which must not leave the client waiting: this is the last place that can say so."""
+        traceback.print_exc(file=sys.stderr)
+        if exchange.begun:
+            self.abort()
         else:
-            self._task = self._loop.create_task(self._run(exchange))
+            body = _ERROR % (b"the gateway failed", 500)
+            exchange.answer(500, b"content-type: application/json\r\n", body, close=True)
 
     # answers
 
@@ -257,14 +318,14 @@ class _ClientConnection(asyncio.Protocol):
 
     def answered(self, keep: bool) -> None:
         """The answer of the request under way is whole."""
-        self._task, self._told_s = None, monotonic()
+        self._busy, self._task, self._told_s = False, None, monotonic()
         if not keep:
             if self.transport is not None:
                 self.transport.close()
         elif self._ahead:
-            self._task = self._loop.create_task(self._run(self._ahead.popleft()))
             if self.transport is not None:
                 self.transport.resume_reading()
+            self._start(self._ahead.popleft())
         elif self._refusal is not None:
             self._say(*self._refusal)
         elif self._expects and self._waits == "body":
@@ -272,13 +333,13 @@ class _ClientConnection(asyncio.Protocol):
 
     def check(self, now_s: float) -> None:
         """Too slow with its headers or its body, or idle for long."""
-        if self._task is not None:
+        if self._busy:
             return
         if now_s - self._told_s > _LIMITS_S[self._waits]:
             self.abort()
 
     def close_if_idle(self) -> None:
-        if self._task is not None or self.transport is None:
+        if self._busy or self.transport is None:
             return
         waited_s = monotonic() - self._told_s
         late = {"fresh": waited_s > FIRST_BYTE_S, "idle": waited_s > REUSE_S, "end": True}
@@ -289,17 +350,6 @@ class _ClientConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    async def _run(self, exchange: ClientExchange) -> None:
-        try:
-            await self.door.handle(exchange)
-        except Exception:  # the last one who can say so: a fault of ours, which must not leave the client waiting
-            traceback.print_exc(file=sys.stderr)
-            if exchange.begun:
-                self.abort()
-            else:
-                body = _ERROR % (b"the gateway failed", 500)
-                exchange.answer(500, b"content-type: application/json\r\n", body, close=True)
-
     def _count(self, size: int) -> None:
         self._size += size
         if self._size > MOST_HEADER_BYTES:
@@ -308,7 +358,7 @@ class _ClientConnection(asyncio.Protocol):
     def _refuse(self, status: int, why: bytes) -> None:
         """A request that is not read to its end; while an earlier one is under way it is answered after that."""
         self._waits = "end"
-        if self._task is None:
+        if not self._busy:
             self._say(status, why)
         else:
             self._refusal = (status, why)

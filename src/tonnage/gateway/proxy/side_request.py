@@ -15,7 +15,7 @@ from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome
 from tonnage.gateway.proxy.running import Running
-from tonnage.http.upstream import Connection, UpstreamFault
+from tonnage.http.connection import Connection, UpstreamFault
 
 T = TypeVar("T")
 LARGEST_BYTES: Final = 4 << 20
@@ -55,8 +55,11 @@ class SideRequests:
         if not health.available(monotonic()):
             raise SideFailed(f"{deployment.name} rests after failures")
         # of the caller only money: the request that is served has its place at a time already
-        allowances = [one for one in running.allowances(caller, route) if one.unit == "usd"]
-        allowances += running.allowances_at(deployment.name)
+        allowances = [
+            one
+            for one in running.allowances(caller, route, deployment.name)
+            if one.unit == "usd" or one.scope == "deployment"
+        ]
         rates = deployment.rates
         usage = Usage(input_tokens=asked.tokens, output_tokens=0)
         cost = Amounts(usd_pico=rates.cost_pico(usage), tokens=asked.tokens)

@@ -25,6 +25,7 @@ _TOOLS: Final = (
     "mcp",
     "image_generation",
 )
+NAMES: Final = frozenset(("input", "tools", *(one for fields in _FIELDS.values() for one in fields)))
 _FILE: Final = re.compile(rb'"(file_id|file_url|fileUri)"\s*:\s*"')
 _DOCUMENT: Final = re.compile(rb'"type"\s*:\s*"document"')
 _ADDRESS: Final = re.compile(rb'"type"\s*:\s*"(?:url|file)"')
@@ -45,6 +46,11 @@ def unbounded_part(surface: Surface, said: Mapping[str, Any], body: bytes) -> st
         kinds = (one.get("type") for one in tools if isinstance(one, dict))
         if any(isinstance(kind, str) and kind.startswith(_TOOLS) for kind in kinds):
             return "tools"
+    return unbounded_bytes(body)
+
+
+def unbounded_bytes(body: bytes) -> str | None:
+    """The same of a request that has none of `NAMES`."""
     if b'"file' in body and (found := _FILE.search(body)) is not None:
         return found[1].decode()
     if b'"document"' in body and _DOCUMENT.search(body) is not None and _ADDRESS.search(body) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from tonnage.errors import InputError, MissingExtra
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.tokens import SignInError
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 SIGNED = ("Authorization", "X-Amz-Date", "X-Amz-Security-Token")
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from tonnage.errors import InputError
 from tonnage.gateway.signing.sign_in import SignIn
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 REREAD_S: Final = 60.0  # a key that is changed in its file is followed
 

@@ -15,7 +15,7 @@ import httpx
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.gateway.signing.sign_in import SignIn
-from tonnage.http.upstream import Headers
+from tonnage.http.connection import Headers
 
 AHEAD_S: Final = 300.0  # a token is renewed this long before it expires, or at half of its life where that is short
 AGAIN_S: Final = 10.0  # after a renewal that failed

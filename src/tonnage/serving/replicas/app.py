@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
-from tonnage.http.upstream import HOP_BY_HOP, Connection, Upstream, UpstreamFault
+from tonnage.http.connection import Connection, UpstreamFault
+from tonnage.http.upstream import HOP_BY_HOP, Upstream
 from tonnage.serving.replicas.balancer import Balancer, NoSlotInTime, QueueFull, Seat, prefix_key
 
 LARGEST_BODY_BYTES: Final = 64 << 20

@@ -10,7 +10,8 @@ from time import monotonic
 from typing import Final, Literal
 
 from tonnage.errors import TonnageError
-from tonnage.http.upstream import Upstream, UpstreamFault
+from tonnage.http.connection import UpstreamFault
+from tonnage.http.upstream import Upstream
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.engines.processes import EngineProcess, kill_engine, left_of, start_engine, stop_engine
 from tonnage.serving.replicas.balancer import Seat

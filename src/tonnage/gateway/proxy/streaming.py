@@ -1,0 +1,88 @@
+"""A stream on its way from an upstream to the client: what goes on of each piece, and what it came to at its end."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tonnage.gateway.caching import LARGEST_BYTES
+from tonnage.gateway.proxy.upstream_answers import content_type
+from tonnage.http.connection import Connection, UpstreamFault
+
+if TYPE_CHECKING:
+    from tonnage.gateway.proxy.attempt import Attempt, Told
+
+
+class Streaming:
+    """Of one attempt. Before the first piece has gone to the client another attempt can be made; after it a fault ends
+    the stream. `over`: nothing more is read."""
+
+    __slots__ = (
+        "_after_s", "_answer", "_attempt", "_exchange", "_gone_s", "_kept", "_kind", "_size", "_told", "_told_error",
+        "fault", "over", "tap",
+    )  # fmt: skip
+
+    def __init__(self, attempt: Attempt, answer: Connection, told: int | None) -> None:
+        journey = attempt.journey
+        self._attempt, self._answer, self._told = attempt, answer, told
+        self._exchange = journey.exchange
+        self._after_s = journey.running.gateway.after_disconnect_s
+        self.tap = attempt.passage.tap(attempt.asked)
+        self._kind = attempt.passage.kind or content_type(answer)
+        self._kept: list[bytes] | None = [] if journey.cache is not None else None
+        self._size = 0
+        self._gone_s: float | None = None
+        self._told_error = False  # the client has the error event already, in its own dialect's words
+        self.fault: UpstreamFault | None = None
+        self.over = False
+
+    def passed(self, piece: bytes) -> bytes:
+        """What goes to the client of a piece; the head of the answer goes before the first one."""
+        exchange, tap = self._exchange, self.tap
+        passed = tap.feed(piece)
+        if tap.failed is not None:  # nothing more can be read: the upstream need not go on writing
+            self._answer.abort()
+            self.fault, self._told_error, self.over = UpstreamFault(tap.failed), exchange.begun, True
+            return passed if exchange.begun and self._gone_s is None else b""
+        if self._gone_s is not None or exchange.gone:
+            self._drained()
+            return b""
+        if passed:
+            if not exchange.begun:
+                exchange.begin(200, b"cache-control: no-cache\r\n" + self._attempt.head(self._kind, self._told))
+            if self._kept is not None:
+                self._kept.append(passed)
+                self._size += len(passed)
+                if self._size > LARGEST_BYTES:
+                    self._kept = None
+        return passed
+
+    def _drained(self) -> None:
+        """The client has left: its answer is read on for a while, for the count at its end."""
+        if self._gone_s is None:
+            self._gone_s = monotonic()
+            self._attempt.journey.running.count_gone()
+        if monotonic() - self._gone_s > self._after_s:
+            self._answer.abort()
+            self.over = True
+
+    def end(self) -> Told:
+        """Settle it and end the client's stream, once the answer has ended, by `fault` or well."""
+        attempt, exchange, tap, fault = self._attempt, self._exchange, self.tap, self.fault
+        whole = fault is None and tap.finished
+        if not (whole or exchange.begun or exchange.gone):
+            attempt.settlement.fault("cut", billed=True)
+            return attempt.no_answer(fault or UpstreamFault("its answer has no end")), True
+        ended = "failed" if tap.ended_failed else "ok"
+        outcome = "client-gone" if self._gone_s is not None else ended if whole else "cut"
+        usd_pico = attempt.settlement.done(tap.usage, written_tokens=tap.events, outcome=outcome)
+        attempt.settlement.meter.answered(200)
+        rest = tap.rest
+        if outcome == "ok" and self._kept is not None and tap.usage is not None:
+            attempt.keep(self._kind, b"".join([*self._kept, rest]), usd_pico)
+        if whole:
+            exchange.end(rest)
+        else:
+            broken = attempt.no_answer(fault or UpstreamFault("its answer has no end"))
+            exchange.end(rest if self._told_error else rest + broken.event(attempt.asked.surface), whole=False)
+        return None, False
