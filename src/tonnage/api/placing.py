@@ -71,6 +71,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.bucket.executor import BucketRuns
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=EC2(name=name, place=place))
+        case "ray":
+            from tonnage.places.ray.executor import RayRuns
+            from tonnage.places.ray.jobs import RayJobs
+
+            return RayRuns(kind=place.kind, name=name, place=place, cloud=RayJobs(name=name, place=place))
         case "sagemaker":
             from tonnage.places.aws.sagemaker import SageMaker
             from tonnage.places.bucket.executor import BucketRuns

@@ -16,6 +16,7 @@ from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.ray.place import RayPlace
 from tonnage.places.terms import PlaceTerms
 
 FILE_NAME: Final = "places.toml"
@@ -79,7 +80,7 @@ class SSHPlace(PlaceTerms):
 
 
 WrittenPlace = Annotated[
-    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place | GCEPlace | DatabricksPlace,
+    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place | GCEPlace | DatabricksPlace | RayPlace,
     Field(discriminator="kind"),
 ]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace

@@ -28,6 +28,9 @@ from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import read_cluster
 from tonnage.places.kubernetes.place import KubernetesPlace
+from tonnage.places.ray.executor import RayRuns
+from tonnage.places.ray.jobs import RayJobs
+from tonnage.places.ray.place import RayPlace
 from tonnage.places.slurm.executor import Slurm
 from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
@@ -39,6 +42,7 @@ from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
+from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
 
 ROOT = Path(__file__).parents[3]
@@ -47,6 +51,7 @@ NEEDS_SLURM = pytest.mark.skipif(
 )
 NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
 NEEDS_MOTO = pytest.mark.skipif(find_spec("moto") is None, reason="pip install 'moto[server]'")
+NEEDS_RAY = pytest.mark.skipif(ray_python() is None, reason="pip install 'tonnage[ray]', or TONNAGE_RAY_PYTHON")
 MEMBERS = [
     "local",
     "kubernetes",
@@ -54,6 +59,7 @@ MEMBERS = [
     pytest.param("ec2", marks=[NEEDS_MOTO]),
     "databricks",
     "gce",
+    pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -277,6 +283,39 @@ def databricks_trial(home: Path, service: FakeWorkspace, monkeypatch: pytest.Mon
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+@pytest.fixture(scope="session")
+def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    with ray_cluster(tmp_path_factory.mktemp("ray"), nodes=2) as found:
+        yield found
+
+
+def ray_trial(home: Path, cluster: RayCluster) -> PlaceTrial:
+    """A real Ray of a head and two nodes, which meet the client in a folder."""
+    python = ray_python()
+    assert python is not None
+
+    def place(address: str) -> RayRuns:
+        terms = RayPlace(
+            kind="ray", address=address, bucket=f"file://{home / 'bucket'}", python=python, cores=1, memory_gib=1,
+            gpus=1, time_limit_minutes=5, grace_s=8, exchange_s=0.2, mount=str(home / "there"),
+        )  # fmt: skip
+        return RayRuns(kind="ray", name="ray", place=terms, cloud=RayJobs(name="ray", place=terms, tries=2))
+
+    def jobs(folder: RunFolder) -> list[dict[str, Any]]:
+        return [one for one in cluster.ask("/api/jobs/") if one["status"] in {"PENDING", "RUNNING"}
+                and (one["metadata"] or {}).get("tonnage-run") == folder.path.name]  # fmt: skip
+
+    def preempt(folder: RunFolder) -> None:
+        """Its node is shut down, which gives it the time to save; the other node is there."""
+        there = place(cluster.address).folder_there(folder)
+        cluster.shut_down(cluster.node_of(int(there.pid_file.read_text())))
+
+    return PlaceTrial(
+        executor=place(cluster.address), home=home / "here", preempt=preempt, alive=lambda folder: len(jobs(folder)),
+        out_of_reach=lambda: place(f"http://127.0.0.1:{free_ports(1)[0]}"), longest_s=120.0,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
@@ -298,6 +337,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         ),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
+        "ray": lambda: ray_trial(tmp_path, request.getfixturevalue("ray_nodes")),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

@@ -1,0 +1,80 @@
+"""Whether a Ray cluster can hold a run: asked of its dashboard, which starts nothing for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.places.contract import PlaceFinding
+from tonnage.places.ray.dashboard import RayDashboard, RayRefused
+from tonnage.places.ray.place import RayPlace
+
+OLDEST_RAY: Final = (2, 40)
+OLDEST_PYTHON: Final = (3, 11)
+MOST_NODES: Final = 10_000
+
+
+def against(name: str, place: RayPlace, dashboard: RayDashboard) -> Iterator[PlaceFinding]:
+    """Address and token first; then the versions of Ray and Python, and a node that has what the run takes."""
+    try:
+        version = dashboard.json("GET", "/api/version")
+        told = dashboard.json("GET", "/api/v0/cluster_metadata")["data"]
+        listed = dashboard.json("GET", f"/api/v0/nodes?detail=1&limit={MOST_NODES}")
+        nodes = listed["data"]["result"]["result"]
+    except RayRefused as error:
+        if error.status != 404:
+            yield PlaceFinding(kind="refused", message=error.message, hint=error.hint or "")
+            return
+        yield _refused(f"{place.address} is no dashboard of Ray", f"places.{name}.address: http://HEAD:8265")
+        return
+    except TonnageError as error:
+        yield PlaceFinding(kind="refused", message=error.message, hint=error.hint or "")
+        return
+    yield from against_versions(str(version["ray_version"]), str(told["pythonVersion"]))
+    yield from against_nodes(name, place, nodes)
+
+
+def against_versions(ray: str, python: str) -> Iterator[PlaceFinding]:
+    """Of what runs there.
+
+    >>> [one.message for one in against_versions("2.60.0", "3.9.18")]
+    ['its Python is 3.9.18, 3.11 is needed']
+    """
+    for what, has, needs in (("Ray", ray, OLDEST_RAY), ("Python", python, OLDEST_PYTHON)):
+        if tuple(int(part) for part in has.split(".")[:2] if part.isdigit()) < needs:
+            wanted = ".".join(map(str, needs))
+            yield _refused(
+                f"its {what} is {has}, {wanted} is needed", f"start the cluster with {what} {wanted} or newer"
+            )
+
+
+def against_nodes(name: str, place: RayPlace, nodes: list[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
+    """Whether one node that lives has all that the run takes; Ray lets a run that none has wait for ever."""
+    living = [one for one in nodes if one["state"] == "ALIVE"]
+    bundle = place.bundle
+    if any(_has(one, bundle) for one in living):
+        return
+    lacks = [f"{_said(key, amount)}" for key, amount in bundle.items()
+             if not any(one["resources_total"].get(key, 0.0) >= amount for one in living)]  # fmt: skip
+    wanted = ", ".join(lacks or (_said(key, amount) for key, amount in bundle.items()))
+    together = "" if lacks else " together"
+    message = f"none of its {len(living)} living nodes has {wanted}{together}"
+    if place.autoscales:
+        yield PlaceFinding(kind="doubtful", message=f"{message}: it waits until one comes", hint="`ray status`")
+        return
+    hint = f"`ray status` on the head; places.{name}: cores, gpus, gpu, resources; `autoscales = true` waits for one"
+    yield _refused(f"{message}: it would wait for ever", hint)
+
+
+def _has(node: Mapping[str, Any], bundle: Mapping[str, float]) -> bool:
+    return all(node["resources_total"].get(key, 0.0) >= amount for key, amount in bundle.items())
+
+
+def _said(key: str, amount: float) -> str:
+    """As Ray calls it: `GPU: 8`; of a type its name alone."""
+    return key if key.startswith("accelerator_type:") else f"{key}: {amount:g}"
+
+
+def _refused(message: str, hint: str) -> PlaceFinding:
+    return PlaceFinding(kind="refused", message=message, hint=hint)
