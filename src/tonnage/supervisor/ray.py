@@ -205,8 +205,8 @@ def command_beside(home: str, token: str, folder: str, argv: Sequence[str]) -> i
     return int(code)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The work's end as an exit code."""
+def arguments_of(words: Sequence[str]) -> argparse.Namespace:
+    """What the driver is asked for."""
     parser = argparse.ArgumentParser(prog=f"python -m {DRIVER}")
     parser.add_argument("--home", required=True, help="of the client: its runs know one another's names")
     parser.add_argument("--token", help="of the submission")
@@ -215,7 +215,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--notice-s", type=float, help="what the work has to save in")
     parser.add_argument("--exec", metavar="TOKEN", help="run a command beside that submission's work")
     parser.add_argument("command", nargs="+")
-    asked = parser.parse_args(arguments)
+    return parser.parse_args(words)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The work's end as an exit code."""
+    asked = arguments_of(arguments)
     if asked.exec:
         return command_beside(asked.home, asked.exec, asked.command[0], asked.command[1:])
     cluster = RayCluster(home=asked.home, token=asked.token, bundle=asked.bundle)

@@ -22,7 +22,8 @@ from tonnage.places.ray.place import RayPlace
 TIMEOUT_S: Final = 60.0
 TRIES: Final = 5
 FIRST_WAIT_S: Final = 0.5
-AGAIN: Final = frozenset({429, 502, 503, 504})  # not 500: that is how it refuses
+AGAIN: Final = frozenset({429, 502, 503, 504})
+FAILED: Final = 500  # what is only asked is asked again: by this it also refuses what is to be made or ended
 DENIED: Final = frozenset({401, 403})
 TOKEN_FILE: Final = "~/.ray/auth_token"
 
@@ -95,7 +96,7 @@ class RayDashboard:
             except httpx.TransportError as error:
                 said = str(error) or type(error).__name__
                 continue
-            if answer.status_code in AGAIN:
+            if answer.status_code in AGAIN or (method == "GET" and answer.status_code == FAILED):
                 said = f"{answer.status_code} {answer.reason_phrase}"
                 continue
             if answer.is_error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
@@ -49,7 +49,7 @@ def against_versions(ray: str, python: str) -> Iterator[PlaceFinding]:
             )
 
 
-def against_nodes(name: str, place: RayPlace, nodes: list[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
+def against_nodes(name: str, place: RayPlace, nodes: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
     """Whether one node that lives has all that the run takes; Ray lets a run that none has wait for ever."""
     living = [one for one in nodes if one["state"] == "ALIVE"]
     bundle = place.bundle

@@ -1,0 +1,189 @@
+"""A real Ray: the command line at it, a node without power, clients that die, and a run that moves between places."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tonnage.places.contract import home_mark
+from tonnage.runs import RunFolder
+from tonnage.testing import slurm
+from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(ray_python() is None, reason="pip install 'tonnage[ray]', or TONNAGE_RAY_PYTHON"),
+]
+PLACE = """[places.nodes]
+kind = "ray"
+address = "{address}"
+bucket = "file://{folder}/bucket"
+mount = "{folder}/there"
+python = "{python}"
+cores = 1
+gpus = {gpus}
+gpu_memory_gib = 80
+memory_gib = 2
+time_limit_minutes = 10
+grace_s = 20
+exchange_s = 0.5
+usd_per_hour = 6.0
+
+[places.nodes.patch.jobs.runtime_env.env_vars]
+TONNAGE_FAKE = '{fake}'
+"""
+LONGEST_S = 240.0  # of one thing that is waited for: Ray and torch take their time to start
+FILE = "sequence-classification.tonnage.yaml"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    with ray_cluster(tmp_path_factory.mktemp("ray"), nodes=2) as found:
+        yield found
+
+
+def terms(cluster: RayCluster, folder: Path, *, gpus: int = 8) -> str:
+    return PLACE.format(address=cluster.address, folder=folder, python=ray_python(), gpus=gpus, fake="{}")
+
+
+def pretend(desk: Any, **pretence: Any) -> None:
+    """What workers do from now on, wherever they are."""
+    desk.pretend(**pretence)
+    file = desk.home / "places.toml"
+    told = f"TONNAGE_FAKE = '{json.dumps(pretence)}'"
+    file.write_text(re.sub(r"^TONNAGE_FAKE = .*$", lambda _: told, file.read_text(), flags=re.MULTILINE))
+
+
+def wait(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + LONGEST_S
+    while not true():
+        assert time.monotonic() < until, "it did not come so far in time"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> Any:
+    return desk_at(tmp_path / "here", terms(cluster, tmp_path))
+
+
+def there(desk: Any, name: str) -> RunFolder:
+    """The run's folder on the node."""
+    return RunFolder(desk.home.parent / "there" / "runs" / home_mark(desk.home / "runs") / name)
+
+
+def losses(folder: RunFolder) -> dict[int, float]:
+    return {line["step"]: line["loss"] for line in map(json.loads, folder.metrics_file.read_text().splitlines())}
+
+
+def jobs(cluster: RayCluster) -> list[str]:
+    """Jobs of ours that live."""
+    return [one["submission_id"] for one in cluster.ask("/api/jobs/") if one["status"] in {"PENDING", "RUNNING"}
+            and "tonnage" in (one["metadata"] or {})]  # fmt: skip
+
+
+def test_a_node_without_power(desk: Any, cluster: RayCluster) -> None:
+    """Everything on it dies in one instant: the run goes on at another from its newest checkpoint, the same losses."""
+    if len(cluster.nodes) < 2:
+        cluster.add_node()
+    pretend(desk, steps=300, step_s=0.03, checkpoint_every=10)
+    following = desk.begin("run", desk.spec("struck"), "--on", "nodes")
+    folder = desk.folder("struck")
+    wait(lambda: following.poll() is not None or (folder.state().checkpoint_step or 0) >= 30)
+    assert following.poll() is None, following.communicate()
+    cluster.lose_node(cluster.node_of(int(there(desk, "struck").pid_file.read_text())))
+    said = following.communicate(timeout=240)[1]
+    assert following.returncode == 0, said
+    state = folder.state()
+    assert (state.state.value, state.attempt) == ("succeeded", 2)
+    assert losses(folder) == {step: 1 / step for step in range(1, 301)}
+    resumed = [one for one in map(json.loads, folder.journal_file.read_text().splitlines()) if one["kind"] == "resumed"]
+    assert [one["lost_steps"] <= 20 for one in resumed] == [True]  # a checkpoint more may have been on its way
+    assert jobs(cluster) == []
+
+
+def test_a_queue_is_said_and_left(desk: Any, cluster: RayCluster) -> None:
+    """While another run has all GPUs of every node it is queued, with Ray's reason; `stop` takes it out."""
+    pretend(desk, steps=4000, step_s=0.02)
+    names = [f"holds-{number}" for number in range(len(cluster.nodes))]
+    for name in names:
+        desk.tonnage("run", desk.spec(name), "--on", "nodes", "-d")
+    wait(lambda: all("running" in desk.tonnage("ps", "-o", "json") for _ in names))
+    wait(lambda: all(there(desk, name).pid_file.exists() for name in names))
+    desk.tonnage("run", desk.spec("waits"), "--on", "nodes", "-d")
+    shown = []
+
+    def is_said() -> bool:
+        shown.append(desk.tonnage("show", "waits"))
+        return "are in use" in shown[-1]
+
+    wait(is_said)
+    assert "queued" in shown[-1]
+    desk.tonnage("stop", "waits")
+    assert desk.folder("waits").state().state.value == "stopped"
+    for name in names:
+        desk.tonnage("cancel", name)
+    wait(lambda: jobs(cluster) == [])
+
+
+def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
+    """Killed at moments of a submission: resending makes no second job, and what no run waits for is ended."""
+    pretend(desk, steps=4000, step_s=0.02)
+    for number, delay_s in enumerate((0.9, 1.3, 1.8, 2.4)):
+        client = desk.begin("run", desk.spec(f"killed-{number}"), "--on", "nodes", "-d")
+        time.sleep(delay_s)
+        for one in [*psutil.Process(client.pid).children(recursive=True), psutil.Process(client.pid)]:
+            one.send_signal(signal.SIGKILL)
+        client.communicate()
+    for number in range(4):
+        folder = desk.folder(f"killed-{number}")
+        if folder.spec_file.exists():
+            folder.path.rename(desk.home / f"aside-{number}")
+    desk.tonnage("places", "orphans", "--end")
+    wait(lambda: jobs(cluster) == [])
+    assert json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == []
+
+
+@pytest.mark.skipif(bool(slurm.missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge")
+def test_slurm_then_ray_then_here(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> None:
+    """A real model: killed on Slurm, gone on with on Ray, killed there, finished here: every loss as undisturbed."""
+    pytest.importorskip("torch")
+    with slurm.slurm_cluster(tmp_path / "slurm") as batch:
+        on_slurm = '[places.batch]\nkind = "slurm"\ncores = 1\nmemory_gib = 2\ntime_limit_minutes = 10\ngrace_s = 20\n'
+        desk = desk_at(tmp_path / "here", on_slurm + terms(cluster, tmp_path, gpus=0), batch.environ)
+        del desk.environ["TONNAGE_WORKER"]
+        desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
+        file = tmp_path / "st" / FILE
+        text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 60")
+        text = text.replace("  # device: cuda", "  threads: 1\n  # device: cuda")  # others sum in another order
+        file.write_text(text.replace("every_steps: 50", "every_steps: 20"))
+        desk.tonnage("run", str(file), "--name", "plain")
+        plain, folder = desk.folder("plain"), desk.folder("moved")
+        desk.tonnage("run", str(file), "--name", "moved", "--on", "batch", "-d")
+        wait(lambda: (folder.state().checkpoint_step or 0) >= 100)
+        [job] = batch.command("squeue", "-h", "-o", "%A").splitlines()
+        batch.command("scancel", job)
+        wait(lambda: "cancelled" in desk.tonnage("ps", "-a"))
+        desk.tonnage("resume", "moved", "--on", "nodes", "-d")
+        wait(lambda: (there(desk, "moved").state().checkpoint_step or 0) >= 400)
+        [job] = jobs(cluster)
+        stop = cluster.address + f"/api/jobs/{job}/stop"
+        import httpx
+
+        httpx.post(stop, trust_env=False).raise_for_status()
+        wait(lambda: jobs(cluster) == [])
+        desk.tonnage("ps")
+        desk.tonnage("resume", "moved", "--on", "local")
+    assert folder.state().state.value == "succeeded"
+    assert folder.state().attempt == 3
+    assert folder.state().lost_steps <= 20
+    assert losses(folder) == losses(plain)
+    first, last = (json.loads(one.result_file.read_text())["metrics"] for one in (plain, folder))
+    assert first == last
