@@ -17,7 +17,7 @@ ORDER = (
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps", "batches", "places", "backups", "budgets", "deployment",
+    "pipelines", "sweeps", "batches", "places", "backups", "budgets", "deployment", "images",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         reconcile_gateway,
         simulate_gateway,
     )
+    from tonnage.api.images import ImageOptions, build_image, image_files, write_image_files
     from tonnage.api.inputs import calibrated_model_of, load_workload
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
@@ -81,21 +82,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
     "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
-    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions",
-    "GatewayTopOptions", "LocalOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions",
-    "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup",
-    "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup", "breakeven", "budget_runs", "calibrate",
-    "calibrate_local", "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place",
-    "check_watch", "collect_run", "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request",
-    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend",
-    "gateway_top", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key",
-    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "plan",
-    "planned_replica", "portfolio", "predict", "price_history", "reconcile_budgets", "reconcile_gateway",
-    "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline",
-    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves",
-    "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_backup", "verify_fetched",
-    "watch_metrics", "watch_status", "write_service_files",
+    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions",
+    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "LocalOptions", "OptimiseOptions", "PipelineOptions",
+    "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
+    "ServeOptions", "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
+    "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve", "bench_setup",
+    "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets",
+    "check_deployed", "check_gateway", "check_place", "check_watch", "collect_run", "compare", "deploy_files", "diff",
+    "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
+    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm",
+    "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "newest_snapshot",
+    "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "plan", "planned_replica", "portfolio",
+    "predict", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume",
+    "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys",
+    "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
+    "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -132,6 +134,7 @@ __getattr__ = lazy_names(
         ".pages": ("UiOptions", "make_ui_key", "open_ui", "revoke_ui_key", "ui_keys"),
         ".catalogs": ("load_catalog", "newest_snapshot", "snapshot_order"),
         ".inputs": ("calibrated_model_of", "load_workload"),
+        ".images": ("ImageOptions", "build_image", "image_files", "write_image_files"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
         ".places": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),

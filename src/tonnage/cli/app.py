@@ -60,6 +60,7 @@ VERBS: Final = (
     Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
     Verb("bench", "bench", "commands", "Compare engines on the same work; load a running service"),
     Verb("deploy", "deploy", "commands", "Keep services running; update them, and roll back"),
+    Verb("image", "image", "commands", "Build a container image that carries out a workload"),
     Verb("backup", "backup", "commands", "Write the home to one file, verified; restore it"),
     Verb("restore", "backup", "restore", "Put a backup where the home is to be"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),
