@@ -10,11 +10,12 @@ import pytest
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
-from tonnage.sizing.devices import Devices, Machine
-from tonnage.sizing.engine_rates import clock_share, engine_kernels, tiles_to_half
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices, Machine, peak_tflops
+from tonnage.sizing.engine_rates import clock_share, engine_kernels, fused_share, tiles_to_half
 from tonnage.sizing.engines import PRIORS, engine_class
-from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads
+from tonnage.sizing.inference_devices import TF32_SHARE, serving_devices, sustained_tflops
+from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads, stores_scores
 from tonnage.workload.known import find_model
 
 ENGINES = calibrated_engines()
@@ -37,7 +38,8 @@ def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
         ("pytorch-cudagraph", True, "captured"),
         ("tf", False, "graph"),
         ("tf-xla", False, "compiled"),
-        ("torch.compile", False, "compiled"),
+        ("torch.compile", False, "inductor"),
+        ("pytorch-xla", False, "compiled"),
         ("onnxruntime", False, "optimised"),
         ("triton+onnxruntime-trt", False, "converted"),
         ("triton+onnxruntime", False, "traced"),
@@ -56,6 +58,36 @@ def test_engine_names_have_a_class(name: str, generates: bool, expected: str) ->
     """An engine is its class, by a word of its name; one that decodes with captured kernels is a static LLM engine."""
     assert engine_class(name, generates=generates) == expected
     assert engine_class(expected, generates=generates) == expected
+
+
+def test_products_of_32_bit_operands_reach_less_of_their_rate() -> None:
+    """tf32 sustains a smaller share of what is printed than 16 bit does."""
+    device = load_catalog().accelerator("A100-80GB-SXM")
+    share = {
+        name: sustained_tflops(device, name, Assumptions()) / peak_tflops(device, name) for name in ("tf32", "fp16")
+    }
+    assert share["tf32"] == pytest.approx(TF32_SHARE * share["fp16"])
+
+
+def test_scores_of_a_framework_are_moved_as_its_authors_wrote_it() -> None:
+    """The score matrix goes through memory eight times, whatever other copies a class adds to element-wise work; a
+    compiled one fuses a part of it."""
+    model, devices, one = find_model("bert-base"), on("A100-80GB-SXM", "fp16"), np.ones(1)
+    for name, passes in (("eager", 8.0), ("compiled", 6.0)):
+        engine = replace(PRIORS[name], elementwise_left=3.0)
+        work = pass_work(model, devices, FORMATS["fp16"], engine, batch=one, query=one * 512, keys=one * 512)
+        (scores,) = (op for stage in work.stages for op in stage.operators if op.name == "attention scores")
+        assert float(scores.moved_bytes[0]) == passes * 2.0 * 12 * 512 * 512
+        assert fused_share(scores, engine) == (1.0 if name == "eager" else 3.0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "stored"), [("fused", "fp16", 0), ("fused", "fp32", 1), ("library", "fp16", 1)]
+)
+def test_engines_that_are_one_network_keep_scores_of_any_length(engine: str, precision: str, stored: int) -> None:
+    """TensorRT and AITemplate read 1,024 tokens without writing their scores, in 16 bits."""
+    found = stores_scores(find_model("bert-base"), FORMATS[precision], PRIORS[engine], np.array([1024.0]))
+    assert found.tolist() == [stored]
 
 
 def test_unknown_engine_is_an_error_that_lists_the_known() -> None:

@@ -35,7 +35,9 @@ PULL: Final = 0.5  # of a squared deviation beside the sum of absolute errors
 PRIOR_WEIGHT: Final = 8.0  # what stands against all classes together when the common deviation is taken
 ROUNDS: Final = 3
 
-PASS_CLASSES: Final = ("eager", "captured", "graph", "traced", "compiled", "optimised", "converted", "library", "fused")
+PASS_CLASSES: Final = (
+    "eager", "captured", "graph", "traced", "compiled", "inductor", "optimised", "converted", "library", "fused",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

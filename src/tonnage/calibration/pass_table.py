@@ -93,12 +93,12 @@ class PassTable:
 
 def pass_table(works: Sequence[PassWork]) -> PassTable:
     """The table of `works`; none has experts dealt to ranks with requests of their own."""
-    kinds: dict[tuple[str, bool], list[tuple[int, float, Operator, PassWork]]] = {}
+    kinds: dict[tuple[str, bool, bool], list[tuple[int, float, Operator, PassWork]]] = {}
     starts = np.concatenate(([0], np.cumsum([work.rows for work in works]))).astype(np.int64)
     for start, work in zip(starts, works, strict=False):
         for stage in work.stages:
             for op in stage.operators:
-                key = (op.kind, op.name == "norm and activation")
+                key = (op.kind, op.name == "norm and activation", op.scores)
                 kinds.setdefault(key, []).append((int(start), stage.repeats, op, work))
     return PassTable(
         entries=tuple(_entries(parts) for parts in kinds.values()),

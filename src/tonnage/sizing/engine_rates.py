@@ -96,6 +96,8 @@ def fused_share(operator: Operator, engine: Engine) -> float:
     """Share of an element-wise operator that fusion leaves; 1 for others."""
     if operator.kind != "elementwise":
         return 1.0
+    if engine.spelt_out and operator.scores:  # counted as the program's author wrote them
+        return 1.0
     behind_convolution = operator.name == "norm and activation"
     return engine.convolution_elementwise_left if behind_convolution else engine.elementwise_left
 

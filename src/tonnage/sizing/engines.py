@@ -19,6 +19,7 @@ from tonnage.sizing.assumption_table import Assumption, listed, parameter
 from tonnage.values import dataclass
 
 NO_LIMIT: Final = float("inf")
+ANY_LENGTH: Final = 1e6  # tokens; unlike NO_LIMIT, of 16 and 8 bits alone
 _fitted: Final = partial(parameter, fitted_by="inference")
 
 
@@ -102,11 +103,13 @@ class Engine:
 # What a class's structure says before any row; fits start here. Python dispatches an operation in some 20 us, a C++
 # executor in 8 (6 where a transformer is rewritten into a few fused nodes). Frameworks run norm, activation and
 # residual as kernels of their own; compilers fuse them with one another; engines fuse them into the products, which
-# leaves a residual read, a pool and reformats. A captured framework replays its kernels as they are, today's with fused
-# attention, in one call. A convolution is an implicit product on the same units as a product.
-# A framework that generates grows its cache by concatenation (read and written: 2 times), and its products of one row
-# for each head and sequence reach half of the bandwidth or less: one more sequence of 544 tokens costs a step of
-# LLaMA-7B and MPT-7B as much as 5.6 to 6.6 readings of its cache (mosaicml/llm-foundry@8c8dd48f, batches of 8 to 64).
+# leaves a residual read, a pool and reformats; one whose whole network is its own takes one call, as a captured one
+# does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took 512). A
+# captured framework replays its kernels as they are, today's with fused attention, in one call. A convolution is an
+# implicit product on the same units as a product. A framework that generates grows its cache by concatenation (read and
+# written: 2 times), and its products of one row for each head and sequence reach half of the bandwidth or less: one
+# more sequence of 544 tokens costs a step of LLaMA-7B and MPT-7B as much as 5.6 to 6.6 readings of its cache
+# (mosaicml/llm-foundry@8c8dd48f, batches of 8 to 64).
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -129,6 +132,10 @@ _PRIORS: Final = (
         name="compiled", host_us_per_kernel=8.0, elementwise_left=0.8, convolution_fraction=0.85,
         convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0,
     ),
+    Engine(  # torch.compile: fused as others compile, attention by PyTorch's own kernels
+        name="inductor", host_us_per_kernel=8.0, elementwise_left=0.8, convolution_fraction=0.85,
+        convolution_elementwise_left=1.0, sequence_us=5.0,
+    ),
     Engine(
         name="optimised", host_us_per_kernel=6.0, elementwise_left=0.5, convolution_fraction=0.85,
         sequence_us=5.0, fused_attention_tokens=0.0,
@@ -142,8 +149,8 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=384.0, quantises_apart=True,
     ),
     Engine(
-        name="fused", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,
-        sequence_us=5.0, fused_attention_tokens=512.0,
+        name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.85, convolution_elementwise_left=0.2,
+        sequence_us=5.0, fused_attention_tokens=ANY_LENGTH,
     ),
     Engine(
         # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB stand beside weights, cache and activations.
@@ -169,8 +176,9 @@ FIGURES: Final[Mapping[str, Assumption]] = MappingProxyType({one.name: one for o
 _WORDS: Final = (
     ("cudagraph", "captured"), ("cuda-graph", "captured"),
     ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+onnxruntime", "traced"),
-    ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
-    ("inductor", "compiled"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"),
+    ("xla", "compiled"), ("torch.compile", "inductor"), ("torch-compile", "inductor"), ("torch_compile", "inductor"),
+    ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
+    ("inductor", "inductor"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"),
     ("torch2trt", "converted"), ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"),
     ("tensorrt_llm", "llm"), ("vllm", "llm-python"), ("sglang", "llm-python"), ("lmdeploy", "llm"),
     ("turbomind", "llm"), ("tgi", "llm-python"), ("text-generation-inference", "llm-python"),
@@ -190,6 +198,7 @@ _GENERATING_WORDS: Final = (("deepspeed", "eager"),)
 # What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
+    "inductor": "hosted-llm",
     "optimised": "hosted-llm", "graph": "hosted-llm", "traced": "eager",
 }  # fmt: skip
 

@@ -19,6 +19,10 @@ UNMEASURED_CEILING = 0.82
 
 # Tensor cores draw more than the other units: T4 holds 0.87 of the share that its fp32 units do, over all engines.
 TENSOR_ON_SLOT = 0.87
+# Products of 32-bit operands on tensor cores, beside the share of 16-bit ones: twice the bytes go through registers and
+# shared memory. 0.95 on an H100 (benchmarks/results/gpu_kernels_h100-80gb-sxm_2026-11-22.csv), 0.76 in training, fitted
+# (`sustained_tf32_fraction`); judgement between.
+TF32_SHARE = 0.85
 
 
 def ceiling_fraction(accelerator: Accelerator) -> float:
@@ -35,6 +39,7 @@ def sustained_tflops(accelerator: Accelerator, precision: str, assumed: Assumpti
     printed = peak_tflops(accelerator, precision)
     limited = accelerator.tdp_w is not None and accelerator.tdp_w <= POWER_LIMITED_W
     ceiling = 1.0 if precision == "fp32" else ceiling_fraction(accelerator)
+    ceiling *= TF32_SHARE if precision == "tf32" else 1.0
     held = assumed.power_limited_fraction * (TENSOR_ON_SLOT if precision != "fp32" else 1.0)
     return printed * ceiling * (held if limited else 1.0)
 

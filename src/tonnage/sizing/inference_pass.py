@@ -27,6 +27,7 @@ WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside
 ROTARY_KERNELS = 12.0
 NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
 SCORE_KERNELS = 7.0
+SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
 CACHE_KERNELS = 2.0
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
 
@@ -251,7 +252,8 @@ def _attention(
     scores = (
         op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
     )
-    moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
+    passes = (SCORE_PASSES if engine.spelt_out else 6.0) + 4.0 * relative
+    moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * passes
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
     fused = replace(
@@ -265,6 +267,7 @@ def _attention(
             op.name + " scores",
             moved_bytes=moved,
             kernels=(SCORE_KERNELS if engine.spelt_out else 2.0) + 3.0 * relative,
+            scores=True,
         ),
     )
 

@@ -13,7 +13,7 @@ UnpricedService = Literal["object storage", "block storage"]
 UnreadPlatform = Literal["databricks", "vertex"]  # no source states the prices of their endpoints
 TermName = Literal["startup_s", "checkpoint_gb_per_s", "spot_interruptions_per_hour"]
 EngineClass = Literal[  # every class of `sizing.engines`
-    "eager", "captured", "graph", "traced", "compiled", "optimised", "converted", "library", "fused",
+    "eager", "captured", "graph", "traced", "compiled", "inductor", "optimised", "converted", "library", "fused",
     "static-llm", "hosted-llm", "llm", "llm-python",
 ]  # fmt: skip
 

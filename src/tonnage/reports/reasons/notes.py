@@ -18,6 +18,7 @@ ENGINE_WORDS: Final[dict[kinds.EngineClass, str]] = {
     "graph": "a graph runtime that launches one kernel an operation",
     "traced": "a traced graph with some fused kernels",
     "compiled": "a compiler that fuses element-wise work",
+    "inductor": "torch.compile: element-wise work fused, PyTorch's own attention kernels",
     "optimised": "an optimised graph of a general runtime",
     "converted": "a network converted for a fused-kernel engine",
     "library": "hand-written kernels of a library",
