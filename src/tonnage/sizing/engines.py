@@ -91,6 +91,7 @@ class Engine:
     workspace_gib: float = 0.0  # kept beside weights, activations and the device's context
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
+    quantises_inputs: bool = False  # 8-bit products are scaled by the values of each step: a kernel before each
     mixed_residual: bool = False  # 16 bit is autocast: residual stream and weights in fp32
     # fmt: on
 
@@ -163,7 +164,7 @@ _PRIORS: Final = (
     Engine(name="llm", attention_fraction=0.55, sequence_us=5.0, request_us=1000.0, reply_us=2500.0),
     Engine(
         name="llm-python", gemm_fraction=0.7, attention_fraction=0.55, call_us=700.0, sequence_us=30.0,
-        request_us=3000.0, reply_us=30000.0,
+        request_us=3000.0, reply_us=30000.0, quantises_inputs=True,
     ),
 )  # fmt: skip
 PRIORS: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _PRIORS})

@@ -21,6 +21,8 @@ from tonnage.workload.shapes import ModelShape
 # F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
 WINOGRAD_SAVING = 1.5
 WIDE_OUTPUT_BYTES = 2.0  # of a 32-bit sum over the 16 bit that is counted already
+QUANTISED_BYTES = 3.0  # of a value read in 16 bits and written in 8
+WIDE_PRODUCTS = ("vocabulary", "router")  # engines keep them at 16 bits
 CAST_BYTES = 6.0  # of a weight read in 32 bit and written in 16
 WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
 # Kernels of a program as its authors wrote it (transformers), one by one: see `_spelt`.
@@ -144,7 +146,7 @@ def pass_work(
             stage,
             operators=[
                 new
-                for op in _with_casts(stage.operators, casting=casting, apart=served.low_bit and engine.quantises_apart)
+                for op in _with_casts(stage.operators, shape, served, engine, casting=casting)
                 for new in _attention(
                     _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
                 )
@@ -160,19 +162,28 @@ def pass_work(
     )  # fmt: skip
 
 
-def _with_casts(operators: Sequence[Operator], *, casting: bool, apart: bool) -> Iterator[Operator]:
+def _with_casts(
+    operators: Sequence[Operator], shape: ModelShape, served: ServedFormat, engine: Engine, *, casting: bool
+) -> Iterator[Operator]:
     """The operators with what changes widths around products.
 
     Under autocast each product behind the cast of its weights: 4 bytes read and 2 written, a kernel.
 
     No fusion spares them: products are calls of a library, which reads 16-bit weights from memory. Casts are kept from
     one product to the next of a pass only (PyTorch, Automatic Mixed Precision: the cache of casts is cleared where the
-    context is left; TensorFlow, auto_mixed_precision: cast nodes of the graph). `apart`: a library that calls 8-bit
-    products (cublasLt) quantises their input into the layout they want and widens what they give, 32-bit sums, each in
+    context is left; TensorFlow, auto_mixed_precision: cast nodes of the graph). A library that calls 8-bit products
+    (cublasLt) quantises their input into the layout they want and widens what they give, 32-bit sums, each in
     a kernel; the rest of their traffic is that of bias and activation (NVIDIA/FasterTransformer, docs/bert_guide.md,
-    INT8 inference, figure of `int8_mode` 1).
+    INT8 inference, figure of `int8_mode` 1). Engines that scale by the values of each step read a layer's inputs at 16
+    bits and write them at 8, in a kernel before the product (vLLM, docs: «FP8 W8A8», dynamic scales; SGLang's
+    `per_token_group_quant_fp8`); what goes to experts before it is dealt out. Head and router stay at 16 bits.
     """
+    apart, dynamic = (served.low_bit and flag for flag in (engine.quantises_apart, engine.quantises_inputs))
     for operator in operators:
+        if dynamic and operator.kind == "gemm" and operator.name not in WIDE_PRODUCTS:
+            copies = shape.experts_per_token if np.max(operator.groups) > 1.0 and operator.name == "mlp up" else 1.0
+            inputs = operator.rows * operator.weight_elements / (operator.columns * copies)
+            yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=QUANTISED_BYTES * inputs)
         if apart and operator.kind == "gemm":
             moved = WIDE_OUTPUT_BYTES * operator.rows * operator.columns
             yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=moved, kernels=2.0)
