@@ -161,7 +161,7 @@ def agreement(studies: Mapping[str, Study], tables: dict[str, list[Any]], catalo
     """What bounds the errors: how far sources differ, and which rows their reader doubts."""
     yield AGREEMENT
     yield from spread_table(tables)
-    yield "\nRows that are doubted, by their figures or by their table; they are judged and counted apart:\n"
+    yield "\nRows that are doubted, by their figures or by their table; counted apart, where it says nothing else:\n"
     yield from doubted_table(tables, catalog)
     yield ""
     yield from with_doubted_table(studies)

@@ -14,7 +14,7 @@ from tonnage.calibration.validation import error_pct
 from tonnage.catalog import Catalog
 
 MARKED = "marked by the table itself, with the reason in its note"
-UNFED = "tokens faster than memory feeds all weights at 4 bits: another column's figure"
+UNFED = "tokens faster than memory feeds all weights at 4 bits: in no fit, but counted among the errors"
 CELLS = 3
 
 

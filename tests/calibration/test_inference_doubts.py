@@ -94,10 +94,17 @@ DECODER = replace(
 )  # fmt: skip
 
 
-def suspect(row: InferenceRow) -> bool:
+def unfed(row: InferenceRow) -> bool:
     case = read_case(row, CATALOG)
     assert isinstance(case, InferenceCase), case
-    return case.suspect
+    return case.faster_than_memory
+
+
+def test_a_row_that_no_memory_could_feed_is_in_no_fit_and_counts_as_a_miss() -> None:
+    rows = [DECODER, replace(DECODER, id="unfed", value=80_105.0)]
+    judged = [row for row in judge_inference(rows, CATALOG) if isinstance(row, JudgedRow)]
+    assert [row.suspect for row in judged] == [False, False]
+    assert fit_inference(rows, CATALOG).rows["llm-python"] == 1
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(80105.0, True), (9470.0, True), (84.0, False), (140.0, False)])
@@ -105,18 +112,18 @@ def test_a_rate_that_no_memory_could_feed_is_doubted(rate: float, answer: bool) 
     """A batch of 1 writes a token each time all weights are read: 6.6e9 of them, 4 bits each, at 2,039 GB/s make at
     most 600 a second. What says more is no rate of tokens (megabytes, as a rule)."""
     row = replace(DECODER, value=rate)
-    assert suspect(row) is answer
-    assert suspect(replace(row, batch_size=1024)) is False
-    assert suspect(replace(row, metric="tpot_ms", value=1e3 / rate)) is answer
+    assert unfed(row) is answer
+    assert unfed(replace(row, batch_size=1024)) is False
+    assert unfed(replace(row, metric="tpot_ms", value=1e3 / rate)) is answer
 
 
 def test_two_devices_feed_twice_as_much_and_idle_experts_are_not_read() -> None:
     row = replace(DECODER, value=900.0)
-    assert suspect(row)
-    assert not suspect(replace(row, tp=2, n_gpus=2))
+    assert unfed(row)
+    assert not unfed(replace(row, tp=2, n_gpus=2))
     sparse = replace(row, model="mixtral-8x7b", tp=2, n_gpus=2, value=500.0)
-    assert not suspect(sparse)  # 46.7e9 parameters in all would allow 173 a second, the 12.9e9 of a token 630
-    assert suspect(replace(sparse, value=700.0))
+    assert not unfed(sparse)  # 46.7e9 parameters in all would allow 173 a second, the 12.9e9 of a token 630
+    assert unfed(replace(sparse, value=700.0))
 
 
 @pytest.mark.facts

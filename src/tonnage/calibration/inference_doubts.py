@@ -1,7 +1,7 @@
 """Doubts about measured inference rows, from their figures alone: a table that repeats that of another number format.
 
-What one row says that no device can do is `InferenceCase.faster_than_memory`. Doubted rows are judged and counted
-apart, and are in no fit.
+Doubted rows are judged and counted apart, and are in no fit. What one row says that no device can do
+(`InferenceCase.faster_than_memory`) is in no fit either, but counts.
 """
 
 from __future__ import annotations

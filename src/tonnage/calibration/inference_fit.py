@@ -33,7 +33,9 @@ def fit_inference(
 ) -> InferenceFit:
     """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
     read = [MEMO.recall(("inference case", Same(catalog), row), partial(read_case, row, catalog)) for row in rows]
-    cases = [case for case in read if not isinstance(case, SkippedRow) and not case.suspect]
+    cases = [
+        case for case in read if not isinstance(case, SkippedRow) and not case.suspect and not case.faster_than_memory
+    ]
     return fit_cases(cases, start=start)
 
 

@@ -85,13 +85,14 @@ class InferenceCase:
 
     @property
     def suspect(self) -> bool:
-        """The row's note or its reader doubts it, or it says what no device can do."""
-        return is_suspect(self.row) or self.faster_than_memory
+        """The row's note or its reader doubts it."""
+        return is_suspect(self.row)
 
     @property
     def faster_than_memory(self) -> bool:
         """Whether a step is said to be shorter than the devices take to read the weights, which each step does once,
-        in whatever format: another column's figure, or another unit."""
+        in whatever format: another column's figure, or another unit. No fit takes such a row, but it is judged like any
+        other: a reason that reads the measured value does not excuse a prediction."""
         bandwidth = self.machine.accelerator.memory_bandwidth_gb_per_s
         if not self.step_s or not bandwidth or self.shape.architecture != "decoder":
             return False
