@@ -60,6 +60,43 @@ def test_engine_names_have_a_class(name: str, generates: bool, expected: str) ->
     assert engine_class(expected, generates=generates) == expected
 
 
+@pytest.mark.parametrize(("gpu", "share"), [("A100-80GB-SXM", 0.85), ("H100-SXM", 0.63)])
+def test_only_products_whose_weights_are_expanded_run_below_the_rate(gpu: str, share: float) -> None:
+    """Experts in mxfp4 take 1 / share of the work that the same in 16 bits do; attention's products and the head, which
+    stay at 16 bits, take as much as ever."""
+    model, devices, one = find_model("gpt-oss-20b"), on(gpu, "bf16"), np.ones(1)
+    works = (
+        pass_work(
+            model, devices, FORMATS[name], PRIORS["llm"], batch=one, query=one * 512, keys=one * 512, logit_tokens=one
+        )
+        for name in ("bf16", "mxfp4")
+    )
+    whole, packed = ([op for stage in work.stages for op in stage.operators if op.kind == "gemm"] for work in works)
+    more = {op.name: float(np.ravel(other.flop / op.flop)[0]) for op, other in zip(whole, packed, strict=True)}
+    assert more.pop("mlp up") == pytest.approx(1.0 / share)
+    assert more.pop("mlp down") == pytest.approx(1.0 / share)
+    assert set(more) >= {"qkv", "vocabulary", "router"}
+    assert set(more.values()) == {1.0}
+
+
+def test_inputs_of_8_bit_products_are_quantised_by_engines_that_scale_each_step() -> None:
+    """A kernel before each product of a layer, that reads 2 bytes of a value and writes 1; none before the head, and
+    none where scales are fixed (TensorRT-LLM)."""
+    model, devices, one = find_model("llama-3.1-8b"), on("H100-SXM", "fp8"), np.ones(1)
+    found = {}
+    for name in ("llm-python", "llm"):
+        work = pass_work(
+            model, devices, FORMATS["fp8"], PRIORS[name], batch=one * 4, query=one, keys=one * 64, logit_tokens=one
+        )
+        found[name] = [
+            float(np.ravel(stage.repeats * op.count * op.moved_bytes)[0])
+            for stage in work.stages for op in stage.operators if op.name == "quantising"
+        ]  # fmt: skip
+    inputs = 4 * (model.hidden + model.heads * model.head_dim + 2 * model.hidden + model.ffn)
+    assert sum(found["llm-python"]) == 3.0 * model.layers * inputs
+    assert found["llm"] == []
+
+
 def test_products_of_32_bit_operands_reach_less_of_their_rate() -> None:
     """tf32 sustains a smaller share of what is printed than 16 bit does."""
     device = load_catalog().accelerator("A100-80GB-SXM")

@@ -18,7 +18,7 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import Scales, engine_operator_s, kernels_left, operator_scales
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_pass import WEIGHT_ONLY_SHARE, PassWork, exchange_s, pass_s
+from tonnage.sizing.inference_pass import PassWork, exchange_s, pass_s
 from tonnage.sizing.operators import Operator
 from tonnage.values import dataclass
 
@@ -120,8 +120,6 @@ def _whole(works: Sequence[PassWork]) -> PassWork:
 def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
     columns = {name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS}
     devices = _joined_devices([work.devices for _, _, _, work in parts])
-    rate = _joined([(WEIGHT_ONLY_SHARE if work.served.weight_only else 1.0, work.rows) for _, _, _, work in parts])
-    devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * rate)
     low_bit = _joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts])
     first, which = _distinct([*columns.values(), *_told(devices).values(), low_bit])
     taken: dict[str, Any] = {name: column[first] for name, column in columns.items()}
