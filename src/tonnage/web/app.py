@@ -22,6 +22,7 @@ from tonnage.settings import Settings
 from tonnage.store.answers import AskedOnce
 from tonnage.web.access import COOKIE, Access, Denied, RequestFacts, Scope, WebCaller, host_of
 from tonnage.web.asked import PageRequest, Resource, Shown
+from tonnage.web.described import MOST_LISTED, describe
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout
 from tonnage.web.once import OnceOnly
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 API: Final = "/api/v1"
 LARGEST_BODY: Final = 1 << 20
-MOST_LISTED: Final = 10_000
 MOST_ADDRESS: Final = 400
 CSP: Final = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src 'self' data:; "
@@ -162,6 +162,7 @@ def make_app(server: WebServer) -> FastAPI:
         return Response((files("tonnage.web") / "static" / name).read_bytes(), media_type=STATIC[name])
 
     app.middleware("http")(guarded)
+    describe(app.openapi(), API)
     app.add_api_route("/health", health, include_in_schema=False)
     app.add_api_route("/static/{name}", static, include_in_schema=False)
     return app
@@ -197,9 +198,8 @@ def _add_verb(app: FastAPI, server: WebServer, verb: PostVerb) -> None:
     def act(request: Request, body: Annotated[dict[str, Any] | None, Body()] = None, name: str = "") -> Response:
         return server.act(verb, request, name, body or {})
 
-    app.add_api_route(
-        f"{API}/{verb.path}", act, methods=["POST"], name=f"post_{verb.name}", summary=verb.about, responses=PROBLEMS
-    )
+    app.add_api_route(f"{API}/{verb.path}", act, methods=["POST"], name=f"post_{verb.name}", summary=verb.about,
+                      responses=PROBLEMS)  # fmt: skip
 
 
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {

@@ -85,7 +85,8 @@ class Shown:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu.
-    `scope`: whose things it shows; an address of `project` shows those of the asker's projects."""
+    `scope`: whose things it shows; an address of `project` shows those of the asker's projects. `parameters`: of its
+    query; `sliders`: those of a what-if too."""
 
     path: str
     about: str
@@ -93,6 +94,8 @@ class Resource:
     menu: str = ""
     role: Role = "viewer"
     scope: Scope = "all"
+    parameters: tuple[str, ...] = ()
+    sliders: bool = False
 
 
 def named_files(folder: Path, suffix: str) -> dict[str, Path]:

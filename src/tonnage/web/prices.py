@@ -8,6 +8,7 @@ from typing import Final
 from tonnage.web.asked import AskedField, PageRequest, Shown
 
 MOST_ROWS: Final = 1000
+HISTORY: Final = ("machine", "provider", "region", "purchase")
 KINDS: Final = ("gpus", "instances", "offers", "snapshots", "history")
 
 
@@ -52,12 +53,11 @@ def history(asked: PageRequest) -> Shown:
     from tonnage import api
     from tonnage.reports.price_history import history_report
 
-    names = ("machine", "provider", "region", "purchase")
-    asked.refuse_others(*names)
-    machine, *narrowed = (asked.query.get(name, "").strip() for name in names)
+    asked.refuse_others(*HISTORY)
+    machine, *narrowed = (asked.query.get(name, "").strip() for name in HISTORY)
     fields = tuple(
         AskedField(name, label, asked.query.get(name, ""))
-        for name, label in zip(names, ("Machine", "Provider", "Region", "Bought as"), strict=True)
+        for name, label in zip(HISTORY, ("Machine", "Provider", "Region", "Bought as"), strict=True)
     )
     if not machine:
         return Shown(report=history_report("", ()), fields=fields, links=_others("history"))
