@@ -6,11 +6,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
 
 from tonnage.errors import InputError, NothingFits, PlanRefused, SourceError, TonnageError, UnknownName
+from tonnage.login import read_login
 
 SERVER: Final = "TONNAGE_SERVER"
 KEY: Final = "TONNAGE_KEY"
@@ -21,16 +23,19 @@ _KINDS: Final[Mapping[int, type[TonnageError]]] = {
 
 
 class Client:
-    """`Client(url, key)`; by default what TONNAGE_SERVER and TONNAGE_KEY say.
+    """`Client(url, key)`; by default what TONNAGE_SERVER and TONNAGE_KEY say, else what `tonnage login` kept.
 
     Errors are those that the verbs raise here, with their hints; SourceError where the server does not answer.
     """
 
     def __init__(self, url: str | None = None, key: str | None = None, *, http: httpx.Client | None = None) -> None:
-        url = url or os.environ.get(SERVER)
+        kept = read_login()
+        url = url or os.environ.get(SERVER) or (None if kept is None else kept.server)
         if not url:
-            raise InputError("no server is named", hint=f"Client('https://...'), or {SERVER}")
+            raise InputError("no server is named", hint=f"`tonnage login URL`, Client('https://...'), or {SERVER}")
         key = key or os.environ.get(KEY)
+        if key is None and kept is not None and kept.server == url.rstrip("/"):  # a key is for its own server alone
+            key = kept.key
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._http = http or httpx.Client(timeout=TIMEOUT_S)
         self._url, self._headers = url.rstrip("/") + "/api/v1", headers
@@ -62,6 +67,10 @@ class Client:
         """What promised gains come to (`tonnage/gains@1`)."""
         return self._post("gains", _body(workload, constraints))
 
+    def compare(self, name: str, **weights: float) -> dict[str, Any]:
+        """A compare file of the server's folder, with weights in the place of its own (`tonnage/compare@1`)."""
+        return self._get(f"compare/{name}", {key: f"{value:g}" for key, value in weights.items()})
+
     def home(self) -> dict[str, Any]:
         """What runs, and which alerts stand."""
         return self._get("home")
@@ -83,6 +92,43 @@ class Client:
         """Ask a run to save and end, or to end at once. A lost answer can be asked for again: it is done once."""
         return self._post(f"runs/{run}/{'cancel' if at_once else 'stop'}", {}, once=True)
 
+    def resume(self, run: str, **limits: float) -> dict[str, Any]:
+        """Go on with a run; `max_cost_usd`, `max_hours`, `idle_minutes`, `max_restarts` take the place of its own."""
+        return self._post(f"runs/{run}/resume", limits, once=True)
+
+    def service(self, name: str) -> dict[str, Any]:
+        """What a service costs now, beside its plan."""
+        return self._get(f"services/{name}")
+
+    def budgets(self) -> dict[str, Any]:
+        """What teams may spend, and what is left."""
+        return self._get("budgets")
+
+    def budget_runs(self, name: str) -> dict[str, Any]:
+        """Who spent a budget."""
+        return self._get(f"budgets/{name}")
+
+    def gateways(self) -> dict[str, Any]:
+        """The gateway files of the server's folder."""
+        return self._get("gateways")
+
+    def gateway_top(self, name: str, *, sort: str = "requests") -> dict[str, Any]:
+        """What a running gateway does now."""
+        return self._get(f"gateways/{name}", {"sort": sort})
+
+    def gateway_spend(self, name: str, *, by: str = "key", days: int = 1) -> dict[str, Any]:
+        """What a gateway has spent."""
+        return self._get(f"gateways/{name}/spend", {"by": by, "days": str(days)})
+
+    def price_history(self, machine: str, **narrowed: str) -> dict[str, Any]:
+        """What a machine cost in each snapshot; narrowed by `provider`, `region`, `purchase`."""
+        return self._get("catalog/history", {"machine": machine, **narrowed})
+
+    def read(self, what: str, **query: str) -> dict[str, Any]:
+        """Any other list of the server: `workloads`, `places`, `alerts`, `audit`, `settings`, `me`,
+        `catalog/snapshots`; or the plan of a file in its folder, `plan/NAME`."""
+        return self._get(what, query)
+
     def catalog(self, what: str = "gpus", **filters: str) -> dict[str, Any]:
         """`gpus`, `instances` or `offers`, filtered by `gpu` and `provider`."""
         return self._get(f"catalog/{what}", filters)
@@ -97,7 +143,7 @@ class Client:
     def _asked(self, method: str, path: str, headers: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
         try:
             answer = self._http.request(
-                method, f"{self._url}/{path}", headers={**self._headers, **(headers or {})}, **more
+                method, f"{self._url}/{quote(path)}", headers={**self._headers, **(headers or {})}, **more
             )
         except httpx.HTTPError as error:
             raise SourceError(f"{self._url} does not answer: {error}", hint="`tonnage ui` starts a server") from error

@@ -6,16 +6,19 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.web.conftest import DAY, EXAMPLES, Open
+from tests.web.scenes import spend
 
 import tonnage
 from tonnage.client import Client
-from tonnage.errors import InputError, SourceError, UnknownName
+from tonnage.errors import InputError, SourceError, TonnageError, UnknownName
 from tonnage.runs import EventKind
 from tonnage.settings import Settings
 from tonnage.store.answers import AnswerStore, AskedOnce
@@ -308,3 +311,73 @@ def test_what_was_begun_and_not_answered_is_not_done_again(
     for _ in range(2):
         refused = client.post("/api/v1/runs/none/resume", json={}, headers={"idempotency-key": "two"})
         assert (refused.status_code, "none" in refused.text) == (404, True)
+
+
+def test_the_client_reaches_every_address(server: Open, home: Path) -> None:
+    """A method for each operation of the OpenAPI document, or `read`."""
+    write_run(home / "runs" / "teach")
+    spend(home)
+    client, asked = server(), set[tuple[str, str]]()
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+
+    def note(request: httpx.Request) -> None:
+        asked.add((request.method, request.url.path))
+
+    http = httpx.Client(timeout=60, event_hooks={"request": [note]})
+    file = EXAMPLES / "bert-finetune.tonnage.yaml"
+    with Client(str(client.base_url), http=http) as one:
+        calls: list[Callable[[], Any]] = [
+            one.home, one.runs, one.budgets, one.gateways, partial(one.show, "teach"), partial(one.logs, "teach"),
+            partial(one.stop, "none"), partial(one.stop, "none", at_once=True),
+            partial(one.resume, "none", max_hours=2),
+            partial(one.service, "none"), partial(one.budget_runs, "ranking"), partial(one.gateway_top, "none"),
+            partial(one.gateway_spend, "gateway~chat", by="team"), partial(one.price_history, "p5.48xlarge"),
+            partial(one.compare, "compare~h2o-vs-pytorch", cost=5), partial(one.plan, file), partial(one.size, file),
+            partial(one.explain, file), partial(one.gains, SERVICE), one.catalog,
+        ]  # fmt: skip
+        calls += [partial(one.catalog, what) for what in ("instances", "offers")]
+        calls += [partial(one.read, f"{verb}/bert-finetune") for verb in ("plan", "size", "explain", "gains")]
+        calls += [partial(one.read, what) for what in ("workloads", "places", "alerts", "audit", "settings", "me")]
+        calls.append(partial(one.read, "catalog/snapshots"))
+        for call in calls:
+            with suppress(UnknownName):
+                assert call()
+    names = ("teach", "none", "ranking", "gateway~chat", "compare~h2o-vs-pytorch", "bert-finetune")
+    missing = [
+        (method, path)
+        for path, methods in paths.items()
+        for method in methods
+        if not any((method.upper(), path.replace("{name}", name)) in asked for name in names)
+    ]
+    assert missing == []
+
+
+def test_a_login_is_kept_for_its_server_alone(
+    server: Open, key_of: Callable[[Any], dict[str, str]], home: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The client asks with it; another server does not get the key; a key that is none is not kept; logout forgets."""
+    from tonnage.cli import run
+
+    secret = key_of("viewer")["authorization"].removeprefix("Bearer ")
+    url, other = (str(server(open_here=False).base_url).rstrip("/") for _ in range(2))
+    monkeypatch.setenv("MY_KEY", secret)
+    assert run(["login", f"{url}/", "--key", "env:MY_KEY", "-o", "json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["role"] == "viewer"
+    assert secret not in said.out + said.err
+    path = home / "ui" / "login.json"
+    assert path.stat().st_mode & 0o077 == 0
+    with Client() as client:
+        assert client.read("me")["name"] == "viewer-0"
+    with Client(other) as client, pytest.raises(TonnageError, match="no key that holds"):
+        client.home()
+    monkeypatch.setenv("MY_KEY", "tnk-guess")
+    assert run(["login", other, "--key", "env:MY_KEY"]) == 1
+    assert json.loads(path.read_text(encoding="utf-8"))["server"] == url
+    assert run(["login", "http://tonnage.example", "--key", "env:MY_KEY"]) == 4
+    assert run(["login", "nowhere"]) == 2
+    assert run(["logout"]) == 0
+    assert not path.exists()
+    with pytest.raises(InputError, match="no server"):
+        Client()

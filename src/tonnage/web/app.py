@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
+from tonnage.reports.documents import cut_longest
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.store.answers import AskedOnce
@@ -26,7 +27,7 @@ from tonnage.web.described import MOST_LISTED, describe
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout
 from tonnage.web.once import OnceOnly
-from tonnage.web.resources import RESOURCES, listed
+from tonnage.web.resources import RESOURCES
 from tonnage.web.run_pages import visible_run
 from tonnage.web.signing_in import add_signing_in
 from tonnage.web.verbs import VERBS, PostVerb
@@ -267,12 +268,7 @@ def _paged(document: dict[str, Any], request: Request) -> dict[str, Any]:
         if text is not None and not (text.isascii() and text.isdigit() and int(text) <= MOST_LISTED):
             raise InputError(f"{key}: found '{text[:40]}', expected a whole number up to {MOST_LISTED}")
         cut[key] = default if text is None else int(text)
-    name = listed(document)
-    if name is None:
-        return document
-    whole = document[name]
-    part = whole[cut["offset"] : cut["offset"] + cut["limit"]]
-    return {**document, name: part, "page": {"of": name, "total": len(whole), **cut}}
+    return cut_longest(document, limit=cut["limit"], offset=cut["offset"])
 
 
 def _tagged(text: str, media_type: str, request: Request) -> Response:

@@ -7,7 +7,6 @@ from typing import Final
 
 from tonnage.web.asked import AskedField, PageRequest, Shown
 
-MOST_ROWS: Final = 1000
 HISTORY: Final = ("machine", "provider", "region", "purchase")
 KINDS: Final = ("gpus", "instances", "offers", "snapshots", "history")
 
@@ -16,25 +15,14 @@ def catalog(what: str) -> Callable[[PageRequest], Shown]:
     """The page of accelerators, machines or offers."""
 
     def answer(asked: PageRequest) -> Shown:
-        from tonnage.api.catalogs import load_catalog
-        from tonnage.catalog import filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
-        from tonnage.reports.catalog_lists import gpus_report, instances_report, offers_report
+        from tonnage.api.catalog_lists import catalog_list
 
         asked.refuse_others("gpu", "provider")
-        known = load_catalog(settings=asked.settings)
-        text, provider = asked.query.get("gpu"), asked.query.get("provider")
-        gpu = None if not text else parse_gpu_filter(text)
-        providers = (provider,) if provider else ()
-        fields = [AskedField("gpu", "GPU, as H100:8 or 24GB..80GB", text or "")]
-        if what == "gpus":
-            report = gpus_report(known, filter_accelerators(known, gpu=gpu), top=MOST_ROWS)
-        else:
+        gpu, provider = asked.query.get("gpu"), asked.query.get("provider")
+        fields = [AskedField("gpu", "GPU, as H100:8 or 24GB..80GB", gpu or "")]
+        if what != "gpus":
             fields.append(AskedField("provider", "Provider", provider or ""))
-            if what == "instances":
-                found = filter_instance_types(known, gpu=gpu, providers=providers)
-                report = instances_report(known, found, top=MOST_ROWS)
-            else:
-                report = offers_report(known, filter_offers(known, gpu=gpu, providers=providers), top=MOST_ROWS)
+        report = catalog_list(what, gpu=gpu or None, provider=provider or None, settings=asked.settings)
         return Shown(report=report, fields=tuple(fields), links=_others(what))
 
     return answer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.web import gateways, prices, run_pages
@@ -184,9 +184,3 @@ RESOURCES: Final[Sequence[Resource]] = (
     Resource(path="settings", about="Settings, and where each comes from.", answer=_settings, menu="Settings",
              role="admin"),
 )  # fmt: skip
-
-
-def listed(document: Mapping[str, Any]) -> str | None:
-    """The key of the longest list of a document, which `limit` and `offset` cut."""
-    lists = [(len(value), key) for key, value in document.items() if isinstance(value, list)]
-    return max(lists)[1] if lists else None

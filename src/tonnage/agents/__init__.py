@@ -1,0 +1,1 @@
+"""A Model Context Protocol server: agents ask what the commands answer."""

@@ -1,0 +1,58 @@
+"""`tonnage login`, `tonnage logout`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tonnage.cli.declared import QuietSession, ReportSession
+
+
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where the server is.", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="The key, env:NAME or file:PATH. [default: asked for]", metavar="REF"),
+    ] = None,
+    open_server: Annotated[bool, typer.Option("--no-key", help="The server asks for no key.")] = False,
+    *,
+    session: ReportSession,
+) -> None:
+    """Keep a server and its key at home, for `tonnage.Client`, once the server has taken it.
+
+    The key is read from a reference, from the terminal without showing it, or from standard input. TONNAGE_SERVER and
+    TONNAGE_KEY go before what is kept.
+    """
+    from tonnage import api
+    from tonnage.comparison.door import read_reference
+
+    api.check_server(url)
+    if open_server:
+        secret = None
+    elif key is not None:
+        secret = read_reference(key, os.environ, "--key")
+    else:
+        secret = _typed()
+    session.show_answer(api.log_in(url, secret, settings=session.settings))
+
+
+def logout(*, session: QuietSession) -> None:
+    """Forget the server and the key that `tonnage login` kept."""
+    from tonnage import api
+
+    there = api.log_out(settings=session.settings)
+    session.say("the server and its key are forgotten" if there else "there was no login")
+
+
+def _typed() -> str:
+    from getpass import getpass
+
+    from tonnage.errors import InputError
+
+    found = (getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not found:
+        raise InputError("no key was given", hint="--key env:NAME, or --no-key where the server asks for none")
+    return found
