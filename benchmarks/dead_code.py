@@ -28,6 +28,7 @@ ALLOWED = {
         "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
         "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google", "environ", "vanish",
         "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of", "fake_dashboard",
+        "fake_skypilot", "preempt", "elsewhere",
         "evict", "wait_for_pod",
     ],
     "commands added to typer without a decorator": [

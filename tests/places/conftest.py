@@ -20,6 +20,7 @@ from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.databricks import FakeWorkspace, fake_workspace
 from tonnage.testing.google.cloud import FakeGoogle, fake_google
+from tonnage.testing.skypilot import FakeSkyPilot, fake_skypilot
 from tonnage.testing.sshd import SSHServer, ssh_server
 
 ROOT = Path(__file__).parents[2]
@@ -217,4 +218,12 @@ def google(tmp_path: Path, google_key: str, monkeypatch: pytest.MonkeyPatch) -> 
     with fake_google(tmp_path / "google") as found:
         for name, value in found.environ(google_key).items():
             monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def skypilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSkyPilot]:
+    """The command `sky` with managed jobs."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    with fake_skypilot(tmp_path / "sky") as found:
         yield found

@@ -10,6 +10,7 @@ import pytest
 import tonnage
 from tonnage.api.place_prices import price_at
 from tonnage.places.file import AnyPlace, SSHPlace
+from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.planning.plan import MachineOption
 from tonnage.settings import current_settings
 
@@ -57,3 +58,23 @@ def test_a_price_that_is_written_down_goes_before_and_one_that_is_nowhere_is_unk
     assert [(line.usd_per_hour, line.source) for line in price.lines] == [(3.5, "places.toml")]
     for known in ({}, {"machine": "aws/p5.48xlarge"}, {"machine": "aws/none", "region": "us-east-1"}):
         assert price_at(settings, SSHPlace(**TERMS, **known, purchase="on_demand")) is None
+
+
+def test_of_several_machines_the_dearest_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """«At most» has to hold whichever a run gets; one without a price leaves it open."""
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    settings = current_settings()
+
+    def price(*candidates: str) -> float | None:
+        place = SkyPilotPlace(
+            kind="skypilot", bucket="s3://runs/tonnage", image=f"a@sha256:{'0' * 64}", candidates=candidates, cores=1,
+            memory_gib=1, time_limit_minutes=60,
+        )  # fmt: skip
+        found = price_at(settings, place)
+        return None if found is None else found.usd_per_hour
+
+    aws, google = price("aws/us-east-1/p5.48xlarge"), price("gcp/us-central1/a3-highgpu-8g")
+    assert aws is not None
+    assert google is not None
+    assert price("aws/us-east-1/p5.48xlarge", "gcp/us-central1/a3-highgpu-8g") == max(aws, google)
+    assert price("aws/us-east-1/p5.48xlarge", "gcp/us-central1/z9") is None

@@ -49,19 +49,21 @@ def stated_price(usd_per_hour: float, source: str) -> HourlyPrice:
 def price_at(settings: Settings, place: AnyPlace) -> HourlyPrice | None:
     """What an hour of a run there costs; None where neither places.toml nor the catalog has a price.
 
-    The catalog is asked where the place says which machine it is, in which region, and how it is bought.
+    The catalog is asked where the place says which machine it is, in which region, and how it is bought. Of several
+    machines that a run may get it is the dearest; where the price of one is not known, neither is that of the place.
     """
     if place.run_usd_per_hour is not None:
         return stated_price(place.run_usd_per_hour, "places.toml")
-    machine = place.catalog_machine
-    if machine is None or machine.region is None or machine.purchase is None:
-        return None
-    deal = _deal_of(settings, machine)
-    return None if deal is None else HourlyPrice(lines=tuple(_lines(deal, place.machines)))
+    deals = [_deal_of(settings, machine) for machine in place.possible_machines]
+    prices = [None if deal is None else HourlyPrice(lines=tuple(_lines(deal, place.machines))) for deal in deals]
+    known = [price for price in prices if price is not None]
+    return max(known, key=lambda one: one.usd_per_hour) if known and len(known) == len(prices) else None
 
 
 def _deal_of(settings: Settings, machine: CatalogMachine) -> Deal | None:
     """The machine as its platform sells it, by the function that plans use; a fee that was not read is not guessed."""
+    if machine.region is None or machine.purchase is None:
+        return None
     from tonnage.api.catalogs import market_of
     from tonnage.pricing.deals import platform_deals
     from tonnage.workload.jobs import BuyTerms
@@ -77,9 +79,13 @@ def _deal_of(settings: Settings, machine: CatalogMachine) -> Deal | None:
 
 
 def _lines(deal: Deal, machines: int) -> Iterator[HourlyLine]:
+    from tonnage.reports.wording import render_machines, render_purchase
+
     offer, fee = deal.offer, deal.fee
+    where = f" in {offer.region}" if offer.region else ""
+    named = render_machines(machines, offer.instance_type)
     yield HourlyLine(
-        what=f"{offer.instance_type} at {offer.provider} in {offer.region}, {offer.purchase}",
+        what=f"{named} at {offer.provider}{where}, {render_purchase(offer.purchase)}",
         usd_per_hour=float(offer.usd_per_instance_hour) * machines, source=offer.source.text, read_on=offer.read_on,
     )  # fmt: skip
     if fee is not None:

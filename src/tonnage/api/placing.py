@@ -66,6 +66,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.google.compute import Compute
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
+        case "skypilot":
+            from tonnage.places.bucket.executor import BucketRuns
+            from tonnage.places.skypilot.jobs import SkyPilotJobs
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=SkyPilotJobs(name=name, place=place))
         case "ec2":
             from tonnage.places.aws.ec2 import EC2
             from tonnage.places.bucket.executor import BucketRuns

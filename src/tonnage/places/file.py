@@ -17,6 +17,7 @@ from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.place import RayPlace
+from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.places.terms import PlaceTerms
 
 FILE_NAME: Final = "places.toml"
@@ -80,7 +81,15 @@ class SSHPlace(PlaceTerms):
 
 
 WrittenPlace = Annotated[
-    SlurmPlace | SSHPlace | KubernetesPlace | SageMakerPlace | EC2Place | GCEPlace | DatabricksPlace | RayPlace,
+    SlurmPlace
+    | SSHPlace
+    | KubernetesPlace
+    | SageMakerPlace
+    | EC2Place
+    | GCEPlace
+    | DatabricksPlace
+    | RayPlace
+    | SkyPilotPlace,
     Field(discriminator="kind"),
 ]  # the kinds that places.toml may name
 AnyPlace = WrittenPlace | LocalPlace

@@ -51,6 +51,11 @@ class PlaceTerms(StrictModel):
         return CatalogMachine(self.platform, provider, instance_type, self.region, self.purchase)
 
     @property
+    def possible_machines(self) -> tuple[CatalogMachine, ...]:
+        """All that a run there may get."""
+        return () if self.catalog_machine is None else (self.catalog_machine,)
+
+    @property
     def where(self) -> str:
         """Which part of the place: a partition, a host, a context; empty where there is one only."""
         return ""

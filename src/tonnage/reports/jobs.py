@@ -86,7 +86,7 @@ def sent_report(
                 *(Paragraph(text=f"Doubtful: {one.message}", tone="warning") for one in doubts),
                 Heading(text="Commands"),
                 Code(lines=tuple(lines)),
-                Heading(text="The script they send"),
+                Heading(text="What they send"),
                 Code(lines=tuple(masked(script).splitlines())),
             ),
         ),
@@ -109,7 +109,7 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """A price that is not written down is said to be unknown."""
     hour, most, predicted = cost.get("usd_per_hour"), cost.get("most_usd_a_job"), cost.get("predicted_usd")
     if hour is None:
-        yield "cost", "not known: neither usd_per_hour of the place nor a price of its machine is"
+        yield "cost", "not known: the place states no usd_per_hour, and the catalog has no price of its machine"
         return
     for line in cost["lines"]:
         read = "" if line["read_on"] is None else f", read on {line['read_on']}"

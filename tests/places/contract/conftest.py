@@ -31,6 +31,8 @@ from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.executor import RayRuns
 from tonnage.places.ray.jobs import RayJobs
 from tonnage.places.ray.place import RayPlace
+from tonnage.places.skypilot.jobs import SkyPilotJobs
+from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.places.slurm.executor import Slurm
 from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
@@ -43,6 +45,7 @@ from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
+from tonnage.testing.skypilot import LIVE, FakeSkyPilot
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +63,7 @@ MEMBERS = [
     "databricks",
     "gce",
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
+    "skypilot",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
 ]
@@ -256,6 +260,31 @@ def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) 
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+def skypilot_trial(home: Path, service: FakeSkyPilot, google: FakeGoogle) -> PlaceTrial:
+    """The command `sky` with the documented states of managed jobs, a bucket of Cloud Storage between."""
+    assert google.storage.buckets
+
+    def place(command: str) -> BucketRuns:
+        terms = SkyPilotPlace(
+            kind="skypilot", bucket="gs://runs/tonnage", image="registry.example/tonnage@sha256:" + "0" * 64, spot=True,
+            candidates=("aws/us-east-1/m5.large", "gcp/us-central1/n2-standard-2"), cores=1, memory_gib=1, grace_s=8,
+            time_limit_minutes=240, exchange_s=0.3, python=sys.executable, mount=str(home / "there"), command=command,
+        )  # fmt: skip
+        return BucketRuns(kind="skypilot", name="sky", place=terms, cloud=SkyPilotJobs(name="sky", place=terms))
+
+    def live(folder: RunFolder) -> list[int]:
+        begins = f"t-{folder.path.name}-"
+        return [
+            one.number for one in service.jobs.values() if one.status in LIVE and one.task["name"].startswith(begins)
+        ]
+
+    return PlaceTrial(
+        executor=place(service.command), home=home / "here", alive=lambda folder: len(live(folder)),
+        preempt=lambda folder: service.preempt(live(folder)[0]),
+        out_of_reach=lambda: place(service.elsewhere(free_ports(1)[0])),
+    )  # fmt: skip
+
+
 DATABRICKS_TERMS: dict[str, Any] = {
     "kind": "databricks", "cloud": "aws", "region": "us-east-1", "bucket": "/Volumes/main/ml/runs/tonnage", "cores": 1,
     "memory_gib": 1, "spot": True, "runtime": "16.4.x-cpu-ml-scala2.12", "instance_type": "i3.xlarge", "grace_s": 8,
@@ -338,6 +367,9 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "ray": lambda: ray_trial(tmp_path, request.getfixturevalue("ray_nodes")),
+        "skypilot": lambda: skypilot_trial(
+            tmp_path, request.getfixturevalue("skypilot"), request.getfixturevalue("google")
+        ),
         "ssh": lambda: ssh_trial(tmp_path, request.getfixturevalue("server")),
         "slurm": lambda: slurm_trial(tmp_path, request.getfixturevalue("cluster"), monkeypatch),
     }

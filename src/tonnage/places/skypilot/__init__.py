@@ -1,0 +1,1 @@
+"""SkyPilot as a place: managed jobs on whichever of some clouds has machines."""

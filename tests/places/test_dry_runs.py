@@ -1,0 +1,94 @@
+"""`tonnage run FILE --on PLACE --dry-run`, all kinds side by side: the same words, no network, the same bytes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.runs.spec import DataSource, DataSpec, RunSpec, dump_spec
+
+pytestmark = pytest.mark.heavy
+ROOT = Path(__file__).parents[2]
+IMAGE = f"sha256:{'0' * 64}"
+GPUS: dict[str, Any] = {"gpus": 8, "gpu": "h100", "gpu_memory_gib": 80, "cores": 192, "memory_gib": 1800}
+P5 = {"machine": "aws/p5.48xlarge", "region": "us-east-1", "purchase": "on_demand"}
+LIMIT = {"time_limit_minutes": 240}
+PLACES: dict[str, dict[str, Any]] = {
+    "slurm": {**GPUS, **P5, **LIMIT},
+    "ssh": {**GPUS, **P5, "host": "gpu1.example.com", "folder": "/home/me/tonnage"},
+    "kubernetes": {**GPUS, **P5, **LIMIT, "context": "train", "namespace": "ml", "image": f"registry.example/t@{IMAGE}",
+                   "volume": "runs", "data_volume": "datasets", "cluster": "eks"},
+    "sagemaker": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"1.dkr.ecr.us-east-1.amazonaws.com/t@{IMAGE}",
+                  "role": "arn:aws:iam::123456789012:role/t", "region": "us-east-1", "instance_type": "ml.g5.48xlarge"},
+    "ec2": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"registry.example/t@{IMAGE}", "region": "us-east-1",
+            "instance_type": "p5.48xlarge", "ami": "ami-0123456789abcdef0", "instance_profile": "t", "subnets": ["s-1"],
+            "security_groups": ["sg-1"]},
+    "gce": {**GPUS, **LIMIT, "project": "my-project", "region": "us-central1", "zones": ["us-central1-a"],
+            "bucket": "gs://runs/t", "image": f"registry.example/t@{IMAGE}", "instance_type": "a3-highgpu-8g",
+            "boot_image": "projects/p/global/images/family/f", "service_account": "a@b.c"},
+    "databricks": {**GPUS, **LIMIT, "cloud": "aws", "region": "us-east-1", "bucket": "/Volumes/a/b/c/d",
+                   "runtime": "16.4.x-gpu-ml-scala2.12", "instance_type": "p5.48xlarge",
+                   "wheels": ["/Volumes/a/b/c/t.whl"]},
+    "skypilot": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"registry.example/t@{IMAGE}",
+                 "candidates": ["aws/us-east-1/p5.48xlarge", "gcp/us-central1/a3-highgpu-8g"]},
+}  # fmt: skip
+ALONE = """
+import socket
+def refuse(*_, **__):
+    raise AssertionError("a dry run asks nobody")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+"""  # as sitecustomize.py
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> dict[str, str]:
+    """A home with a place of each kind, and no network."""
+    rows = []
+    for kind, terms in PLACES.items():
+        values = {"kind": kind, **terms}
+        rows += [f"[places.{kind}]\n", *(f"{key} = {json.dumps(value)}\n" for key, value in values.items())]
+    (tmp_path / "places.toml").write_text("".join(rows))
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "sitecustomize.py").write_text(ALONE)
+    for name, location in (("here", str(tmp_path / "rows.csv")), ("there", "/data/rows.csv")):
+        data = DataSpec(train=DataSource(location=location, format="csv"))
+        (tmp_path / f"{name}.json").write_text(dump_spec(RunSpec(name="first", task="mlp", data=data)))
+    return {
+        **os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}", "TONNAGE_HOME": str(tmp_path),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+
+
+def shown(desk: dict[str, str], kind: str, *more: str) -> str:
+    file = f"{desk['TONNAGE_HOME']}/{'there' if kind == 'kubernetes' else 'here'}.json"
+    words = [sys.executable, "-m", "tonnage", "run", file, "--on", kind, "--dry-run", *more]
+    done = subprocess.run(words, env=desk, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_dry_run_is_the_same_bytes_twice_and_asks_nobody(desk: dict[str, str], kind: str) -> None:
+    """Place, price, prediction and what is sent stand under the same names, whatever the kind."""
+    first = shown(desk, kind, "-o", "json")
+    assert shown(desk, kind, "-o", "json") == first
+    told = json.loads(first)
+    assert set(told) == {"schema", "folder", "place", "kind", "tag", "cost", "plan", "prediction", "commands", "script",
+                         "job", "doubts"}  # fmt: skip
+    assert (told["place"], told["kind"], told["schema"]) == (kind, kind, "tonnage/submission@1")
+    assert told["tag"].startswith("tonnage:")
+    cost, lines = told["cost"], told["cost"]["lines"]
+    assert cost["usd_per_hour"] == pytest.approx(sum(line["usd_per_hour"] for line in lines))
+    assert all(line["source"] for line in lines)
+    if kind != "ssh":  # which ends no run by itself
+        assert cost["most_usd_a_job"] == pytest.approx(cost["usd_per_hour"] * 4)
+    page = shown(desk, kind)
+    assert all(word in page for word in ("Would send", "an hour", "Predicted", "Commands", "What they send"))
+    assert list(Path(desk["TONNAGE_HOME"]).glob("runs/*")) == []
