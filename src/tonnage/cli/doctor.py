@@ -11,7 +11,10 @@ def doctor(
     *,
     session: MarketSession,
 ) -> None:
-    """Check the installation: Python, extras, catalog, home folder, terminal, GPU. Exit code 1 on a problem."""
+    """Check the installation and this machine: Python, extras and their versions, catalog, home, processor, GPUs, Java,
+    environments of engines, disk, ports, other programs. What is amiss comes with the command that mends it. Exit code
+    1 on a problem.
+    """
     from tonnage.cli.examination import examine
     from tonnage.reports.environment import doctor_report
 

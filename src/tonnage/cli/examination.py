@@ -7,11 +7,15 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from tonnage.cli.machine_examination import examine_machine
 from tonnage.errors import TonnageError
 from tonnage.reports.environment import Check
 from tonnage.settings import Settings
@@ -60,6 +64,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         _home(settings.home),
         _terminal(settings),
         _gpu(),
+        *examine_machine(settings.home),
     )
 
 
@@ -76,7 +81,7 @@ def _python() -> Check:
 def _extra(extra: str, modules: tuple[str, ...]) -> Check:
     present = [module for module in modules if _installed(module)]
     if present:
-        return Check(name=f"extra {extra}", status="ok", found=", ".join(present))
+        return Check(name=f"extra {extra}", status="ok", found=", ".join(_with_version(one) for one in present))
     return Check(
         name=f"extra {extra}", status="missing", found="not installed", advice=f"pip install 'tonnage[{extra}]'"
     )
@@ -86,6 +91,22 @@ def _installed(module: str) -> bool:
     """A module of a package that is not there is not there; `find_spec` raises for it."""
     package, _, _ = module.partition(".")
     return find_spec(package) is not None and find_spec(module) is not None
+
+
+def _with_version(module: str) -> str:
+    """The module and the version of the package that carries it, without importing it."""
+    package = module.partition(".")[0]
+    for name in (package, *_distributions().get(package, ())):
+        try:
+            return f"{module} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return module
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def _catalog(settings: Settings) -> Check:

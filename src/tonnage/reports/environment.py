@@ -16,7 +16,7 @@ class Check:
     """One look at the installation: what is there, and what to do where it is not as it should be."""
 
     name: str
-    status: Literal["ok", "missing", "problem"]  # missing: something optional
+    status: Literal["ok", "missing", "notice", "problem"]  # missing: something optional; notice: worth knowing
     found: str
     advice: str = ""
 
