@@ -36,6 +36,7 @@ PAGES = (
             "gateway",
             "checking-documents",
             "optimise",
+            "prepare",
         )
     ),
 )

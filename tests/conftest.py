@@ -26,7 +26,7 @@ HEAVY = (  # not even imported with --fast: they load torch or another engine, s
     "cli/test_local.py", "cli/test_process.py", "cli/test_run.py", "cli/test_runs.py", "cli/test_serve.py",
     "cli/test_spot.py", "cli/test_sweep.py", "cli/test_validate.py", "cli/test_verbs.py", "comparison", "expert",
     "fetching/test_parts.py", "fetching/test_processes.py", "fetching/test_s3_fetch.py", "monitoring/test_sampler.py",
-    "optimisations/test_measured.py",
+    "optimisations/test_measured.py", "preparing",
     "pipelines", "planning", "portfolios", "pricing/test_renewal.py", "pricing/test_spot_runs.py", "recipes",
     "reports/test_reasons.py", "rightsizing", "runners", "runs/test_watching.py", "service", "serving",
     "sizing/test_encoder_loads.py", "sizing/test_expert_parallel.py", "sizing/test_expert_passes.py",

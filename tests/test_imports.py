@@ -13,11 +13,11 @@ ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
     "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "comparison", "http",
-    "features", "bills", "runs", "traffic", "side_by_side", "reports",
+    "features", "bills", "runs", "traffic", "side_by_side", "preparing", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps", "batches", "places", "backups", "budgets", "deployment", "images",
+    "pipelines", "sweeps", "batches", "places", "backups", "budgets", "deployment", "images", "data_engines",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -53,6 +53,7 @@ VERBS: Final = (
     Verb("mcp", "mcp", "mcp", "Answer agents by the Model Context Protocol"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("gains", "gains", "gains", "Show what promised gains come to for a workload"),
+    Verb("prepare", "prepare", "prepare", "Join, window, encode and tokenise rows; Delta and Parquet"),
     Verb("optimise", "optimise", "optimise", "Show what to switch on for a workload, predicted and measured"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),

@@ -1,0 +1,68 @@
+"""Rows joined, windowed, encoded and tokenised, on one machine or on many: `tonnage.prepare`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
+from tonnage.errors import InputError
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.reports.prepare import PreparationDone
+
+ENGINES: Final = ("duckdb", "spark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareOptions(Options):
+    """What carries a preparation out."""
+
+    engine: str = option("--engine", "duckdb (this machine) or spark.", default="duckdb", metavar="NAME")
+    master: str = option(
+        "--master", "Of Spark: the cluster's address; its workers see the same paths.", default="local[*]",
+        metavar="URL",
+    )  # fmt: skip
+    threads: int | None = option("--threads", "Of DuckDB. [default: the cores]", default=None, metavar="N")
+
+
+def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[PreparationDone]:
+    """The preparation of a file, carried out: the same result whichever engine does it.
+
+    Raises WorkloadError for a file that cannot be used, DataError (source, column, key, line) for rows that cannot,
+    MissingExtra where the engine is not installed.
+    """
+    from tonnage.data_engines.duckdb_engine import DuckDbEngine
+    from tonnage.data_engines.lines import places_of
+    from tonnage.data_engines.spark_engine import SparkEngine
+    from tonnage.preparing.carrying import carry_out
+    from tonnage.preparing.reading import load_preparation
+    from tonnage.reports.prepare import PreparationDone, prepare_report
+
+    options = options or PrepareOptions()
+    if options.engine not in ENGINES:
+        raise InputError(f"no engine is named '{options.engine}'", hint=f"one of {', '.join(ENGINES)}")
+    if options.threads is not None and options.threads < 1:
+        raise InputError(f"--threads: found {options.threads}, expected at least 1")
+    asked = load_preparation(Path(file))
+    began = time.perf_counter()
+    with TemporaryDirectory(prefix="tonnage-prepare-") as scratch:
+        engine: DuckDbEngine | SparkEngine
+        if options.engine == "duckdb":
+            engine = DuckDbEngine(Path(scratch), threads=options.threads)
+        else:
+            engine = SparkEngine(options.master)
+        ready = time.perf_counter()
+        try:
+            made = carry_out(asked, engine, places_of)
+        finally:
+            engine.close()
+    ended = time.perf_counter()
+    return Answer(
+        PreparationDone(asked=asked, engine=options.engine, made=made, start_s=ready - began, work_s=ended - ready),
+        prepare_report,
+    )

@@ -1,0 +1,28 @@
+"""`tonnage prepare`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tonnage.api.preparing import PrepareOptions
+from tonnage.cli.declared import ReportSession
+
+
+def prepare(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with `prepare:`.", show_default=False)],
+    asked: PrepareOptions,
+    *,
+    session: ReportSession,
+) -> None:
+    """Join, window, encode and tokenise rows: DuckDB on this machine, Spark on many, the same result on each.
+
+    Sources and result are CSV, JSONL, Parquet or Delta tables with versions. A missing column, a cell of another type
+    and a key that two rows have are said with source, column, key and line; nothing is written then.
+    """
+    with session.progress("preparing"):
+        from tonnage import api
+
+        answer = api.prepare(file, asked)
+    session.show_answer(answer)

@@ -1,0 +1,139 @@
+"""Spark: the same SQL on a cluster (`--master`), or on the cores of this machine."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.data_engines.delta import files_of, write_version
+from tonnage.data_engines.tokens import tokeniser
+from tonnage.errors import DataError, MissingExtra, TonnageError
+from tonnage.preparing.spec import ColumnType, Source, Target, Tokens
+from tonnage.preparing.sql import SPARK, Dialect
+
+_KINDS: Final[Mapping[str, ColumnType]] = {
+    "tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
+    "double": "number", "string": "text", "boolean": "boolean", "date": "date", "timestamp_ntz": "timestamp",
+}  # fmt: skip
+_ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false", "spark.ui.enabled": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true", "spark.sql.shuffle.partitions": "8",
+    "spark.ui.showConsoleProgress": "false",
+}  # fmt: skip
+
+
+class SparkEngine:
+    """A session on `master`: `local[2]`, or the address of a cluster whose workers see the same paths."""
+
+    def __init__(self, master: str) -> None:
+        try:
+            library: Any = importlib.import_module("pyspark.sql")
+        except ImportError as error:
+            raise MissingExtra("preparing rows with Spark", "spark") from error
+        builder = library.SparkSession.builder.master(master).appName("tonnage prepare")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        if master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of its workers; it reads no setting for that
+            builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+        try:
+            self._session = builder.getOrCreate()
+        except Exception as error:  # Java's exceptions come through py4j, which is not imported here
+            hint = "is Java of version 8 to 17 there (`tonnage doctor`), and is the cluster reachable?"
+            raise TonnageError(f"Spark does not start on {master}: {_said(error)}", hint=hint) from error
+        self._session.sparkContext.setLogLevel("ERROR")
+
+    @property
+    def dialect(self) -> Dialect:
+        return SPARK
+
+    def open(self, view: str, source: Source) -> Mapping[str, ColumnType | None]:
+        """The source as a view; DataError where it cannot be read."""
+        read = self._session.read
+        try:
+            if source.format == "csv":
+                rows = read.csv(
+                    source.location, header=True, inferSchema=False, multiLine=True, escape='"', mode="FAILFAST"
+                )
+            elif source.format == "jsonl":
+                schema = ", ".join(f"{SPARK.name(one)} STRING" for one in source.types or {})
+                rows = read.schema(schema).json(source.location)
+            elif source.format == "parquet":
+                rows = read.parquet(source.location)
+            else:
+                rows = read.parquet(*files_of(source))
+        except DataError:
+            raise
+        except Exception as error:  # as above
+            said = _said(error)
+            raise DataError(f"source '{source.name}': {source.location} cannot be read: {said}") from error
+        rows.createOrReplaceTempView(SPARK.name(view))
+        return {name: _KINDS.get(kind) for name, kind in rows.dtypes}
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The few rows of a query. DataError where a source turns out unreadable on the way."""
+        try:
+            return [tuple(row) for row in self._session.sql(query).collect()]
+        except Exception as error:  # as above
+            raise DataError(f"rows cannot be read: {_said(error)}") from error
+
+    def define(self, view: str, query: str) -> None:
+        """A view, computed where it is read."""
+        self._session.sql(query).createOrReplaceTempView(SPARK.name(view))
+
+    def tokenise(self, view: str, over: str, step: Tokens) -> None:
+        """Token numbers beside the rows, batch by batch on the workers."""
+        types: Any = importlib.import_module("pyspark.sql.types")
+        rows = self._session.table(SPARK.name(over))
+        numbers_field = types.StructField(step.name, types.ArrayType(types.IntegerType()))
+        schema = types.StructType([*rows.schema.fields, numbers_field])
+        folder, most, column, name = step.tokenizer, step.most, step.column, step.name
+
+        def with_tokens(batches: Iterator[Any]) -> Iterator[Any]:
+            arrow: Any = importlib.import_module("pyarrow")
+            tokenise = tokeniser(folder, most)
+            for batch in batches:
+                numbers = tokenise(batch.column(column).to_pylist())
+                made = arrow.array(numbers, arrow.list_(arrow.int32()))
+                yield arrow.RecordBatch.from_arrays([*batch.columns, made], names=[*batch.schema.names, name])
+
+        rows.mapInArrow(with_tokens, schema).createOrReplaceTempView(SPARK.name(view))
+
+    def write(self, view: str, key: tuple[str, ...], target: Target) -> int | None:
+        """The rows in order of their key, a folder of parts; of a Delta table a new version, written from here."""
+        rows = self._session.table(SPARK.name(view)).orderBy(*(SPARK.name(one) for one in key))
+        place = Path(target.location)
+        between = place.with_name(f".{place.name}.parts") if target.format == "delta" else place
+        try:
+            if target.format == "csv":
+                rows.write.csv(str(place), header=True, mode="overwrite")
+            else:
+                rows.write.parquet(str(between), mode="overwrite")
+        except Exception as error:  # as above
+            raise DataError(f"{target.location} cannot be written: {_said(error)}") from error
+        if target.format != "delta":
+            return None
+        try:
+            dataset: Any = importlib.import_module("pyarrow.dataset")
+            parts = dataset.dataset(str(between), format="parquet")
+            return write_version(target.location, iter(parts.to_batches()), parts.schema)
+        finally:
+            shutil.rmtree(between, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the session and its Java process's work."""
+        self._session.stop()
+
+
+def _said(error: Exception) -> str:
+    """What went wrong: Python's own last error in what Java passes on, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if _ERROR.match(line)]
+    return python[-1] if python else lines[0] if lines else type(error).__name__

@@ -1,0 +1,232 @@
+"""A preparation carried out on any engine: sources checked, then step after step, each a view over the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tonnage.errors import DataError, did_you_mean, nearest
+from tonnage.preparing import sql
+from tonnage.preparing.spec import (
+    TEXT_FORMATS,
+    ColumnType,
+    Drop,
+    Encode,
+    Join,
+    Keep,
+    Preparation,
+    Source,
+    Target,
+    Tokens,
+    Window,
+)
+from tonnage.preparing.sql import Dialect
+from tonnage.values import dataclass
+
+Columns = tuple[str, ...]
+Lines = Callable[[Source, Mapping[str, Any]], str]  # the places of rows with these values, in words
+
+
+class DataEngine(Protocol):
+    """What carries SQL out. Views are named; a text source's columns are all texts."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def open(self, view: str, source: Source) -> Mapping[str, ColumnType | None]:
+        """Make a source a view; its columns with the types that its file carries (None: another type)."""
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The few rows of a query."""
+
+    def define(self, view: str, query: str) -> None: ...
+
+    def tokenise(self, view: str, over: str, step: Tokens) -> None:
+        """A view with a column of token numbers more."""
+
+    def write(self, view: str, key: Columns, target: Target) -> int | None:
+        """The view into its target, in the order of the key; the version of a Delta table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What came of it. `categories`: of each encoded column, as they were used; `version`: of a Delta table."""
+
+    rows_in: Mapping[str, int]
+    rows_out: int
+    columns: Columns
+    categories: Mapping[str, tuple[str, ...]]
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    view: str
+    columns: Columns
+    types: Mapping[str, ColumnType | None]
+
+
+def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> Prepared:
+    """The preparation on an engine. DataError says which source, column, key and line is at fault."""
+    tables = {name: _checked(engine, source, lines) for name, source in asked.sources.items()}
+    rows_in = {name: _count(engine, table.view) for name, table in tables.items()}
+    base, here = asked.sources[asked.base], tables[asked.base]
+    categories: dict[str, tuple[str, ...]] = {}
+    for number, step in enumerate(asked.steps, start=1):
+        view, place = f"step_{number}", f"step {number}"
+        if isinstance(step, Join):
+            here = _joined(engine, view, here, step, asked.sources[step.source], tables[step.source], place)
+        elif isinstance(step, Window):
+            here = _windowed(engine, view, here, step, base.key, place)
+        elif isinstance(step, Encode):
+            here, found = _encoded(engine, view, here, step, base.key, place)
+            categories[step.column] = found
+        elif isinstance(step, Tokens):
+            _check_columns(here.columns, (step.column,), place)
+            _check_new((step.name,), here.columns, place)
+            engine.tokenise(view, here.view, step)
+            here = _Table(view, (*here.columns, step.name), {**here.types, step.name: None})
+        else:
+            here = _selected(engine, view, here, step, base.key, place)
+    version = engine.write(here.view, base.key, asked.target)
+    return Prepared(
+        rows_in=rows_in, rows_out=_count(engine, here.view), columns=here.columns, categories=categories,
+        version=version,
+    )  # fmt: skip
+
+
+def _count(engine: DataEngine, view: str) -> int:
+    return int(engine.rows(f"SELECT COUNT(*) FROM {engine.dialect.name(view)}")[0][0])
+
+
+def _checked(engine: DataEngine, source: Source, lines: Lines) -> _Table:
+    """The source as a view of typed columns whose key tells its rows apart."""
+    raw = f"raw {source.name}"
+    there = engine.open(raw, source)
+    stated = source.types
+    _check_columns(tuple(there), (*source.key, *(stated or ())), f"source '{source.name}'")
+    if source.format in TEXT_FORMATS and stated is not None:
+        _check_texts(engine, raw, source, stated, lines)
+        view, types = f"source {source.name}", dict(stated)
+        engine.define(view, sql.typed_sql(engine.dialect, raw, types))
+        found: Mapping[str, ColumnType | None] = types
+    else:
+        for column, kind in (stated or {}).items():
+            if there[column] != kind:
+                carried = there[column] or "another type"
+                said = f"column '{column}' is {carried} in {source.location}, not {kind}"
+                raise DataError(f"source '{source.name}': {said}", hint="correct `types`, or write the file anew")
+        view, found = raw, there
+    _check_key(engine, view, source, lines)
+    return _Table(view, tuple(found), found)
+
+
+def _check_texts(engine: DataEngine, view: str, source: Source, types: Mapping[str, ColumnType], lines: Lines) -> None:
+    for column, kind in types.items():
+        query = sql.untyped_sql(engine.dialect, view, column, kind)
+        found = None if query is None else engine.rows(query)[0][0]
+        if found is not None:
+            where = lines(source, {column: found})
+            raise DataError(f"source '{source.name}': column '{column}' has '{found}', which is no {kind} ({where})",
+                            hint="correct the row, or state another type under `types`")  # fmt: skip
+
+
+def _check_key(engine: DataEngine, view: str, source: Source, lines: Lines) -> None:
+    lacking = int(engine.rows(sql.keyless_sql(engine.dialect, view, source.key))[0][0])
+    if lacking:
+        where = lines(source, dict.fromkeys(source.key[:1]))
+        raise DataError(f"source '{source.name}': {lacking:,} rows lack a part of their key ({where})",
+                        hint="`key` names columns that every row has")  # fmt: skip
+    repeated = engine.rows(sql.repeated_sql(engine.dialect, view, source.key))
+    if repeated:
+        values = dict(zip(source.key, repeated[0][:-1], strict=True))
+        said = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise DataError(
+            f"source '{source.name}': {repeated[0][-1]:,} rows have the key {said} ({lines(source, values)})",
+            hint="remove the repeated rows, or name more columns under `key`",
+        )
+
+
+def _check_columns(there: Sequence[str], wanted: Sequence[str], place: str) -> None:
+    for column in wanted:
+        if column not in there:
+            hint = did_you_mean(nearest(column, there, count=1), f"columns: {', '.join(there)}")
+            raise DataError(f"{place}: there is no column '{column}'", hint=hint)
+
+
+def _check_new(names: Sequence[str], there: Sequence[str], place: str) -> None:
+    """Engines tell `A` and `a` not apart."""
+    folded = {one.casefold() for one in there}
+    for name in names:
+        if name.casefold() in folded:
+            raise DataError(
+                f"{place}: there is a column '{name}' already", hint="`name` it otherwise, or drop the other"
+            )
+
+
+def _joined(
+    engine: DataEngine, view: str, here: _Table, step: Join, source: Source, other: _Table, place: str
+) -> _Table:
+    _check_columns(here.columns, step.on, place)
+    kept = step.keep or tuple(one for one in other.columns if one not in source.key)
+    _check_columns(other.columns, kept, f"{place}, source '{source.name}'")
+    _check_new(kept, here.columns, place)
+    for mine, theirs in zip(step.on, source.key, strict=True):
+        if here.types[mine] != other.types[theirs]:
+            raise DataError(f"{place}: '{mine}' is {here.types[mine]}, '{theirs}' of '{source.name}' is "
+                            f"{other.types[theirs]}", hint="state the same type for both")  # fmt: skip
+    engine.define(view, sql.join_sql(engine.dialect, here.view, here.columns, step, other.view, source.key, kept))
+    return _Table(view, (*here.columns, *kept), {**here.types, **{one: other.types[one] for one in kept}})
+
+
+def _windowed(engine: DataEngine, view: str, here: _Table, step: Window, key: Columns, place: str) -> _Table:
+    _check_columns(here.columns, (step.column, step.order, *step.by, *key), place)
+    _check_new((step.name,), here.columns, place)
+    if step.function in ("mean", "sum") and here.types[step.column] not in ("integer", "number"):
+        raise DataError(f"{place}: '{step.column}' is {here.types[step.column]}, and has no {step.function}",
+                        hint="min, max, count or previous")  # fmt: skip
+    engine.define(view, sql.window_sql(engine.dialect, here.view, here.columns, step, key))
+    kinds: dict[str, ColumnType | None] = {"mean": "number", "sum": "number", "count": "integer"}
+    kind = kinds.get(step.function, here.types[step.column])
+    return _Table(view, (*here.columns, step.name), {**here.types, step.name: kind})
+
+
+def _encoded(
+    engine: DataEngine, view: str, here: _Table, step: Encode, key: Columns, place: str
+) -> tuple[_Table, tuple[str, ...]]:
+    _check_columns(here.columns, (step.column,), place)
+    if step.column in key:
+        raise DataError(f"{place}: '{step.column}' is of the key, which stays as it is", hint="encode another column")
+    categories = step.categories
+    if categories is None and step.how != "frequency":
+        found = [str(row[0]) for row in engine.rows(sql.categories_sql(engine.dialect, here.view, step))]
+        if len(found) > step.most:
+            raise DataError(f"{place}: '{step.column}' has more than {step.most} categories",
+                            hint="how: frequency, a larger `most`, or `categories`")  # fmt: skip
+        categories = tuple(sorted(found, key=str.encode))
+    categories = categories or ()
+    names = sql.encoded_names(step, categories)
+    folded = [one.casefold() for one in names]
+    for name in names:
+        if folded.count(name.casefold()) > 1:
+            raise DataError(f"{place}: '{name}' differs from another category in case alone, and columns may not",
+                            hint="how: ordinal, or write the categories alike first")  # fmt: skip
+    kept = [one for one in here.columns if one != step.column]
+    _check_new(names, kept, place)
+    engine.define(view, sql.encode_sql(engine.dialect, here.view, here.columns, step, categories))
+    kind: ColumnType = "number" if step.how == "frequency" else "integer"
+    types = {one: here.types[one] for one in kept} | dict.fromkeys(names, kind)
+    return _Table(view, (*kept, *names), types), categories
+
+
+def _selected(engine: DataEngine, view: str, here: _Table, step: Keep | Drop, key: Columns, place: str) -> _Table:
+    _check_columns(here.columns, step.columns, place)
+    left = tuple(one for one in here.columns if one not in step.columns)
+    wanted = step.columns if isinstance(step, Keep) else left
+    gone = [one for one in key if one not in wanted]
+    if gone:
+        raise DataError(
+            f"{place}: '{gone[0]}' is of the key, which stays", hint="keep it, and leave it out in training"
+        )
+    engine.define(view, sql.columns_sql(engine.dialect, here.view, wanted))
+    return _Table(view, wanted, {one: here.types[one] for one in wanted})

@@ -1,0 +1,71 @@
+"""What a preparation came to (`tonnage/prepare@1`): rows in and out, columns, categories as they were used."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.preparing.carrying import Prepared
+from tonnage.preparing.spec import Preparation
+from tonnage.reports.blocks import Block, Page, Pairs
+from tonnage.reports.plain import plain_number
+from tonnage.reports.rendering import Report
+from tonnage.values import dataclass
+
+PREPARE_SCHEMA: Final = "tonnage/prepare@1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationDone:
+    """A preparation, the engine that did it, and its seconds, those of the engine's start apart."""
+
+    asked: Preparation
+    engine: str
+    made: Prepared
+    start_s: float
+    work_s: float
+
+
+def prepare_report(done: PreparationDone) -> Report:
+    """One row a source."""
+    return Report(
+        page=lambda: _page(done),
+        document=lambda: _document(done),
+        columns=("source", "format", "rows"),
+        rows=lambda: [[name, one.format, done.made.rows_in[name]] for name, one in done.asked.sources.items()],
+    )
+
+
+def _page(done: PreparationDone) -> Page:
+    made, target = done.made, done.asked.target
+    version = "" if made.version is None else f", version {made.version}"
+    blocks: list[Block] = [
+        Pairs(
+            rows=(
+                *((name, f"{made.rows_in[name]:,} rows, {one.location}") for name, one in done.asked.sources.items()),
+                ("written", f"{made.rows_out:,} rows of {len(made.columns)} columns, {target.location}{version}"),
+                ("columns", ", ".join(made.columns)),
+                *((f"{name} is one of", ", ".join(found)) for name, found in made.categories.items() if found),
+                ("engine", f"{done.engine}, {done.work_s:.1f} s (start {done.start_s:.1f} s)"),
+            )
+        )
+    ]
+    return Page(title=f"Prepared {done.asked.name}", blocks=tuple(blocks))
+
+
+def _document(done: PreparationDone) -> dict[str, Any]:
+    made = done.made
+    return {
+        "schema": PREPARE_SCHEMA,
+        "name": done.asked.name,
+        "engine": done.engine,
+        "sources": {
+            name: {"location": one.location, "format": one.format, "rows": made.rows_in[name]}
+            for name, one in done.asked.sources.items()
+        },
+        "to": {"location": done.asked.target.location, "format": done.asked.target.format, "version": made.version},
+        "rows": made.rows_out,
+        "columns": list(made.columns),
+        "categories": {name: list(found) for name, found in made.categories.items()},
+        "start_s": plain_number(done.start_s),
+        "work_s": plain_number(done.work_s),
+    }
