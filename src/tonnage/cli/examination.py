@@ -53,7 +53,8 @@ EXTRAS: Final = {  # one module of each is enough
     "postgres": ("psycopg",),
     "report": ("typst", "vl_convert"),
     "sweep": ("optuna",),
-    "ui": ("nicegui",),
+    "oidc": ("joserfc",),
+    "ui": ("fastapi", "uvicorn"),
     "docs": ("mkdocs", "material"),
 }
 
