@@ -36,7 +36,6 @@ PAGES = (
             "gateway",
             "checking-documents",
             "optimise",
-            "prepare",
         )
     ),
 )
