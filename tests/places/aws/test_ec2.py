@@ -289,8 +289,11 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(aws_network: 
         ({"bucket": "s3://nothing/here"}, "no bucket nothing", "aws s3 mb s3://nothing"),
         ({"instance_profile": "other"}, "no instance profile other", "aws iam create-instance-profile"),
         ({"ami": "ami-0123456789abcdef0"}, "no machine image ami-0123", "aws ssm get-parameter"),
+        ({"gpus": 1, "gpu": "t4"}, "and 0 GPUs", "gpus = 0"),
+        ({"disk_gib": 8}, "needs a disk of 15 GiB", "disk_gib = 15"),
+        ({"instance_type": "m6g.large"}, "is for x86_64, m6g.large is arm64", "/arm64/"),
         ({"root_device": "/dev/xvda"}, "is /dev/sda1", 'root_device = "/dev/sda1"'),
-        ({"cores": 64}, "m5.large has 2 vCPUs and 8 GiB", "cores = 2"),
+        ({"cores": 64}, "m5.large has 2 vCPUs, 8 GiB and 0 GPUs", "cores = 2"),
         ({"subnets": ["subnet-0123"]}, "subnet-0123", "aws ec2 describe-subnets"),
         ({"security_groups": ["sg-0123"]}, "sg-0123", "aws ec2 describe-security-groups"),
         ({"secret": "keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
@@ -355,3 +358,16 @@ def test_spot_takes_the_machine_and_the_run_goes_on(ec2: FakeEC2, aws_network: d
     assert folder.state().lost_steps == 0
     trial.executor.teardown(folder)
     assert ec2.templates == {}
+
+
+@pytest.mark.usefixtures("ec2")
+def test_check_of_the_zones(aws: str, aws_network: dict[str, str]) -> None:
+    """A zone without the type is doubted where another subnet has it, and refused where none has."""
+    client = boto3.client("ec2", endpoint_url=aws)
+    body = {"VpcId": aws_network["vpc"], "AvailabilityZone": "us-east-1e"}
+    far = client.create_subnet(**body, CidrBlock="10.0.9.0/24")["Subnet"]["SubnetId"]
+    zones = "subnets of us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1f"
+    assert (f"no m5.large in the zone of {far} (us-east-1e)", zones) in refusals(aws_network, subnets=[far])
+    found = cloud(**placed(aws_network, subnets=[far, aws_network["subnet"]]))
+    doubts = [one.message for one in found.questions() if one.kind == "doubtful"]
+    assert doubts == [f"no m5.large in the zone of {far} (us-east-1e)"]

@@ -35,8 +35,10 @@ def questions_of(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]
     if against:
         return
     yield from _profile(account, place)
-    yield from _machine_image(account, place)
-    yield from _type_and_quota(account, place)
+    kind, missing = _instance_type(account, place)
+    yield from missing
+    yield from _machine_image(account, place, kind)
+    yield from _size_and_quota(account, place, kind)
     yield from _network(account, place)
     yield from account.image(place.image)
     yield from account.secret(place.secret)
@@ -77,7 +79,7 @@ def _profile(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
         yield from account.role(role["Arn"], "ec2.amazonaws.com")
 
 
-def _machine_image(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+def _machine_image(account: AWSAccount, place: EC2Place, kind: dict[str, Any]) -> Iterator[PlaceFinding]:
     try:
         found = account.call("ec2", "DescribeImages", {"ImageIds": [place.ami]})["Images"]
     except AwsError as error:
@@ -91,25 +93,42 @@ def _machine_image(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFindin
     root = found[0].get("RootDeviceName")
     if root and root != place.root_device:
         yield refused(f"the first disk of {place.ami} is {root}", f'places.{account.place}.root_device = "{root}"')
+    disks = [one.get("Ebs") or {} for one in found[0].get("BlockDeviceMappings") or () if one.get("DeviceName") == root]
+    least = max((int(one.get("VolumeSize") or 0) for one in disks), default=0)
+    if least > place.disk_gib:
+        yield refused(f"{place.ami} needs a disk of {least} GiB", f"places.{account.place}.disk_gib = {least}")
+    yield from _architecture(place, str(found[0].get("Architecture") or ""), kind)
 
 
-def _type_and_quota(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+def _architecture(place: EC2Place, of_image: str, kind: dict[str, Any]) -> Iterator[PlaceFinding]:
+    """Whether the machine can run what the image holds."""
+    known = (kind.get("ProcessorInfo") or {}).get("SupportedArchitectures") or ()
+    if of_image and known and of_image not in known:
+        yield refused(f"{place.ami} is for {of_image}, {place.instance_type} is {', '.join(known)}",
+                      f"an AMI for {known[0]}: {HOW_AMI.replace('x86_64', known[0])}")  # fmt: skip
+
+
+def _instance_type(account: AWSAccount, place: EC2Place) -> tuple[dict[str, Any], list[PlaceFinding]]:
+    """What EC2 knows of the type, or why that is nothing."""
     try:
         found = account.call("ec2", "DescribeInstanceTypes", {"InstanceTypes": [place.instance_type]})["InstanceTypes"]
     except AwsError as error:
         if error.code == "InvalidInstanceType":
             hint = f"`aws ec2 describe-instance-type-offerings --region {place.region}` lists what there is"
-            yield refused(f"{place.region} has no {place.instance_type}", hint)
-        else:
-            yield unasked(f"the instance type {place.instance_type}", error)
+            return {}, [refused(f"{place.region} has no {place.instance_type}", hint)]
+        return {}, [unasked(f"the instance type {place.instance_type}", error)]
+    return (found[0] if found else {}), []
+
+
+def _size_and_quota(account: AWSAccount, place: EC2Place, kind: dict[str, Any]) -> Iterator[PlaceFinding]:
+    if not kind:
         return
-    if not found:
-        return
-    vcpus, memory_gib = int(found[0]["VCpuInfo"]["DefaultVCpus"]), found[0]["MemoryInfo"]["SizeInMiB"] / 1024
-    if place.cores > vcpus or place.memory_gib > memory_gib:
+    vcpus, memory_gib = int(kind["VCpuInfo"]["DefaultVCpus"]), kind["MemoryInfo"]["SizeInMiB"] / 1024
+    gpus = sum(int(one.get("Count") or 0) for one in (kind.get("GpuInfo") or {}).get("Gpus") or ())
+    if place.cores > vcpus or place.memory_gib > memory_gib or place.gpus > gpus:
         yield refused(
-            f"{place.instance_type} has {vcpus} vCPUs and {memory_gib:g} GiB",
-            f"places.{account.place}.cores = {vcpus}, memory_gib = {memory_gib:g}",
+            f"{place.instance_type} has {vcpus} vCPUs, {memory_gib:g} GiB and {gpus} GPUs",
+            f"places.{account.place}.cores = {vcpus}, memory_gib = {memory_gib:g}, gpus = {gpus}",
         )
     if place.reservation is None:  # reserved capacity is beside the quotas of what is bought by the hour
         yield from account.quota("ec2", float(vcpus), named=quota_of(place.instance_type, spot=place.spot))
@@ -131,6 +150,7 @@ def _network(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
     if len(networks) > 1:
         yield refused(f"subnets and security groups are of several networks: {', '.join(sorted(networks))}",
                       f"places.{account.place}: those of one VPC")  # fmt: skip
+    yield from _zones(account, place, subnets)
     for group in groups["SecurityGroups"]:
         if group.get("IpPermissions"):
             yield PlaceFinding(kind="doubtful", message=f"the security group {group['GroupId']} lets traffic in",
@@ -139,13 +159,41 @@ def _network(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
         yield from _way_out(account, place, subnet)
 
 
+def _zones(account: AWSAccount, place: EC2Place, subnets: list[dict[str, Any]]) -> Iterator[PlaceFinding]:
+    """Whether the zones of the subnets have the type at all."""
+    body = {"LocationType": "availability-zone",
+            "Filters": [{"Name": "instance-type", "Values": [place.instance_type]}]}  # fmt: skip
+    try:
+        offered = account.call("ec2", "DescribeInstanceTypeOfferings", body)["InstanceTypeOfferings"]
+    except AwsError as error:
+        yield unasked(f"the zones of {place.instance_type}", error)
+        return
+    zones = {str(one["Location"]) for one in offered}
+    lacking = [
+        f"{one['SubnetId']} ({one['AvailabilityZone']})" for one in subnets if one["AvailabilityZone"] not in zones
+    ]
+    if zones and lacking:
+        message, hint = (
+            f"no {place.instance_type} in the zone of {', '.join(lacking)}",
+            f"subnets of {', '.join(sorted(zones))}",
+        )
+        if len(lacking) == len(subnets):
+            yield refused(message, hint)
+        else:
+            yield PlaceFinding(kind="doubtful", message=message, hint=hint)
+
+
 def _way_out(account: AWSAccount, place: EC2Place, subnet: dict[str, Any]) -> Iterator[PlaceFinding]:
     name = subnet["SubnetId"]
     for filters in (
         {"association.subnet-id": name}, {"vpc-id": subnet["VpcId"], "association.main": "true"}
     ):  # fmt: skip
         asked = [{"Name": key, "Values": [value]} for key, value in filters.items()]
-        tables = account.call("ec2", "DescribeRouteTables", {"Filters": asked})["RouteTables"]
+        try:
+            tables = account.call("ec2", "DescribeRouteTables", {"Filters": asked})["RouteTables"]
+        except AwsError as error:
+            yield unasked(f"the way out of {name}", error)
+            return
         if tables:
             break
     routes = [route for table in tables for route in table["Routes"]]
