@@ -145,4 +145,5 @@ def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
             first: Any = error.errors()[0]
             within = [str(part) for part in first["loc"]]
             key = ".".join(("places", name, *within[within[:1] == [values.get("kind")] :]))
-            raise InputError(f"{file}: {key}: {first['msg']}", hint="docs/places.md lists the keys") from error
+            said = str(first["msg"]).removeprefix("Value error, ")
+            raise InputError(f"{file}: {key}: {said}", hint="docs/places.md lists the keys") from error
