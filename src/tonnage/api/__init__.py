@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tonnage.api.machines import RightsizeOptions, rightsize
     from tonnage.api.optimising import OptimiseOptions, optimise
     from tonnage.api.pages import UiOptions, make_ui_key, open_ui, revoke_ui_key, ui_keys
+    from tonnage.api.place_benches import BenchPlacesOptions, bench_places
     from tonnage.api.places import check_place, collect_run, exec_in_run, orphans, places
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
@@ -82,24 +83,25 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BackupOptions", "BatchOptions", "BenchRunOptions", "BenchServeOptions", "BreakEvenOptions",
-    "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
-    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions",
-    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "LocalOptions", "OptimiseOptions", "PipelineOptions",
-    "PlanResult", "PredictOptions", "PrepareOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions",
-    "ScalingOptions", "ServeOptions", "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions",
-    "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch", "bench_clean", "bench_run", "bench_serve",
-    "bench_setup", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrated_model_of",
-    "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server", "check_watch", "collect_run",
-    "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
-    "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top",
-    "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in",
-    "log_out", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans",
-    "places", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
-    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
-    "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_backup",
-    "verify_fetched", "watch_metrics", "watch_status", "write_image_files", "write_service_files",
+    "Answer", "BackupOptions", "BatchOptions", "BenchPlacesOptions", "BenchRunOptions", "BenchServeOptions",
+    "BreakEvenOptions", "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions", "EvaluateOptions",
+    "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions",
+    "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "LocalOptions",
+    "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions", "Result", "ResumeOptions",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions", "SizeResult",
+    "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch",
+    "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup", "breakeven", "budget_runs", "build_image",
+    "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway",
+    "check_place", "check_server", "check_watch", "collect_run", "compare", "deploy_files", "diff", "evaluate",
+    "exec_in_run", "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_key",
+    "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "list_budgets",
+    "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key", "newest_snapshot",
+    "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "plan", "planned_replica", "portfolio",
+    "predict", "prepare", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore",
+    "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys",
+    "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
+    "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -141,6 +143,7 @@ __getattr__ = lazy_names(
         ".logging_in": ("check_server", "log_in", "log_out"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
+        ".place_benches": ("BenchPlacesOptions", "bench_places"),
         ".places": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),
         ".portfolios": ("portfolio",),
         ".judging": ("CalibrateOptions", "ValidateOptions", "calibrate", "validate"),

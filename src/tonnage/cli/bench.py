@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from tonnage.api.bench import BenchServeOptions
 from tonnage.api.engine_benches import BenchRunOptions
+from tonnage.api.place_benches import BenchPlacesOptions
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.meter import Meter
 
@@ -57,6 +58,24 @@ def run(
     with terminations_interrupt():
         answer = api.bench_run(file, asked, settings=session.settings, on_step=session.say)
     session.show_answer(answer)
+
+
+@commands.command("places", short_help="The same run at several places: variation and differences")
+def places(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file with `run:`.", show_default=False)],
+    asked: BenchPlacesOptions,
+    *,
+    session: ReportSession,
+) -> None:
+    """Run a workload file at several places in turn, and show how much runs vary at each and differ between them.
+
+    Variation and differences come with the confidence that they stay below --limit. A run that fails is a failed cell
+    with its reason, and the rest goes on. Exit code 1: no run came to its end anywhere.
+    """
+    session.private_home()
+    from tonnage import api
+
+    session.show_answer(api.bench_places(file, asked, settings=session.settings, say=session.say))
 
 
 @commands.command("setup", short_help="An environment for H2O or Sparkling Water")

@@ -1,0 +1,108 @@
+"""The same run at several places: statistics against published tables, failed cells, the report; a real run of each."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import tonnage
+from tonnage.api.place_benches import carry_out
+from tonnage.errors import InputError, TonnageError
+from tonnage.reports.place_bench import PlacesBenched, place_bench_report
+from tonnage.reports.rendering import render_report
+from tonnage.side_by_side.places import compare_places
+from tonnage.side_by_side.spread import chi_squared, chi_squared_quantile, place_difference, repeat_spread, student
+
+
+@pytest.mark.parametrize(
+    ("free", "share", "value"),
+    [(1, 0.95, 3.841), (2, 0.1, 0.211), (5, 0.9, 9.236), (10, 0.05, 3.940), (30, 0.99, 50.892)],
+)  # fmt: skip
+def test_chi_squared_as_its_table_has_it(free: int, share: float, value: float) -> None:
+    """NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.4, to its three digits."""
+    assert chi_squared_quantile(share, free) == pytest.approx(value, abs=6e-4)
+    assert chi_squared(value, free) == pytest.approx(share, abs=3e-4)
+
+
+@pytest.mark.parametrize(
+    ("free", "share", "value"), [(1, 0.9, 3.078), (2, 0.975, 4.303), (4, 0.95, 2.132), (30, 0.99, 2.457)]
+)
+def test_student_as_its_table_has_it(free: int, share: float, value: float) -> None:
+    """NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2; and it is symmetrical."""
+    assert student(value, free) == pytest.approx(share, abs=2e-4)
+    assert student(-value, free) == pytest.approx(1 - share, abs=2e-4)
+
+
+def test_the_intervals_cover_what_they_say() -> None:
+    """Of 1,500 places with a variation of 5 %, four runs each, 80 % of the intervals hold it; the confidence that it
+    lies below 5 % is above 90 % for a tenth of them, since it does not."""
+    draw = random.Random(3)
+    found = [repeat_spread([100 * 1.05 ** draw.gauss(0, 1) for _ in range(4)]) for _ in range(1500)]
+    inside = [one.sd_fraction is not None and one.sd_fraction.low <= 0.0488 <= one.sd_fraction.high for one in found]
+    sure = [one.confidence is not None and one.confidence > 0.9 for one in found]
+    assert sum(inside) / 1500 == pytest.approx(0.8, abs=0.035)
+    assert sum(sure) / 1500 == pytest.approx(0.1, abs=0.03)
+
+
+def test_alike_and_different_places() -> None:
+    """Close and quiet places are within 5 %, places 10 % apart are not, and loud ones stay open."""
+    quiet = ("a", [100.0, 101.0, 100.5, 99.5])
+    alike = place_difference(quiet, ("b", [101.0, 100.0, 101.5, 100.5]))
+    apart = place_difference(quiet, ("c", [110.0, 111.0, 110.5, 109.5]))
+    loud = place_difference(quiet, ("d", [90.0, 110.0, 100.0, 102.0]))
+    assert alike is not None
+    assert apart is not None
+    assert loud is not None
+    assert alike.confidence > 0.99
+    assert apart.confidence < 0.01
+    assert apart.ratio.value == pytest.approx(1.1, abs=0.002)
+    assert 0.1 < loud.confidence < 0.9
+    assert place_difference(quiet, ("e", [100.0])) is None
+    equal = place_difference(("f", [5.0, 5.0]), ("g", [5.0, 5.0]))
+    assert equal is not None
+    assert equal.confidence == 1.0
+
+
+def test_a_place_that_fails_is_a_failed_cell() -> None:
+    """With its reason; the others go on, in every turn, and are compared."""
+    asked: list[tuple[str, int]] = []
+
+    def once(place: str, turn: int) -> float | str:
+        asked.append((place, turn))
+        if place == "down":
+            raise TonnageError("down: no route to host")
+        if place == "flaky" and turn == 1:
+            return "lost: the machine was taken away"
+        return 100.0 + turn
+
+    said: list[str] = []
+    cells = carry_out(("local", "down", "flaky"), 3, once, say=said.append)
+    assert asked == [(place, turn) for turn in range(3) for place in ("local", "down", "flaky")]
+    compared = compare_places(cells, 0.05)
+    assert [(one.place, one.spread.repeats, one.failed) for one in compared.places] == [
+        ("local", 3, 0), ("down", 0, 3), ("flaky", 2, 1),
+    ]  # fmt: skip
+    assert [(one.one, one.other) for one in compared.differences] == [("local", "flaky")]
+    report = place_bench_report(PlacesBenched(name="bert", limit=0.05, cells=cells, compared=compared))
+    page = render_report(report, "table")
+    assert "down: 3 failed: down: no route to host" in page
+    document = json.loads(render_report(report, "json"))
+    assert document["schema"] == "tonnage/place-bench@1"
+    assert document["cells"][5]["reason"] == "lost: the machine was taken away"
+    assert document["places"][1]["samples_per_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"places": ("local",)}, "two or more"), ({"places": ("local", "local")}, "two or more"),
+        ({"places": ("local", "b"), "repeats": 1}, "--repeats"), ({"places": ("local", "b"), "limit": 0.0}, "--limit"),
+        ({"places": ("local", "b"), "timeout_minutes": 0.0}, "--timeout"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
+    """Before any run begins."""
+    with pytest.raises(InputError, match=said):
+        tonnage.bench_places("none.yaml", tonnage.BenchPlacesOptions(**options))  # type: ignore[arg-type]
