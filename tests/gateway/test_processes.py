@@ -25,7 +25,8 @@ from tonnage.testing.upstream import PretendedUpstream
 CAP_USD = 0.05
 
 
-def started(folder: Path, url: str, port: int, **keys: object) -> subprocess.Popen[bytes]:
+def started(folder: Path, url: str, port: int, *, host: str | None = None, **keys: object) -> subprocess.Popen[bytes]:
+    """`host`: the name that its machine has; None: this one's."""
     price = {"input_usd_per_million": 1.0, "output_usd_per_million": 2.0}
     file = folder / "gateway.yaml"
     file.write_text(json.dumps({
@@ -34,7 +35,9 @@ def started(folder: Path, url: str, port: int, **keys: object) -> subprocess.Pop
         "routes": {"chat": {"deployments": ["a"]}}, **keys,
     }))  # fmt: skip
     environment = {**os.environ, "TONNAGE_HOME": str(folder)}
-    process = subprocess.Popen([sys.executable, "-m", "tonnage", "gateway", str(file)], env=environment)
+    named = [] if host is None else ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
+    command = [*named, sys.executable, "-m", "tonnage", "gateway", str(file)]
+    process = subprocess.Popen(command, env=environment)
     for _ in range(200):
         try:
             if httpx.get(f"http://127.0.0.1:{port}/ready", timeout=1).status_code == 200:
@@ -199,6 +202,85 @@ def test_a_thousand_at_once_never_pass_a_cap(tmp_path: Path) -> None:
     assert min(crowd.statuses[200], crowd.statuses[429], crowd.statuses[-1], outcomes["status-500"]) > 20, (
         crowd.statuses
     )
+
+
+@pytest.mark.slow
+def test_two_hosts_share_a_cap_in_postgresql(tmp_path: Path) -> None:
+    """Two gateways, each with a home and a name of its machine of its own, draw from one budget in PostgreSQL while
+    the workers of both are killed and one host goes as a whole: at no look it is passed; what the lost host held is
+    brought in when it is back, nothing is held then, and the ledger is what was committed."""
+    if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("names of machines cannot be changed here")
+    server = pytest.importorskip("pgserver").get_server(tmp_path / "pg")
+    hosts, ports, stop = ("host-a", "host-b"), (free_port(), free_port()), threading.Event()
+    answered: Counter[tuple[str, int]] = Counter()
+    asked = {"model": "chat", "max_tokens": 16, "messages": [{"role": "user", "content": "one two three"}]}
+
+    def start(number: int) -> subprocess.Popen[bytes]:
+        home = tmp_path / hosts[number]
+        home.mkdir(exist_ok=True)
+        return started(
+            home, upstream.url, ports[number], host=hosts[number], store=server.get_uri(),
+            budgets=[{"usd": CAP_USD, "per": "ever"}],
+        )  # fmt: skip
+
+    def client(number: int) -> None:
+        with httpx.Client() as session:
+            while not stop.is_set():
+                try:
+                    found = session.post(
+                        f"http://127.0.0.1:{ports[number]}/v1/chat/completions", json=asked, timeout=10
+                    )
+                except httpx.TransportError:
+                    answered[hosts[number], 0] += 1
+                    time.sleep(0.05)
+                else:
+                    answered[hosts[number], found.status_code] += 1
+
+    with PretendedUpstream(delay_s=0.005) as upstream:
+        gateways = [start(0), start(1)]
+        accounts = SharedAccounts(server.get_uri())
+        accounts.open()
+        clients = [threading.Thread(target=client, args=(number % 2,)) for number in range(12)]
+        for one in clients:
+            one.start()
+        random = Random(7)
+        for turn in range(12):
+            time.sleep(0.2 + random.random() / 3)
+            if turn == 6:  # a host goes, all at once
+                gone = psutil.Process(gateways[0].pid)
+                for one_process in (gone, *gone.children(recursive=True)):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        one_process.kill()
+                gateways[0].wait()
+            living = workers(gateways[turn % 2]) if gateways[turn % 2].poll() is None else []
+            if living:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    random.choice(living).send_signal(signal.SIGKILL)
+            for state in accounts.states():
+                assert state.committed + state.leased <= CAP_USD * 1e12
+        stop.set()
+        for one in clients:
+            one.join()
+        gateways[0] = start(0)
+        for _ in range(2):  # a second start brings in what the last kills left
+            for number, process in enumerate(gateways):
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == 0
+                gateways[number] = start(number)
+        for process in gateways:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+    (state,) = accounts.states()
+    rows = accounts.attempts()
+    accounts.close()
+    assert all(answered[host, 200] > 0 for host in hosts)
+    assert state.leased == 0
+    assert state.committed == sum(row["usd_pico"] for row in rows) <= CAP_USD * 1e12
+    assert {(row["input_tokens"], row["output_tokens"]) for row in rows if row["outcome"] == "ok"} == {(9, 4)}
+    answers = answered["host-a", 200] + answered["host-b", 200]
+    assert sum(row["outcome"] == "ok" for row in rows) >= answers
+    assert sum(upstream.seen.values()) <= len(rows)
 
 
 @pytest.mark.slow
