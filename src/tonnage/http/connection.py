@@ -178,7 +178,9 @@ class Connection(asyncio.Protocol):
 
     def pieces(self) -> Sequence[bytes]:
         """The same as it came; at the end of the answer the connection is free for another request."""
-        found, self._pieces, self._unread = self._pieces, deque(), 0
+        found = list(self._pieces)
+        self._pieces.clear()
+        self._unread = 0
         if self.done:
             self._leave()
         return found
@@ -269,10 +271,13 @@ class Connection(asyncio.Protocol):
             self.abort()
         if self._unread > MOST_UNREAD_BYTES and self._transport is not None:
             self._transport.pause_reading()
-        if self._heard is not None:
-            self._until_s = self._loop.time() + self._upstream.timeouts.between_s
-            self._allowed = (self._upstream.timeouts.between_s, "silence")
-        self._wake()
+        if self._heard is None:
+            self._wake()
+            return
+        between_s = self._upstream.timeouts.between_s
+        self._until_s, self._allowed = self._loop.time() + between_s, (between_s, "silence")
+        if self._headed or self.fault is not None:
+            self._heard()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

@@ -16,7 +16,8 @@ LONGEST_EVENT_BYTES: Final = 8 << 20
 _USAGE: Final = b'"usage"'
 _FAILED: Final = "response.failed"  # the end of a stream of responses that tells its own failure
 _LAST_TYPES: Final = ("message_stop", "response.completed", "response.incomplete", _FAILED)
-_ENDS: Final = (b"[DONE]", *(b'"%b"' % one.encode() for one in _LAST_TYPES))  # in an event
+_DONE: Final = b"[DONE]"
+_ENDS: Final = tuple(b'"%b"' % one.encode() for one in _LAST_TYPES)  # in an event of messages or responses
 
 
 class UsageTap:
@@ -24,6 +25,7 @@ class UsageTap:
 
     def __init__(self, surface: Surface, *, strip: bool) -> None:
         self.surface, self.strip = surface, strip
+        self._typed = surface in ("messages", "responses")  # whose last event says so by its type
         self.usage: Usage | None = None
         self.finished = False
         self.ended_failed = False  # its end is whole, and says that the answer is not
@@ -49,7 +51,7 @@ class UsageTap:
     def _read(self, whole: bytes) -> bytes:
         """Look at whole events; only those that may speak of usage or of the end are parsed."""
         self.events += whole.count(b"data:")
-        if not self.finished and any(mark in whole for mark in _ENDS):
+        if not self.finished and (_DONE in whole or (self._typed and any(mark in whole for mark in _ENDS))):
             ends = [end for event in _events(whole) if (end := _end_of(event)) is not None]
             self.finished, self.ended_failed = bool(ends), _FAILED in ends
         if _USAGE not in whole:
