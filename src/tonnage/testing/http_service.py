@@ -117,6 +117,7 @@ def running(service: S) -> Iterator[S]:
 class _Handler(BaseHTTPRequestHandler):
     service: HttpService
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body leave together: a second packet would wait 40 ms for the first one's receipt
 
     def carry_out(self) -> None:
         """One request, whatever its method."""
