@@ -15,9 +15,10 @@ from tonnage.sizing.operators import Pass
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.sizing.training_work import step_work
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
-from tonnage.workload.programs import documented
+from tonnage.workload.programs import Loss, Program, documented
 from tonnage.workload.shapes import ModelShape
 
 Make = Callable[..., Devices]
@@ -140,18 +141,64 @@ def test_overlapped_tensor_parallel_traffic_costs_less(devices: Make) -> None:
 
 
 def test_score_passes_of_relative_positions_follow_the_element() -> None:
-    """Lining learned positions up with the keys moves twelve elements a score, two bytes each at 16 bit, four at 32."""
+    """Lining learned positions up with the keys moves five elements a score forward, two bytes each at 16 bit, four at
+    32; twelve where a graph runs every primitive by itself."""
     shape = ModelShape(
         name="xl", architecture="decoder", layers=1, hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=2048,
         vocab=1000, positions="relative", relative_projections=True,
     )  # fmt: skip
 
-    def moved(element: float) -> float:
+    def moved(element: float, *, primitives: bool = False) -> float:
         span = Pass(
             batch=2.0, query=192.0, keys=384.0, element_bytes=element, residual_bytes=element, weight_bytes=element,
-            attention="eager",
+            attention="eager", primitives=primitives,
         )  # fmt: skip
         (shift,) = (op for op in layer_operators(shape, span, causal=True) if op.name == "position shift")
         return float(np.asarray(shift.moved_bytes)) / (2 * 8 * 192 * 384)
 
-    assert (moved(2.0), moved(4.0)) == (24.0, 48.0)
+    assert (moved(2.0), moved(4.0), moved(4.0, primitives=True)) == (10.0, 20.0, 48.0)
+
+
+# Bytes a logit that the loss moves, forward and backward (training_job, program_profiles).
+LOSSES = [("plain", "bf16", 48.0), ("plain", "fp32", 36.0), ("in-place", "bf16", 48.0), ("one-kernel", "bf16", 8.0)]
+
+
+@pytest.mark.parametrize(("loss", "precision", "bytes_a_logit"), LOSSES)
+def test_losses_move_what_their_kernels_read_and_write(loss: Loss, precision: str, bytes_a_logit: float) -> None:
+    """A plain loss reads its row three times each way, one kernel over 16-bit logits four times in all."""
+    work = job("gpt2", length=1024, precision=precision, program=Program(loss=loss))
+    (part,) = (one for one in step_work(work, one_layout(micro_batch=1)).works if one.operator.name == "loss")
+    moved = np.asarray(part.operator.moved_bytes) * (1.0 + np.asarray(part.backward))
+    assert float(moved.item()) / (1024 * 50257) == pytest.approx(bytes_a_logit)
+
+
+def test_eight_bit_products_cast_their_inputs_and_the_gradients_of_their_outputs() -> None:
+    """Four bytes for each element that goes into a product, forward, and that comes back to it, backward; none at 16
+    bit, and none around the head, which stays at 16."""
+    work = job("gpt2", length=1024, precision="fp8")
+    parts = {one.operator.name: one for one in step_work(work, one_layout(micro_batch=1)).works}
+    down = parts["mlp down casts"]
+    assert float(np.asarray(down.operator.moved_bytes).item()) == pytest.approx(4.0 * 1024 * 3072)
+    assert float(np.asarray(down.backward).item()) == pytest.approx(768 / 3072)
+    assert "vocabulary casts" not in parts
+    sixteen = step_work(replace(work, precision="bf16"), one_layout(micro_batch=1))
+    assert not [one for one in sixteen.works if "casts" in one.operator.name]
+
+
+def test_graphs_of_primitives_launch_more_unless_a_compiler_merges_them() -> None:
+    """TensorFlow without XLA launches an element-wise operation in pieces; XLA and PyTorch do not."""
+
+    def kernels(program: Program) -> float:
+        works = step_work(job("bert-base-uncased", length=128, program=program), one_layout(micro_batch=1)).works
+        return next(float(np.asarray(one.operator.kernels)) for one in works if one.operator.name == "mlp activation")
+
+    plain, merged = documented("tensorflow"), replace(documented("tensorflow"), clustered=True)
+    assert kernels(plain) == 2.5 * kernels(merged) == 2.5 * kernels(documented("pytorch"))
+
+
+def test_processes_that_exchange_no_gradients_pay_for_none(devices: Make) -> None:
+    """Eight copies that never sum their gradients take the time of one."""
+    work, device = job("bert-base-uncased", length=128), devices("A100-80GB-SXM", count=8)
+    layout = one_layout(micro_batch=8, data_parallel=8)
+    alone = step(work, device, replace(PLAIN, exchanges=False), layout)
+    assert float(alone.data_parallel_s[0]) == 0.0 < float(step(work, device, PLAIN, layout).data_parallel_s[0])

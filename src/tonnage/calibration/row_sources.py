@@ -5,6 +5,7 @@ One entry a source; each says what it holdss scripts or papers, never what would
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,10 +25,50 @@ def documented_facts(row: TrainingRow) -> Facts:
 def _nvidia_examples(row: TrainingRow) -> Facts:
     """NVIDIA/DeepLearningExamples@729963d. Image classifiers in PyTorch: `memory_format: nhwc` under AMP
     (PyTorch/Classification/ConvNets/configs.yml). MXNet: `--fuse-bn-relu 1 --fuse-bn-add-relu 1` with NHWC
-    (MxNet/Classification/RN50v1.5/fit.py)."""
-    if "/ConvNets/" in row.source and row.source.split(":")[-1].startswith("PyTorch") and row.precision == "fp16":
-        return {"channels_last": "y"}
-    return {"kernels": "fused"} if ":MxNet/" in row.source else NOTHING
+    (MxNet/Classification/RN50v1.5/fit.py), which cuDNN has in 16 bit alone (cudnnBatchNormOps_t). PaddlePaddle:
+    `fuse_bn_act_ops`, `fuse_bn_add_act_ops` under AMP (PaddlePaddle/Classification/RN50v1.5/program.py). Transformer-XL
+    in PyTorch casts the model: `apex_amp_opt_level` O2 (Transformer-XL/pytorch/train.py)."""
+    folder = row.source.split(":")[-1]
+    if row.precision != "fp16":
+        return NOTHING
+    if folder.startswith(("MxNet/", "PaddlePaddle/Classification")):
+        return {"kernels": "fused"}
+    if folder.startswith("PyTorch/LanguageModeling/Transformer-XL"):
+        return {"state": "cast-model"}
+    return {"channels_last": "y"} if "/ConvNets/" in row.source and folder.startswith("PyTorch") else NOTHING
+
+
+def _lambda(row: TrainingRow) -> Facts:
+    """lambdal/deeplearning-benchmark: NVIDIA's scripts under `NCCL_P2P_DISABLE=1` (pytorch/scripts/
+    benchmark_pytorch.sh), with the batches of config_v1/config_pytorch_16GB.sh to 80GB.sh. Transformer-XL without
+    `--adaptive`, which is a softmax over all words, and without `--multi_gpu`, which leaves each process its own
+    gradients."""
+    found: dict[str, Any] = {"peer_to_peer": "n"}
+    if row.model.startswith("TransformerXL"):
+        found |= {"vocab": WIKITEXT_WORDS, "exchanges": "n"}
+        if row.precision == "fp16":
+            found["state"] = "cast-model"
+    size = re.search(r"(\d+)GB", row.gpu)
+    memory = int(size[1]) if size else LAMBDA_MEMORY.get(row.gpu)
+    batch = LAMBDA_BATCHES.get((row.model, row.precision == "fp16"), {}).get(memory or 0)
+    return found if batch is None else {**found, "micro_batch_per_gpu": batch}
+
+
+WIKITEXT_WORDS: Final = 267_735  # of WikiText-103 (Merity et al. 2016, arXiv:1609.07843)
+LAMBDA_MEMORY: Final = {"A10": 24, "RTX3090": 24, "RTX4090": 24, "RTXA6000": 48, "RTX6000Ada": 48}
+# Sequences or images a GPU by its memory (GB), in 16 bit or not.
+LAMBDA_BATCHES: Final[Mapping[tuple[str, bool], Mapping[int, int]]] = MappingProxyType(
+    {
+        ("TransformerXL-base", True): {16: 12, 24: 24, 48: 64, 80: 104},
+        ("TransformerXL-base", False): {16: 8, 24: 14, 48: 32, 80: 52},
+        ("BERT-base", True): {16: 48, 24: 96, 48: 192, 80: 320},
+        ("BERT-base", False): {16: 24, 24: 48, 48: 96, 80: 172},
+        ("BERT-large", True): {16: 16, 24: 28, 48: 64, 80: 112},
+        ("BERT-large", False): {16: 8, 24: 16, 48: 32, 80: 64},
+        ("resnet50", True): {16: 256, 24: 448, 48: 928, 80: 1280},
+        ("resnet50", False): {16: 128, 24: 224, 48: 496, 80: 640},
+    }
+)
 
 
 def _bigscience(_: TrainingRow) -> Facts:
@@ -81,5 +122,6 @@ SOURCES: Final[Mapping[str, Callable[[TrainingRow], Facts]]] = MappingProxyType(
         "Megatron-papers": _megatron_papers,
         "model-cards": _model_cards,
         "torchtune": _torchtune,
+        "Lambda-benchmark": _lambda,
     }
 )

@@ -71,6 +71,9 @@ class TrainingRow:
     image_side: int | None = None
     network_gbit_per_s_per_gpu: float | None = None
     network_gbit_per_s_per_node: float | None = None
+    # No columns of a file: what the scripts of a documented source say.
+    exchanges: str = ""  # n: its processes never sum their gradients
+    peer_to_peer: str = ""  # n: GPUs of a node talk through its memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

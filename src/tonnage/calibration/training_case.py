@@ -158,6 +158,7 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
     return {
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
         "target_tokens": row.target_tokens or 0,
+        "exchanges": row.exchanges != "n",
         "interleave": _degree(row.sharding, "vp"),
         "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,
     }
@@ -177,16 +178,17 @@ def _machine(row: TrainingRow, device: Accelerator, catalog: Catalog, per_node: 
     return Machine(
         accelerator=device,
         count=per_node,
-        intra=_link(device, catalog),
+        intra=_link(device, catalog, direct=row.peer_to_peer != "n"),
         network_gb_per_s=_network(row, device),
         network_latency_us=Assumptions().network_latency_us,
     )
 
 
-def _link(device: Accelerator, catalog: Catalog) -> Link | None:
-    """The link inside a node that the device's form has; bridges join pairs only, so larger groups meet over PCIe."""
+def _link(device: Accelerator, catalog: Catalog, *, direct: bool) -> Link | None:
+    """The link inside a node that the device's form has; bridges join pairs only, so larger groups meet over PCIe, as
+    do those whose GPUs do not talk to each other directly."""
     text = device.interconnect
-    switched = re.match(r"NVLink ?(\d)", text)
+    switched = re.match(r"NVLink ?(\d)", text) if direct else None
     if switched and "bridge" not in text.lower():
         return catalog.link(f"nvlink{switched[1]}")
     if "xgmi" in text.lower() or "infinity" in text.lower():

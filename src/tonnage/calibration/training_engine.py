@@ -53,6 +53,8 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> RowPr
     name = _choice(row.program, PROGRAMS)
     usual = documented(name, method=adapters.method, gpus=row.n_gpus, version=row.program_version)
     program = replace(stated_program(row, name).over(usual), offload=_offload(row, usual.offload or ()))
+    if program.clustered and shape.architecture == "convolution":
+        program = replace(program, kernels="fused")  # XLA merges norm, rectifier and sum between convolutions
     bf16, true = device.dense_bf16_tflops is not None, program.sixteen_bit == "true"
     precision = precision_of(row.precision, adapters.method, bf16=bf16, true=true)
     if precision is None:
@@ -84,6 +86,7 @@ def stated_program(row: TrainingRow, name: ProgramName | None = None) -> Program
         state=_choice(row.state, get_args(State)),
         attention=_choice(row.attention, get_args(Attention)),
         compile=False if name == "tensorflow" else _answer(row.compile),
+        clustered=_answer(row.compile) if name == "tensorflow" else None,
         recompute=recompute_of(row.activation_checkpointing),
         selective=_choice(row.checkpoint_kind, get_args(Selective)),
         loss=_choice(row.loss, get_args(Loss)),

@@ -139,9 +139,14 @@ def aligned(shape: ModelShape, span: Pass) -> bool:
     return not span.training or shape.head_dim * span.element_bytes % 16 == 0
 
 
-# Passes over a score matrix that line it up with the keys: the second product's write, pad (read, write), the shift's
-# copy (read, write), the sum (two reads, a write), scale and mask in place (read and write each).
-SHIFT_PASSES = 12
+# A third of the passes over a score matrix, forward and backward, that line it up with the keys. NVIDIA's PyTorch
+# (DeepLearningExamples, Transformer-XL/pytorch/mem_transformer.py): the second product's write, pad (read, write), sum
+# and scale in one kernel (two reads, a write); backward the scale (read, write), the shift (zeros, read, write), a copy
+# in the order of the product (read, write) and its two reads: 15. Pad, shift and copy go element by element.
+SHIFT_PASSES, SHIFT_STRIDED = 5.0, 2.0
+# TensorFlow's (Transformer-XL/tf/model.py): every primitive reads and writes (transpose behind the product, pad, slice,
+# sum, scale, mask as two products and a difference, casts around the softmax), and so does its gradient: 36.
+PRIMITIVE_SHIFT_PASSES, PRIMITIVE_SHIFT_STRIDED = 12.0, 4.0
 
 
 def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
@@ -151,6 +156,9 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
     width = shape.heads * shape.head_dim / span.tensor_parallel
     ways = 1.0 if shape.causal else 2.0
     wide = 4.0 if span.residual_bytes > span.element_bytes else span.element_bytes
+    passes, strided = SHIFT_PASSES, SHIFT_STRIDED
+    if span.primitives:
+        passes, strided = PRIMITIVE_SHIFT_PASSES, PRIMITIVE_SHIFT_STRIDED
     return [
         gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
         Operator(
@@ -165,9 +173,9 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         ),
         elementwise(
             prefix + "position shift",
-            moved_bytes=SHIFT_PASSES * wide * ways * scores,
+            moved_bytes=passes * wide * ways * scores,
             kernels=8 * ways,
             scores=True,
-            strided_elements=SHIFT_PASSES * ways * scores,
+            strided_elements=strided * ways * scores,
         ),
     ]

@@ -9,6 +9,10 @@ from tonnage.workload.shapes import ModelShape
 # (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more. The 1 x 1 convolution that
 # ends a bottleneck block is added to the block's input: three more.
 PLAIN_PASSES, GATED_PASSES, ADDED_PASSES = 5, 12, 3
+# What cuDNN saves of a 3 x 3 convolution in 32-bit arithmetic by minimal filtering: 2.25 times fewer products with
+# tiles of 2 x 2 (Lavin and Gray 2016, arXiv:1509.09308, section 4.1), less what its transforms take. Judgement, 1.5 to
+# 2.25.
+WINOGRAD_GAIN = 1.8
 
 
 def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
@@ -29,6 +33,7 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
                 count=float(conv.count),
                 flop=2.0 * rows * inner * conv.out_channels,
                 moved_bytes=span.element_bytes * (inputs + outputs),
+                peak_share=WINOGRAD_GAIN if span.winograd and conv.kernel == 3 and conv.groups == 1 else 1.0,
                 rows=rows,
                 columns=float(conv.out_channels),
                 weight_elements=inner * conv.out_channels,

@@ -79,5 +79,6 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
         product = gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
         operators.append(replace(product, peak_share=span.half_rate))
         if span.training:
-            operators.append(elementwise("loss", moved_bytes=16.0 * logit_tokens * shape.vocab / t, kernels=5))
+            moved = span.loss_bytes * logit_tokens * shape.vocab / t
+            operators.append(elementwise("loss", moved_bytes=moved, kernels=5))
     return operators

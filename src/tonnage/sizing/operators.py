@@ -59,6 +59,9 @@ class Pass:
     cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
     transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
+    loss_bytes: float = 16.0  # that the loss moves for a logit forward; backward twice that
+    primitives: bool = False  # a graph keeps and launches every primitive by itself (TensorFlow)
+    winograd: bool = False  # 3 x 3 convolutions save products (32-bit arithmetic without tensor cores)
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
     grouped_experts: bool = False  # one kernel multiplies the rows of all experts (serving engines), or one each
     data_ranks: Num = 1.0  # groups of ranks that attend to requests of their own and share the experts

@@ -11,8 +11,16 @@ from tonnage.workload.programs import Loss, Program, documents_memory
 # Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
 # the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel
 # that keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
-# vocab_parallel_cross_entropy).
-LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0}
+# vocab_parallel_cross_entropy); one kernel over 16-bit logits, those and their gradient.
+LOSS_BYTES: Final[dict[Loss, float]] = {
+    "plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0, "one-kernel": 4.0,
+}  # fmt: skip
+# Bytes that the loss moves for a logit, a third of forward and backward (0: those of a plain loss). One kernel reads
+# 16-bit logits twice, and once more beside the gradient it writes (flash-attn, csrc/xentropy): 8. In place, in 32 bit:
+# copy of the logits, greatest, difference, exponential, sum, quotient, product with the gradient, cast: 48 to 52.
+LOSS_MOVED: Final[dict[Loss, float]] = {
+    "plain": 0.0, "chunked": 0.0, "fused": 8.0 / 3.0, "in-place": 16.0, "one-kernel": 8.0 / 3.0,
+}  # fmt: skip
 MIXED: Final = ("bf16", "fp16", "fp8")
 MASKED_SHARE: Final = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
 # What predictions of memory err by differs with what is known: the interval of each is its own.
@@ -38,6 +46,9 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         state=program.state or "autocast",
         reduce_bytes=2.0 if megatron and job.precision in ("fp16", "fp8") else 0.0,
         loss_bytes=LOSS_BYTES[program.loss or "plain"],
+        loss_moved_bytes=LOSS_MOVED[program.loss or "plain"],
+        primitives=bool(program.primitive_graph),
+        clustered=bool(program.clustered),
         kept_factor=PRIMITIVE_KEPT if program.primitive_graph else 1.0,
         planned_memory=bool(program.planned_memory),
         adapter_bytes=0.0 if program.wide_adapters is False else 4.0,

@@ -25,7 +25,10 @@ class TrainerProfile:
     all of them. `thin_residual`: the residual stream is 16-bit too (cast models, FSDP mixed precision, Megatron).
     `channels_last`: images are laid out as tensor cores want them (NHWC); otherwise 16-bit convolutions turn their
     input and output round.
-    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption).
+    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption). `loss_moved_bytes`: what the loss
+    moves for a logit forward, half of what backward moves (0: a plain loss).
+    `exchanges`: data-parallel ranks sum their gradients. `primitives`: kernels are launched and activations kept per
+    primitive. `clustered`: a compiler merges clusters of operations of such a graph.
 
     What memory alone asks. `norm_copies`: RMS norms are made of primitives, which keep copies (transformers, torchtune,
     litgpt); `torch.nn.RMSNorm` and hand-written kernels keep their input. `repeats_kv`: keys and values are repeated
@@ -50,6 +53,10 @@ class TrainerProfile:
     reduce_bytes: float = 0.0
     optimizer_passes: float = 1.0
     loss_bytes: float = 0.0
+    loss_moved_bytes: float = 0.0
+    exchanges: bool = True
+    primitives: bool = False
+    clustered: bool = False
     kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
     planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
     optimizer_fused: bool = False  # one kernel steps all tensors

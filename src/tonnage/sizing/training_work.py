@@ -38,6 +38,13 @@ COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds t
 # norm (as `inference_pass` spells them).
 AUTOCAST_CASTS = 1.5
 ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
+# Kernels that a graph of primitives launches for an element-wise operation that an eager framework has as one: a layer
+# norm of moments is nine, a dropout five, a GELU eight (TensorFlow 1, contrib.layers.layer_norm, nn.dropout).
+# Judgement, 2 to 4; one where XLA merges clusters.
+PRIMITIVE_KERNELS = 2.5
+# Bytes that an 8-bit cast moves for a 16-bit element: read, written as it is and turned round, for the product of the
+# weights' gradient (Transformer Engine, cast_transpose).
+CAST_BYTES = 4.0
 # GELU by its tanh formula in primitives (transformers, `NewGELUActivation`): cube, two scales, two sums, tanh,
 # half of the input, product: 18 elements moved where one kernel moves 2; autocast computes the cube, and the rest, in
 # 32 bit.
@@ -132,6 +139,8 @@ def _works(
             found.append(
                 OperatorWork(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused)
             )
+            if numbers.compute == "fp8" and op.kind == "gemm" and stage.layered:
+                found.append(_casts(op, times=repeats, again=again, fused=_fusion(job, trainer)))
     if job.method != "full" and job.lora.kind == "llama-adapter-v2":
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
         scales = scale_operator(job, layouts, numbers, trainer)
@@ -150,6 +159,15 @@ def _works(
     return tuple(found)
 
 
+def _casts(op: Operator, *, times: Num, again: Num, fused: float) -> OperatorWork:
+    """What brings a product's input, and the gradient of its output, to 8 bit."""
+    inner = op.weight_elements / op.columns
+    cast = Operator(
+        name=op.name + " casts", kind="elementwise", count=op.count, moved_bytes=CAST_BYTES * op.rows * inner
+    )
+    return OperatorWork(operator=cast, times=times, backward=op.columns / inner, again=again, fused=fused)
+
+
 def _again_per_op(op: Operator) -> float:
     """Forwards that backward repeats where attention and every second matrix product are kept."""
     return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
@@ -161,6 +179,8 @@ def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, trainer: Tr
     An RMS norm and rotary positions are spelt out (`inference_pass`), and a composite GELU; autocast casts input and
     weight of each product.
     """
+    if trainer.primitives and not trainer.clustered and op.kind == "elementwise":
+        op = replace(op, kernels=op.kernels * PRIMITIVE_KERNELS)
     if op.name == "rotary":
         return replace(op, kernels=ROTARY_KERNELS)
     if op.name == "norms and residuals" and job.model.norm == "rms":
@@ -223,7 +243,7 @@ def _data_columns(
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
         "data_ranks": layouts.data_ranks,
-        "gradient_bytes": share.trained * np.where(shards, numbers.element_bytes, reduced),
+        "gradient_bytes": float(trainer.exchanges) * share.trained * np.where(shards, numbers.element_bytes, reduced),
         "gathered_bytes": np.where(shards, gathered, 0.0),
         "gathers": np.where(shards, layers * (_layer_tensors(job) if trainer.separate_gathers else 1.0), 0.0),
         "dequantised_bytes": expanded,
