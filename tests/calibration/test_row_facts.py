@@ -76,6 +76,43 @@ def test_columns_of_a_file_win(row: Row) -> None:
     assert (found.program, found.loss) == ("torchtitan", "plain")
 
 
+MXNET = "NVIDIA/DeepLearningExamples@1:MxNet/Classification/RN50v1.5/README.md"
+DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"source_group": "Lambda-benchmark", "model": "TransformerXL-base", "gpu": "V100-16GB", "precision": "fp32"},
+        {"vocab": 267_735, "exchanges": "n", "peer_to_peer": "n", "micro_batch_per_gpu": 8, "state": ""},
+    ),
+    (
+        {"source_group": "Lambda-benchmark", "model": "BERT-base", "gpu": "RTX6000Ada", "precision": "tf32"},
+        {"vocab": None, "exchanges": "", "peer_to_peer": "n", "micro_batch_per_gpu": 96},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": MXNET, "precision": "tf32"},
+        {"kernels": "", "channels_last": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": MXNET, "precision": "fp16"},
+        {"kernels": "fused", "channels_last": ""},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "expected"), DOCUMENTED)
+def test_sources_fill_what_their_scripts_say(row: Row, cells: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Batches, the whole vocabulary, and processes that exchange nothing, as each source's scripts have them."""
+    blank = {"note": "", "vocab": None, "micro_batch_per_gpu": None}
+    found = with_facts(row(**{**blank, **cells}))
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_gpus_that_do_not_talk_directly_meet_over_their_host(row: Row, catalog: Catalog) -> None:
+    """Eight A100 on NVSwitch without peer-to-peer transfers exchange at the rate of PCIe."""
+    direct = build_case(row(gpu="A100-80GB-SXM", n_gpus=8, gpus_per_node=8), catalog)
+    apart = build_case(row(gpu="A100-80GB-SXM", n_gpus=8, gpus_per_node=8, peer_to_peer="n"), catalog)
+    names = [case.machine.intra.name if case.machine.intra else "" for case in (direct, apart)]
+    assert names == ["nvlink3", "pcie4"]
+
+
 def test_filling_twice_changes_nothing(row: Row) -> None:
     """A filled row is its own filling."""
     once = with_facts(row(note="torchtune, image 224", source_group="torchtune"))
