@@ -43,7 +43,9 @@ class PartScales:
     width: Array  # bytes of an element
     often: Num  # times in a micro-batch
     least: Num  # seconds of one time at the most its device reaches; 0 where that is bytes or not told
-    floor: Array  # the same of a micro-batch with its backward, of each row
+    floor: (
+        Array  # the same of a micro-batch with its backward, of each row, for the FLOP that a MFU counts: all of them
+    )
     tiles: Num | None  # of the output of a product
     older: NDArray[np.bool_] | None  # attention that uses the products of the generation before
 
@@ -53,7 +55,9 @@ def part_scales(part: OperatorWork, devices: Devices, element: Array) -> PartSca
     owned = part.owner is None
     there = devices if owned else _of_owners(devices, part.owner)
     operator, often = part.operator, part.times * part.operator.count
-    least = _least_s(part, there)
+    share = np.asarray(operator.peak_share)
+    least = _least_s(part, there, share)
+    counted = _least_s(part, there, np.minimum(share, 1.0))
     product = operator.kind in ("gemm", "convolution")
     return PartScales(
         devices=there,
@@ -61,7 +65,7 @@ def part_scales(part: OperatorWork, devices: Devices, element: Array) -> PartSca
         width=element if owned else element[part.owner],
         often=often,
         least=least,
-        floor=_by_row(often * least * (1.0 + part.backward + part.again), part, len(element)),
+        floor=_by_row(often * counted * (1.0 + part.backward + part.again), part, len(element)),
         tiles=output_tiles(operator.rows, operator.columns) if product else None,
         older=_older(part, there),
     )
@@ -89,11 +93,11 @@ def part_seconds(
     return forward, backward, again, kernels, scales.floor
 
 
-def _least_s(part: OperatorWork, devices: Devices) -> Num:
+def _least_s(part: OperatorWork, devices: Devices, peak_share: Num) -> Num:
     """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not told."""
     if devices.product_flop_per_s is None or part.operator.kind == "elementwise":
         return 0.0
-    return part.operator.flop / (devices.product_flop_per_s * part.operator.peak_share)
+    return part.operator.flop / (devices.product_flop_per_s * peak_share)
 
 
 def _of_owners(devices: Devices, owner: NDArray[np.intp] | None) -> Devices:
