@@ -130,8 +130,11 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Vision rests on two families. Without ResNet what is known of convolutions is the structure of the program, and
   TensorFlow 1 takes up to 4 ms a step more than that says, by the host it ran on, and on A100 up to twice the time in
   tf32.
-- Transformer-XL: two laboratories ran the same scripts in the same number format at the same lengths, and one is 1.4
-  times as fast on an A100 (with the smaller batch) and twice on a V100 in fp32. No column tells them apart.
+- Transformer-XL: TensorFlow 1 in 16 bit takes up to 1.4 times what its primitives move on a V100; boards with a large
+  cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone says; an H100 in tf32
+  is 1.3 times slower.
+- Documents that say less than they ran: lengths of articles that are cut (BART), chunks of a pipeline stage (NeMo's
+  fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs), a column of another number format (PaddlePaddle).
 - Encoders on a T4: TensorFlow 1's table is 1.5 to 1.7 times as slow as those of TensorFlow 2 and FasterTransformer, in
   every batch, length and number format, though the two agree with it on other GPUs: a card below its clocks.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
