@@ -112,15 +112,15 @@ class Assumptions:
         "accuracy.md)",
     )
     training_launch_us_per_kernel: float = parameter(
-        63.0, 10.0, 120.0, fitted_by="training time", start=20.0,
+        55.0, 10.0, 60.0, fitted_by="training time", start=20.0,
         source="what an eager framework's host takes for a kernel of forward (Python, dispatch, autograd, launch); "
-        "fitted to published training throughputs (docs/decisions/training-accuracy.md); 40 to 90 on the host "
-        "of a rented H100 (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv)",
+        "fitted to published training throughputs (docs/decisions/training-accuracy.md) up to the mean of the hosts of "
+        "a rented H100 and H200 (40 to 90; benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv)",
     )
     optimizer_launch_us_per_tensor: float = parameter(
-        19.0, 1.0, 150.0, fitted_by="training time", start=20.0,
+        15.0, 1.0, 15.0, fitted_by="training time", start=10.0,
         source="host time of an optimizer step for each trained tensor where its kernels are not fused into one; "
-        "fitted to published training throughputs (docs/decisions/training-accuracy.md)",
+        "fitted to published training throughputs (docs/decisions/training-accuracy.md) up to what those hosts take",
     )
     tensor_overlap_fraction: float = parameter(
         0.7, 0.4, 0.9,

@@ -40,8 +40,8 @@ AUTOCAST_CASTS = 1.5
 ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
 # Kernels that a graph of primitives launches for an element-wise operation that an eager framework has as one: a layer
 # norm of moments is nine, a dropout five, a GELU eight (TensorFlow 1, contrib.layers.layer_norm, nn.dropout).
-# Judgement, 2 to 4; one where XLA merges clusters.
-PRIMITIVE_KERNELS = 2.5
+# Judgement, 2.5 to 8; one where XLA merges clusters.
+PRIMITIVE_KERNELS = 4.0
 # Bytes that an 8-bit cast moves for a 16-bit element: read, written as it is and turned round, for the product of the
 # weights' gradient (Transformer Engine, cast_transpose).
 CAST_BYTES = 4.0
