@@ -32,20 +32,14 @@ EXAMPLE = TabularJob(rows=5_000_000, features=310)
 GPU_NAMES = ("T4", "A10G", "V100-16GB", "A100-40GB-SXM", "H100-SXM")
 
 # Airline data one-hot: 8 entries a row, 100 trees of depth 10. szilard/GBM-perf, analysis/2024_updates/results.txt and
-# README of 2024-06-06 (V100, rounded there).
-GPU_PUBLISHED = [
-    ("V100-16GB", 100_000, 0.7), ("V100-16GB", 1_000_000, 1.3), ("V100-16GB", 10_000_000, 5.0),
-    ("A10G", 100_000, 0.843), ("A10G", 1_000_000, 1.663), ("A10G", 10_000_000, 5.463),
-    ("A10", 100_000, 0.825), ("A10", 1_000_000, 1.693), ("A10", 10_000_000, 5.69),
-    ("L4", 100_000, 1.38), ("L4", 1_000_000, 1.948), ("L4", 10_000_000, 6.118),
-    ("A100-40GB-SXM", 100_000, 0.735), ("A100-40GB-SXM", 1_000_000, 1.259), ("A100-40GB-SXM", 10_000_000, 3.755),
-    ("H100-PCIe", 100_000, 0.653), ("H100-PCIe", 1_000_000, 1.156), ("H100-PCIe", 10_000_000, 3.635),
-]  # fmt: skip
+# README of 2024-06-06 (V100, rounded there); analysis/multicore-c7metal for c7i (one socket; 96 are both threads of 48
+# cores) and c7a. docs/gbm-perf.md shows them beside predictions.
+GBM_PERF = list(csv.DictReader(MEASURED.with_name("gbm_perf.csv").read_text(encoding="utf-8").splitlines()))
+GPU_PUBLISHED = [(row["device"], int(row["rows"]), float(row["seconds"])) for row in GBM_PERF if not row["vcpus"]]
 
 # XGBoost on processors the fit never saw: job, vCPUs, threads per core, seconds.
 HIGGS = TabularJob(rows=1_000_000, features=28, trees=1000, depth=8)
 AIRLINE = TabularJob(rows=10_000_000, features=8, trees=100, depth=10, bins=213)  # about 1,700 bins in all
-SMALL_AIRLINE = replace(AIRLINE, rows=1_000_000)
 DENSE_ON_CPUS = [
     # dmlc/xgboost pull request 5156: c5.metal, physical cores, XGBoost 1.0; rows and depth are our reading
     (HIGGS, 1, 1, 280.9), (HIGGS, 8, 1, 87.4), (HIGGS, 24, 1, 48.4), (HIGGS, 48, 1, 44.8),
@@ -54,12 +48,9 @@ DENSE_ON_CPUS = [
     # XGBoost 1.x documentation, «Benchmarks»: Ryzen 7 2700, 8 cores
     (TabularJob(rows=750_000, features=50), 16, 2, 36.01),
 ]  # fmt: skip
-# szilard/GBM-perf, analysis/multicore-c7metal: c7i (one socket; 96 are both threads of 48 cores), then c7a
 ONE_HOT_ON_CPUS = [
-    (AIRLINE, 1, 1, 117.8), (AIRLINE, 8, 1, 36.1), (AIRLINE, 24, 1, 22.6), (AIRLINE, 48, 1, 19.0),
-    (AIRLINE, 96, 2, 15.87), (AIRLINE, 8, 1, 33.0), (AIRLINE, 48, 1, 15.8), (AIRLINE, 96, 1, 13.9),
-    (SMALL_AIRLINE, 1, 1, 8.98), (SMALL_AIRLINE, 8, 1, 2.2), (SMALL_AIRLINE, 48, 1, 1.2),
-    (SMALL_AIRLINE, 8, 1, 2.22), (SMALL_AIRLINE, 48, 1, 1.53), (SMALL_AIRLINE, 96, 1, 1.67),
+    (replace(AIRLINE, rows=int(row["rows"])), int(row["vcpus"]), int(row["threads_per_core"]), float(row["seconds"]))
+    for row in GBM_PERF if row["vcpus"]
 ]  # fmt: skip
 
 
