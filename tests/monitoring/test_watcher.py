@@ -112,8 +112,11 @@ class Home:
         self.audit = AuditFile(path / "audit.jsonl")
         rules = read_rules(text, file=None)
         self.actions = ActionRunner(
-            channels=rules.channels, hands=Hands(stop=self._stop, plan=lambda run: f"planned {run}"), audit=self.audit,
-            say=self.said.append,
+            channels=rules.channels, audit=self.audit, say=self.said.append,
+            hands=Hands(
+                stop=self._stop, plan=lambda run: f"planned {run}", stop_budget=lambda name: f"stopped {name}",
+                smaller_batch=lambda run: f"halved {run}",
+            ),
         )  # fmt: skip
         self.page = WatchPage()
         self.history = MetricHistory(path / "history.db", keep_s=rules.keep_s)
@@ -154,7 +157,7 @@ rules: {{far: {{when: {{metric: tonnage_run_step, above: 40}}, do: [{{notify: te
     assert posted["text"] == 'tonnage alert: tonnage_run_step above 40: 50 [far] tonnage_run_step{run="one"}'
     told = [(line.what, line.fields.get("action")) for line in home.audit.lines()]
     assert told[0] == ("fired", None)
-    stop = "save a checkpoint and stop the run"
+    stop = "save a checkpoint, verify it and stop the run"
     assert told.index(("due", stop)) < told.index(("done", stop))
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
+from tonnage.api.backup_notes import note_backup
 from tonnage.api.declaring import Options, option
-from tonnage.errors import InputError
+from tonnage.errors import InputError, TonnageError
+from tonnage.runs.locations import is_remote
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -49,18 +53,68 @@ def backup(
     Runs may go on meanwhile. Raises InputError where the home is empty or the key is not there, OSError where the
     folder cannot be written: nothing is left of the new file then, and older ones stay.
     """
-    from tonnage import __version__
-    from tonnage.backups import archive
-    from tonnage.files import move_whole
-
     asked, settings = options or BackupOptions(), settings or current_settings()
     secret = _secret(asked.key)
     if not settings.home.is_dir():
         raise InputError(f"{settings.home} is not there: nothing to back up", hint="TONNAGE_HOME names the home")
-    now, into = datetime.now(UTC), Path(folder)
+    try:
+        if is_remote(str(folder)):
+            made = _to_store(str(folder), asked, settings, secret, on_file)
+        else:
+            made = _to_folder(Path(folder), asked, settings, secret, on_file)
+    except (OSError, TonnageError) as error:
+        with suppress(OSError):  # of a full disk too
+            note_backup(settings.home, why=str(error))
+        raise
+    note_backup(settings.home, target=made.file)
+    return Answer(made, _shown("Backed up"), remarks=_remarks(settings))
+
+
+def _to_folder(
+    into: Path, asked: BackupOptions, settings: Settings, secret: str | None, on_file: Callable[[str], None] | None
+) -> BackupReport:
     if into.resolve().is_relative_to(settings.home.resolve()):
         raise InputError(f"{into} lies in the home that is backed up", hint="name a folder on another disk")
     into.mkdir(parents=True, exist_ok=True)
+    target, written = _written(into, asked, settings, secret, on_file)
+    if asked.keep is not None:
+        for old in sorted(one for one in into.iterdir() if NAMED.fullmatch(one.name))[: -asked.keep]:
+            old.unlink()
+    return _report(target, written)
+
+
+def _to_store(
+    url: str, asked: BackupOptions, settings: Settings, secret: str | None, on_file: Callable[[str], None] | None
+) -> BackupReport:
+    """Written here first, put there, and read back from there: what is verified is what the store has."""
+    from tonnage.backups import archive
+    from tonnage.places.bucket.objects import open_objects
+
+    objects = open_objects(url)
+    with tempfile.TemporaryDirectory(prefix="tonnage-backup-") as held:
+        target, written = _written(Path(held), asked, settings, secret, on_file)
+        objects.put(target.name, target)
+        back = Path(held) / "read-back"
+        objects.get(target.name, back)
+        shown = f"{objects.url}/{target.name}"
+        with back.open("rb") as source:
+            archive.verify_backup(source, what=shown, secret=secret)
+        made = replace(_report(target, written), file=shown)
+    if asked.keep is not None:
+        there = sorted(one for one in objects.sizes("tonnage-") if NAMED.fullmatch(one))
+        objects.remove(there[: -asked.keep])
+    return made
+
+
+def _written(
+    into: Path, asked: BackupOptions, settings: Settings, secret: str | None, on_file: Callable[[str], None] | None
+) -> tuple[Path, dict[str, Any]]:
+    """A new file in a folder, verified by reading it back."""
+    from tonnage import __version__
+    from tonnage.backups import archive
+    from tonnage.files import move_whole
+
+    now = datetime.now(UTC)
     target = into / f"tonnage-{now:%Y%m%dT%H%M%SZ}{ENDINGS[secret is not None]}"
     beside = into / f".{target.name}.part"
     try:
@@ -74,19 +128,16 @@ def backup(
         move_whole(beside, target)
     finally:
         beside.unlink(missing_ok=True)
-    if asked.keep is not None:
-        for old in sorted(one for one in into.iterdir() if NAMED.fullmatch(one.name))[: -asked.keep]:
-            old.unlink()
-    return Answer(_report(target, written), _shown("Backed up"), remarks=_remarks(settings))
+    return target, written
 
 
 def verify_backup(file: Path | str, *, key: str | None = None) -> Answer[BackupReport]:
     """Read a backup to its end: every hash, every database. DataError names the first thing that is wrong."""
     from tonnage.backups import archive
 
-    with _opened(Path(file)) as source:
+    with _fetched(file) as here, _opened(here) as source:
         found = archive.verify_backup(source, what=str(file), secret=_secret(key))
-    return Answer(_report(Path(file), found), _shown("Verified"))
+        return Answer(replace(_report(here, found), file=str(file)), _shown("Verified"))
 
 
 def restore(file: Path | str, *, key: str | None = None, settings: Settings | None = None) -> Answer[BackupReport]:
@@ -97,9 +148,9 @@ def restore(file: Path | str, *, key: str | None = None, settings: Settings | No
     from tonnage.backups import archive
 
     settings = settings or current_settings()
-    with _opened(Path(file)) as source:
+    with _fetched(file) as here, _opened(here) as source:
         found = archive.restore_backup(source, settings.home, what=str(file), secret=_secret(key))
-    return Answer(_report(Path(file), found), _shown(f"Restored to {settings.home}"))
+        return Answer(replace(_report(here, found), file=str(file)), _shown(f"Restored to {settings.home}"))
 
 
 def _secret(reference: str | None) -> str | None:
@@ -110,6 +161,24 @@ def _secret(reference: str | None) -> str | None:
     if not reference.startswith(("env:", "file:")):
         raise InputError("--key names where the secret is, never the secret", hint="--key env:NAME or file:PATH")
     return read_reference(reference, os.environ, "--key")
+
+
+@contextmanager
+def _fetched(file: Path | str) -> Iterator[Path]:
+    """The file here; of an object store it is fetched, and goes with the block."""
+    if not is_remote(str(file)):
+        yield Path(file)
+        return
+    from tonnage.places.bucket.objects import open_objects
+
+    url, _, name = str(file).rpartition("/")
+    with tempfile.TemporaryDirectory(prefix="tonnage-restore-") as held:
+        here = Path(held) / name
+        try:
+            open_objects(url).get(name, here)
+        except FileNotFoundError as error:
+            raise InputError(f"{file} is not there", hint="check the address") from error
+        yield here
 
 
 @contextmanager

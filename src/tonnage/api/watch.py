@@ -105,6 +105,7 @@ def open_watch(
 
 def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Callable[[str], None], stop: Event) -> None:
     from tonnage.api.home_runs import all_runs
+    from tonnage.api.watch_figures import home_figures
     from tonnage.monitoring.actions import ActionRunner
     from tonnage.monitoring.audit import AuditFile
     from tonnage.monitoring.collecting import Collector
@@ -119,7 +120,9 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     with contextlib.ExitStack() as stack:
         history = stack.enter_context(MetricHistory(history_file(settings), keep_s=rules.keep_s))
         stack.callback(actions.close)
-        collector = Collector(runs=lambda: _recent(runs()), targets=rules.targets)
+        collector = Collector(
+            runs=lambda: _recent(runs()), targets=rules.targets, home=partial(home_figures, settings)
+        )  # fmt: skip
         stack.callback(collector.close)
         watcher = Watcher(
             WatchParts(
@@ -249,29 +252,13 @@ def _recent(runs: Iterator[RunFolder] | tuple[RunFolder, ...]) -> Iterator[RunFo
 
 
 def _hands(settings: Settings) -> Hands:
+    from tonnage.api.watch_hands import halve_micro_batch, stop_budget, stop_verified
     from tonnage.monitoring.actions import Hands
 
-    return Hands(stop=partial(_stop, settings), plan=partial(_plan, settings))
-
-
-def _stop(settings: Settings, run: str | None) -> str:
-    """Ask one run, or every run under way, to save and end; not waited for: a save may take minutes."""
-    from tonnage.api.home_runs import run_names
-    from tonnage.api.runs import stop
-
-    asked, failed = list[str](), list[str]()
-    for name in [run] if run is not None else run_names(settings.home):
-        try:
-            stop(name, wait=False, settings=settings)
-            asked.append(name)
-        except InputError as error:  # it has ended
-            if run is not None:
-                failed.append(str(error))
-    if failed:
-        raise InputError("; ".join(failed))
-    if not asked:
-        return "no run is under way: nothing to stop"
-    return f"asked to save and stop: {', '.join(asked)}; go on with `tonnage resume {asked[0]}`"
+    return Hands(
+        stop=partial(stop_verified, settings), plan=partial(_plan, settings),
+        stop_budget=partial(stop_budget, settings), smaller_batch=partial(halve_micro_batch, settings),
+    )  # fmt: skip
 
 
 def _plan(settings: Settings, run: str) -> str:

@@ -89,6 +89,18 @@ def _client_lives(entry: OpenEntry, now: datetime) -> bool:
     return True
 
 
+def spent_so_far(entry: OpenEntry, now: datetime) -> SettledCost | None:
+    """What a reservation that is not settled has taken until now, as far as it was heard of; None: nothing yet.
+
+    A service is asked nothing: all of its lease counts, which is a quarter of an hour.
+    """
+    if entry.kind == "service":
+        return SettledCost(micro_usd=entry.bound_micro_usd, started_at=entry.reserved_at, ended_at=now)
+    if entry.kind == "batch" or not (entry.folder / "spec.json").exists():
+        return None
+    return _spent(RunFolder(entry.folder), entry)
+
+
 def _spent(folder: RunFolder, entry: OpenEntry) -> SettledCost | None:
     """What the sessions since the reservation took, by journal and heartbeat; None where there was none."""
     sessions = sessions_of(folder.events(), folder.spec().guard)

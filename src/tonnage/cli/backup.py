@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,9 @@ from typer.core import TyperGroup
 from tonnage.api.backups import BackupOptions
 from tonnage.cli.declared import Commands, ReportSession
 
-BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)]
+BackupFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A backup: a file, or s3://… or gs://….", show_default=False)
+]
 Key = Annotated[
     str | None, typer.Option("--key", help="What it was sealed with: env:NAME or file:PATH.", metavar="REFERENCE")
 ]
@@ -37,7 +38,14 @@ commands = Commands(
 
 @commands.command("create", short_help="Write the home to a file, and read it back")
 def create(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the file is written.", show_default=False)],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Where the file is written: a folder, or s3://BUCKET/PREFIX, gs://….",
+            show_default=False,
+        ),
+    ],
     asked: BackupOptions,
     *,
     session: ReportSession,

@@ -26,12 +26,15 @@ LONGEST_OUTPUT: Final = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What actions on runs need from outside: to stop a run (None: every run under way), to plan its work again.
+    """What actions on runs need from outside: to stop a run (None: every run under way) or the runs of a budget, to go
+    on with half of a run's micro-batch, to plan its work again.
 
     Each answers with what it did, in a sentence; TonnageError or OSError where it cannot.
     """
 
     stop: Callable[[str | None], str]
+    stop_budget: Callable[[str], str]
+    smaller_batch: Callable[[str], str]
     plan: Callable[[str], str]
 
 
@@ -131,8 +134,15 @@ class ActionRunner:
                 assert action.channel is not None  # reading has seen to it
                 notify(self._channels[action.channel], message_of(happening))
                 return f"notified {action.channel}"
+            case "stop" if action.of == "budget":
+                budget = happening.series.label("budget")
+                if budget is None:
+                    return "no budget is named by this alert: nothing to stop"
+                return self._hands.stop_budget(budget)
             case "stop":
                 return self._hands.stop(run)
+            case "batch":
+                return self._hands.smaller_batch(run) if run is not None else "no run is named by this alert"
             case "plan":
                 return self._hands.plan(run) if run is not None else "no run is named by this alert: nothing to plan"
             case "command":

@@ -34,10 +34,13 @@ class Round:
 
 
 class Collector:
-    """Looks at runs and pages. `runs` names the folders to look at, anew each round."""
+    """Looks at runs and pages. `runs` names the folders to look at, anew each round; `home` gives other figures."""
 
-    def __init__(self, *, runs: Callable[[], Iterable[RunFolder]], targets: Iterable[ScrapeTarget]) -> None:
-        self._runs, self._targets = runs, tuple(targets)
+    def __init__(
+        self, *, runs: Callable[[], Iterable[RunFolder]], targets: Iterable[ScrapeTarget],
+        home: Callable[[datetime], Iterable[tuple[SeriesKey, float]]] = lambda _: (),
+    ) -> None:  # fmt: skip
+        self._runs, self._targets, self._home = runs, tuple(targets), home
         self._client: httpx.Client | None = None
         if self._targets:
             _parser()
@@ -56,6 +59,10 @@ class Collector:
                     figures[series(one.exposed_name, one.labels)] = one.value
             except (OSError, ValueError, TonnageError) as error:  # another run is no worse for it
                 faults[f"run {folder.path.name}"] = str(error)
+        try:
+            figures |= dict(self._home(datetime.fromtimestamp(at, UTC)))
+        except (OSError, ValueError, TonnageError) as error:
+            faults["budgets and backups"] = str(error)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for target, found in zip(self._targets, threads.map(self._scraped, self._targets), strict=True):
                 known = isinstance(found, dict)

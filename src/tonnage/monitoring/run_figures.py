@@ -87,6 +87,9 @@ def _counters(spec: RunSpec, events: list[Event], state: RunState, labels: Mappi
                     value=float(max(state.attempt - 1, 0)), kind="counter")  # fmt: skip
     yield RunFigure(metric="tonnage_run_lost_steps", help="Steps done again after restarts", labels=labels,
                     value=float(state.lost_steps), kind="counter")  # fmt: skip
+    yield RunFigure(metric="tonnage_run_notices", help="Notices of a cloud that it takes the machine away",
+                    labels=labels, value=float(sum(one.kind is EventKind.NOTICE for one in events)),
+                    kind="counter")  # fmt: skip
     spent = [session.usd for session in sessions_of(events, spec.guard) if session.usd is not None]
     if spent:
         yield RunFigure(metric="tonnage_run_spend_usd", help="US dollars spent", labels=labels, value=sum(spent),

@@ -55,8 +55,9 @@ def peak_bytes(on_gpu: bool) -> int:
 
 
 def journalled_micro_batch(folder: RunFolder) -> int | None:
-    """The micro-batch an earlier attempt came down to, or None where memory never ran out."""
-    found = [event.fields["next_micro_batch"] for event in folder.events() if event.kind is EventKind.OUT_OF_MEMORY]
+    """The micro-batch an earlier attempt came down to or was asked to take, or None where there was neither."""
+    kinds = (EventKind.OUT_OF_MEMORY, EventKind.MICRO_BATCH)
+    found = [event.fields["next_micro_batch"] for event in folder.events() if event.kind in kinds]
     smaller = [int(size) for size in found if size]
     return min(smaller) if smaller else None
 

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     TRAINING = "training"  # step: the first step (or preflight) is over, steps follow
     PREFLIGHT = "preflight"  # micro_batch, tokens, peak_bytes
     OUT_OF_MEMORY = "out_of_memory"  # micro_batch, next_micro_batch, tokens, step
+    MICRO_BATCH = "micro_batch"  # micro_batch, next_micro_batch: asked for, at the next start
     CHECKPOINT = "checkpoint"  # step, path, seconds, held_s, bytes
     CHECKPOINT_INVALID = "checkpoint_invalid"  # path, message
     RESUMED = "resumed"  # step, path, lost_steps

@@ -22,7 +22,9 @@ def test_without_a_file_the_default_rules_hold() -> None:
     """What teams write down first: busy, full, slow, dear; and stop is the only one of them that acts."""
     found = {rule.name: rule for rule in default_rules().rules}
     assert {"gpu-busy", "gpu-memory", "slow-answers", "spend"} <= set(found)
-    assert [name for name, rule in found.items() if any(action.acts for action in rule.actions)] == ["spend"]
+    assert [name for name, rule in found.items() if any(action.acts for action in rule.actions)] == [
+        "gpu-memory", "spend", "budget-limit"
+    ]  # fmt: skip
     assert found["spend"].condition.limit == 1000.0
 
 

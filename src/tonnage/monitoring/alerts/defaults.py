@@ -17,7 +17,8 @@ rules:
   gpu-memory:
     summary: the memory of a GPU is nearly full
     when: {metric: tonnage_gpu_memory_used_ratio, take: min, over: 5m, above: 0.85, clear: 0.8}
-    do: [{plan: run}]
+    do: [{batch: smaller}]
+    tries: 2
   slow-answers:
     summary: the 95th percentile of answers is over a second
     when: {metric: tonnage_encoder_request_seconds, take: p95, over: 5m, above: 1.0, clear: 0.8}
@@ -30,6 +31,27 @@ rules:
     summary: the runs of this home have cost over 1,000 USD in 24 hours
     when: {metric: tonnage_run_spend_usd_total, take: increase, over: 24h, across: sum, above: 1000}
     do: [{stop: run}]
+  budget-limit:
+    summary: a hard budget is at its limit
+    when: {metric: tonnage_budget_spent_to_limit_ratio, labels: {at_limit: hard}, above: 0.9999}
+    do: [{stop: budget}]
+  budget-forecast:
+    summary: a budget will be passed at the pace so far
+    when: {metric: tonnage_budget_forecast_to_limit_ratio, above: 1.0, clear: 0.95}
+    for: 10m
+    do: []
+  spot-notice:
+    summary: a cloud takes the machine of a run away
+    when: {metric: tonnage_run_notices_total, take: increase, over: 10m, above: 0}
+    do: []
+  backup-failed:
+    summary: the newest backup failed
+    when: {metric: tonnage_backup_failed_ratio, above: 0.5}
+    do: []
+  backup-age:
+    summary: the newest backup is older than 2 days
+    when: {metric: tonnage_backup_age_seconds, above: 172800}
+    do: []
   stuck:
     summary: a run has made no step for 15 minutes
     when: {metric: tonnage_run_step, take: age, over: 15m, above: 890}

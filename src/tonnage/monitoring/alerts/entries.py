@@ -63,7 +63,13 @@ class ActionEntry(StrictModel):
     """One action: exactly one of these keys."""
 
     notify: Word | None = entry("A channel.", default=None)
-    stop: Literal["run"] | None = entry("Save a checkpoint of the alert's run, and stop it.", default=None)
+    stop: Literal["run", "budget"] | None = entry(
+        "Save and verify a checkpoint, and stop: the alert's run, or all runs of its budget.", default=None
+    )
+    batch: Literal["smaller"] | None = entry(
+        "Save a checkpoint of the alert's run, and go on with half of its micro-batch; what a step learns from stays.",
+        default=None,
+    )  # fmt: skip
     plan: Literal["run"] | None = entry("Plan the run's workload again and tell what it would gain.", default=None)
     command: Words | None = entry("A command; {rule}, {value}, {series} and {label.NAME} are filled in.", default=None)
     post: PostEntry | None = entry("A request to a service.", default=None)

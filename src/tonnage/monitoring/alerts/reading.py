@@ -26,7 +26,7 @@ from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/watch.md"
 CHANNEL_KINDS: Final = ("webhook", "slack", "pagerduty", "mail")
-ACTION_KINDS: Final = ("notify", "stop", "plan", "command", "post")
+ACTION_KINDS: Final = ("notify", "stop", "batch", "plan", "command", "post")
 
 
 def load_rules(path: Path, *, environment: Mapping[str, str] | None = None) -> WatchRules:
@@ -178,7 +178,9 @@ def _action(entry: ActionEntry) -> Action:
         return Action(
             kind="post", url=post.url, body=post.body, undo=post.undo, knob=post.knob, direction=post.direction
         )
-    return Action(kind="stop") if entry.stop else Action(kind="plan")
+    if entry.stop is not None:
+        return Action(kind="stop", of=entry.stop)
+    return Action(kind="batch") if entry.batch else Action(kind="plan")
 
 
 def _hours(text: str) -> QuietHours:

@@ -13,7 +13,7 @@ from tonnage.values import dataclass
 
 Take = Literal["newest", "mean", "max", "min", "rate", "increase", "age", "p50", "p90", "p95", "p99"]
 Across = Literal["each", "sum", "max", "mean"]
-ActionKind = Literal["notify", "stop", "command", "post", "plan"]
+ActionKind = Literal["notify", "stop", "batch", "command", "post", "plan"]
 Direction = Literal["up", "down"]
 
 
@@ -94,6 +94,7 @@ class Action:
 
     kind: ActionKind
     channel: str | None = None  # notify
+    of: Literal["run", "budget"] = "run"  # stop: the alert's run, or all runs of its budget
     command: tuple[str, ...] = ()
     url: str | None = None  # post
     body: Mapping[str, Any] | None = None
@@ -104,7 +105,7 @@ class Action:
     @property
     def acts(self) -> bool:
         """Whether it changes something, rather than telling somebody."""
-        return self.kind in ("stop", "command", "post")
+        return self.kind in ("stop", "batch", "command", "post")
 
     @property
     def text(self) -> str:
@@ -112,7 +113,10 @@ class Action:
             case "notify":
                 return f"notify {self.channel}"
             case "stop":
-                return "save a checkpoint and stop the run"
+                whose = "the run" if self.of == "run" else "the runs of the budget"
+                return f"save a checkpoint, verify it and stop {whose}"
+            case "batch":
+                return "save a checkpoint and go on with half of the micro-batch"
             case "plan":
                 return "say what the next machine would gain"
             case "command":

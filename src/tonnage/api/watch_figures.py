@@ -1,0 +1,74 @@
+"""Figures of a home that no run's folder has: how budgets stand, how old the newest backup is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from tonnage.api.backup_notes import read_backup_note
+from tonnage.api.committing import FILE, open_book
+from tonnage.settings import Settings
+
+if TYPE_CHECKING:
+    from tonnage.budgets.file import Budget
+    from tonnage.budgets.standing import Reservation
+    from tonnage.monitoring.figures import SeriesKey
+
+SPENT: Final = "tonnage_budget_spent_to_limit_ratio"
+FORECAST: Final = "tonnage_budget_forecast_to_limit_ratio"
+BACKUP_AGE: Final = "tonnage_backup_age_seconds"
+BACKUP_FAILED: Final = "tonnage_backup_failed_ratio"
+
+
+def home_figures(settings: Settings, now: datetime) -> Iterator[tuple[SeriesKey, float]]:
+    """What is known at one instant. InputError for a budgets.toml that cannot be used."""
+    from tonnage.monitoring.figures import series
+
+    if (settings.home / FILE).exists():
+        for budget, spent, forecast in _standings(settings, now):
+            labels = {"budget": budget.name, "at_limit": budget.at_limit}
+            limit = float(budget.limit_micro_usd)
+            if spent or limit:
+                yield series(SPENT, labels), spent / limit if limit else float("inf")
+            if forecast is not None and limit:
+                yield series(FORECAST, labels), forecast / limit
+    note = read_backup_note(settings.home)
+    if note.succeeded_at is not None:
+        yield series(BACKUP_AGE, {}), max((now - note.succeeded_at).total_seconds(), 0.0)
+    if note.succeeded_at is not None or note.failed_at is not None:
+        yield series(BACKUP_FAILED, {}), float(note.fails)
+
+
+def _standings(settings: Settings, now: datetime) -> Iterator[tuple[Budget, int, int | None]]:
+    """(budget, spent by what has ended and by what runs, forecast), in millionths of a US dollar."""
+    from dataclasses import replace
+
+    from tonnage.budgets.settling import spent_so_far
+    from tonnage.budgets.standing import standing_of
+
+    book, budgets = open_book(settings.home)
+    open_ones = {one.number: one for one in book.open_entries()}
+    known = book.commitments()
+    live: list[Reservation] = []
+    for one in known:
+        entry = open_ones.get(one.number)
+        spent = one.spent if entry is None else spent_so_far(entry, now)
+        if spent is not None:
+            live.append(replace(one, spent=spent))
+    for budget in budgets:
+        yield (
+            budget, standing_of(budget, live, now).spent_micro_usd,
+            standing_of(budget, known, now).forecast_micro_usd,
+        )  # fmt: skip
+
+
+def runs_of_budget(settings: Settings, name: str) -> list[str]:
+    """The runs under way that a budget applies to and that cost something."""
+    book, budgets = open_book(settings.home)
+    asked = [one for one in budgets if one.name == name]
+    return [
+        one.run for one in book.commitments()
+        if one.spent is None and one.kind == "run" and one.bound_micro_usd != 0
+        and any(budget.applies_to(one.charge) for budget in asked)
+    ]  # fmt: skip
