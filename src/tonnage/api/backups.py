@@ -16,7 +16,6 @@ from tonnage.api.answers import Answer
 from tonnage.api.backup_notes import note_backup
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, TonnageError
-from tonnage.runs.locations import is_remote
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -58,7 +57,7 @@ def backup(
     if not settings.home.is_dir():
         raise InputError(f"{settings.home} is not there: nothing to back up", hint="TONNAGE_HOME names the home")
     try:
-        if is_remote(str(folder)):
+        if _in_store(folder):
             made = _to_store(str(folder), asked, settings, secret, on_file)
         else:
             made = _to_folder(Path(folder), asked, settings, secret, on_file)
@@ -68,6 +67,11 @@ def backup(
         raise
     note_backup(settings.home, target=made.file)
     return Answer(made, _shown("Backed up"), remarks=_remarks(settings))
+
+
+def _in_store(where: Path | str) -> bool:
+    """Whether an address is that of an object store."""
+    return "://" in str(where)
 
 
 def _to_folder(
@@ -166,7 +170,7 @@ def _secret(reference: str | None) -> str | None:
 @contextmanager
 def _fetched(file: Path | str) -> Iterator[Path]:
     """The file here; of an object store it is fetched, and goes with the block."""
-    if not is_remote(str(file)):
+    if not _in_store(file):
         yield Path(file)
         return
     from tonnage.places.bucket.objects import open_objects
