@@ -22,11 +22,12 @@ from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.settings import Settings
 from tonnage.store.answers import AskedOnce
 from tonnage.web.access import COOKIE, Access, Denied, RequestFacts, Scope, WebCaller, host_of
-from tonnage.web.asked import PageRequest, Resource, Shown
+from tonnage.web.asked import EVERYWHERE, PageRequest, Resource, Shown
 from tonnage.web.described import MOST_LISTED, describe
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout
 from tonnage.web.once import OnceOnly
+from tonnage.web.recent import RecentAnswers
 from tonnage.web.resources import RESOURCES
 from tonnage.web.run_pages import visible_run
 from tonnage.web.signing_in import add_signing_in
@@ -62,13 +63,22 @@ class WebServer:
         self.gateways, self.sign_in = gateways or GatewayLooks(), sign_in
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
+        self._recent = RecentAnswers()
         self._once = OnceOnly(settings.database_url)
 
     def read(self, resource: Resource, request: Request, name: str) -> tuple[WebCaller, Shown]:
         """The answer to a reader. Raises TonnageError."""
         who = self.admit(request, resource.role, resource.scope)
-        with self._computing:
-            return who, resource.answer(self._asked(who, name, dict(request.query_params)))
+        query = dict(request.query_params)
+
+        def make() -> Shown:
+            with self._computing:
+                return resource.answer(self._asked(who, name, query))
+
+        if not resource.shared:
+            return who, make()
+        beside = tuple(sorted((key, value) for key, value in query.items() if key not in EVERYWHERE))
+        return who, self._recent.get((resource.path, name, beside, who.projects), make)
 
     def _asked(self, who: WebCaller, name: str, query: Mapping[str, str]) -> PageRequest:
         return PageRequest(
@@ -123,6 +133,7 @@ class WebServer:
             end = f"refused: {error.message}"
             raise
         finally:
+            self._recent.forget()
             self.audit(at=now_utc(), what=f"ui {verb.name} ended", **said, after=run.state().state.value, end=end)
         return document
 

@@ -86,7 +86,7 @@ class Shown:
 class Resource:
     """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu.
     `scope`: whose things it shows; an address of `project` shows those of the asker's projects. `parameters`: of its
-    query; `sliders`: those of a what-if too."""
+    query; `sliders`: those of a what-if too. `shared`: one reading answers all who ask in one second."""
 
     path: str
     about: str
@@ -96,6 +96,7 @@ class Resource:
     scope: Scope = "all"
     parameters: tuple[str, ...] = ()
     sliders: bool = False
+    shared: bool = False
 
 
 def named_files(folder: Path, suffix: str) -> dict[str, Path]:

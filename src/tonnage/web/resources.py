@@ -138,7 +138,7 @@ def _settings(asked: PageRequest) -> Shown:
 
 
 RESOURCES: Final[Sequence[Resource]] = (
-    Resource(path="", scope="project",
+    Resource(path="", shared=True, scope="project",
              about="What runs, what it costs now, what needs a person.", answer=run_pages.home, menu="Home"),
     Resource(path="workloads", scope="none",
              about="The workload files of the server's folder.", answer=_workloads, menu="Workloads"),
@@ -151,13 +151,13 @@ RESOURCES: Final[Sequence[Resource]] = (
     Resource(path="compare/{name}", scope="none", about="A compare file; each weight is a parameter.", answer=compared),
     Resource(path="gains/{name}", sliders=True, scope="none", about="What promised gains come to for the work.",
              answer=_gains),
-    Resource(path="runs", scope="project", about="Runs and services.", answer=run_pages.runs, menu="Runs"),
+    Resource(path="runs", shared=True, scope="project", about="Runs and services.", answer=run_pages.runs, menu="Runs"),
     Resource(path="runs/{name}", scope="project",
              about="One run: predicted and measured, loss, events, spend.", answer=run_pages.run),
     Resource(path="runs/{name}/logs", parameters=("lines",), scope="project",
              about="The last `lines` that a run printed.", answer=run_pages.logs),
     Resource(path="services/{name}", about="What a service costs now, beside its plan.", answer=_service),
-    Resource(path="budgets", scope="project",
+    Resource(path="budgets", shared=True, scope="project",
              about="What teams may spend, and what is left of it.", answer=_budgets, menu="Budgets"),
     Resource(path="budgets/{name}", scope="project",
              about="Who spent a budget: its runs of this period.", answer=_budget),
