@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tonnage.api.place_prices import HourlyPrice
     from tonnage.places.contract import Executor, PlaceFinding
     from tonnage.places.file import AnyPlace, WrittenPlace
+    from tonnage.places.states import PlaceState
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
     from tonnage.runs.preflight import LocalMachine
@@ -151,23 +152,37 @@ def settle(settings: Settings, folder: RunFolder) -> str:
 
     Empty, or why the place could not be asked: the run is then left as it is.
     """
+    return _asked(settings, folder)[0]
+
+
+def look_at_place(settings: Settings, folder: RunFolder) -> str:
+    """The same for who reads it: of a run that waits at its place, also why it does, in the place's own words."""
+    from tonnage.places.states import PlaceStatus
+
+    fault, found = _asked(settings, folder)
+    if found is None or found.status not in {PlaceStatus.QUEUED, PlaceStatus.PROVISIONING, PlaceStatus.PREEMPTED}:
+        return fault
+    why = f": {found.message}" if found.message else ""
+    return f"{folder.path.name} is {found.status.value} at {folder.state().place}{why}"
+
+
+def _asked(settings: Settings, folder: RunFolder) -> tuple[str, PlaceState | None]:
+    """Why the place could not be asked, and what it says of a run whose supervisor is not heard here."""
     from tonnage.runs.liveness import has_supervisor
 
     state, alive = folder.state(), has_supervisor(folder)
     lies_there = folder.mirror_file.exists()
     if state.place is None or (state.state.ended if not lies_there else state.state.ended and not alive):
-        return ""
+        return "", None
     if alive and not lies_there:
-        return ""
+        return "", None
     try:
         executor = executor_of(settings, folder)
         assert executor is not None
         executor.logs(folder)
-        if not has_supervisor(folder):
-            _write_end(folder, executor)
+        return "", None if has_supervisor(folder) else _write_end(folder, executor)
     except TonnageError as error:
-        return f"{folder.path.name}: {error}"
-    return ""
+        return f"{folder.path.name}: {error}", None
 
 
 def collect_at(settings: Settings, folder: RunFolder) -> str:
@@ -192,7 +207,8 @@ def collect_at(settings: Settings, folder: RunFolder) -> str:
     return ""
 
 
-def _write_end(folder: RunFolder, executor: Executor) -> None:
+def _write_end(folder: RunFolder, executor: Executor) -> PlaceState:
+    """What the place says of a run; an end of which only it knows is written down."""
     from tonnage.places.states import PlaceStatus
     from tonnage.runs.journal import EventKind
     from tonnage.runs.states import RunReason
@@ -204,9 +220,10 @@ def _write_end(folder: RunFolder, executor: Executor) -> None:
         PlaceStatus.CANCELLED: (EventKind.CANCELLED, RunReason.USER_CANCELLED),
     }
     if found.status not in ends or folder.state().state.ended:
-        return
+        return found
     kind, reason = ends[found.status]
     words = found.message or "no such job"
     log = folder.path / "place.log"
     where = f"; {log}" if kind is EventKind.FAILED and log.exists() else ""
     folder.record(kind, who="cli", reason=reason.value, message=f"{executor.name} says: {words}{where}")
+    return found

@@ -130,14 +130,14 @@ def show(run: str, *, settings: Settings | None = None) -> Answer[RunSummary]:
     Raises UnknownName where there is no such run.
     """
     from tonnage.api.home_runs import find_run
-    from tonnage.api.placing import settle
+    from tonnage.api.placing import look_at_place
     from tonnage.reports.run_report import run_report
     from tonnage.runs.summary import summarise
 
     chosen = settings or current_settings()
     folder = find_run(chosen, run)
-    fault = settle(chosen, folder)
-    return Answer(summarise(folder), run_report, remarks=(fault,) if fault else ())
+    told = look_at_place(chosen, folder)
+    return Answer(summarise(folder), run_report, remarks=(told,) if told else ())
 
 
 def stop(

@@ -144,7 +144,7 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
     """Follow a run to its end. `anywhere`: where its place loses it, it goes on at the next one that can carry it."""
     from tonnage import api
     from tonnage.api.failover import place_of
-    from tonnage.api.placing import collect_at, settle
+    from tonnage.api.placing import collect_at, look_at_place
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.running import Told
@@ -158,7 +158,7 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
     quiet: Any = session.quiet
     try:
         printed = _nothing if quiet else to_stderr
-        asks = partial(settle, session.settings, folder)
+        asks = partial(look_at_place, session.settings, folder)
         state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
         for _ in range(MOST_MOVES if anywhere else 0):
             if state.state is not RunStatus.LOST:

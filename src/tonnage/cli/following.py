@@ -42,14 +42,13 @@ def follow(
     log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
     list(journal.events())
     state = observed_state(folder)
-    ask_at = time.monotonic()
+    ask_at, told = time.monotonic(), ""
     with Meter(quiet=quiet) as meter:
         while True:
             alive = has_supervisor(folder)
             if settle is not None and (not alive or folder.mirror_file.exists()) and time.monotonic() >= ask_at:
                 ask_at = time.monotonic() + ASK_PLACE_EVERY_S
-                if fault := settle():
-                    meter.show(fault)
+                told = settle()
             events = list(journal.events())
             if events or not alive:
                 state = observed_state(folder)
@@ -62,7 +61,8 @@ def follow(
                     print_line(words)
             if state.state.ended and not alive:
                 return state
-            meter.show(status_line(folder, with_mark(state, read_progress(folder.path))))
+            shown = status_line(folder, with_mark(state, read_progress(folder.path)))
+            meter.show(f"{shown}  {told}" if told else shown)
             time.sleep(LOOK_EVERY_S)
 
 

@@ -33,11 +33,11 @@ def logs(
     Ctrl-C leaves the run running.
     """
     from tonnage.api.home_runs import find_run
-    from tonnage.api.placing import settle
+    from tonnage.api.placing import look_at_place
 
     folder = find_run(session.settings, run)
-    if folder.mirror_file.exists() and (fault := settle(session.settings, folder)):
-        session.say(fault)
+    if folder.mirror_file.exists() and (told := look_at_place(session.settings, folder)):
+        session.say(told)
     offset = _shown_from(folder.log_file, tail=tail, since=since)
     if not follow and times:
         from tonnage.runs.logs import timed_lines
@@ -57,7 +57,7 @@ def logs(
     from tonnage.cli.following import follow as follow_run
     from tonnage.cli.running import Told
 
-    asks = partial(settle, session.settings, folder)
+    asks = partial(look_at_place, session.settings, folder)
     try:
         state = follow_run(
             folder, print_line=_timed if times else _plain, quiet=session.quiet, log_offset=offset, settle=asks

@@ -19,7 +19,7 @@ def ps(
     A run whose supervisor is gone without a last word is `lost`: `tonnage resume` goes on with it.
     """
     from tonnage.api.home_runs import all_runs
-    from tonnage.api.placing import settle
+    from tonnage.api.placing import look_at_place
     from tonnage.api.run_listing import run_listing
     from tonnage.api.services import service_lines
     from tonnage.runs.liveness import heartbeat_file
@@ -27,8 +27,8 @@ def ps(
     runs = list(all_runs(session.settings))
     for run in runs:
         elsewhere = run.place_file.exists() or not heartbeat_file(run).exists()  # a client died before the record
-        if elsewhere and (fault := settle(session.settings, run)):
-            session.say(fault)
+        if elsewhere and (told := look_at_place(session.settings, run)):
+            session.say(told)
     remark = "" if every else "--all lists ended runs too"
     lines = service_lines(session.settings)
     session.show(run_listing(runs, title="Runs", remark=remark, every=every, services=lines))

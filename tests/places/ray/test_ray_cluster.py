@@ -1,4 +1,4 @@
-"""A real Ray: the command line at it, a node without power, clients that die, and a run that moves between places."""
+"""A real Ray: the command line at it, a node without power, and clients that die."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 
 from tonnage.places.contract import home_mark
 from tonnage.runs import RunFolder
-from tonnage.testing import slurm
 from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
 
 pytestmark = [
@@ -41,7 +40,6 @@ usd_per_hour = 6.0
 TONNAGE_FAKE = '{fake}'
 """
 LONGEST_S = 240.0  # of one thing that is waited for: Ray and torch take their time to start
-FILE = "sequence-classification.tonnage.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -109,30 +107,6 @@ def test_a_node_without_power(desk: Any, cluster: RayCluster) -> None:
     assert jobs(cluster) == []
 
 
-def test_a_queue_is_said_and_left(desk: Any, cluster: RayCluster) -> None:
-    """While another run has all GPUs of every node it is queued, with Ray's reason; `stop` takes it out."""
-    pretend(desk, steps=4000, step_s=0.02)
-    names = [f"holds-{number}" for number in range(len(cluster.nodes))]
-    for name in names:
-        desk.tonnage("run", desk.spec(name), "--on", "nodes", "-d")
-    wait(lambda: all("running" in desk.tonnage("ps", "-o", "json") for _ in names))
-    wait(lambda: all(there(desk, name).pid_file.exists() for name in names))
-    desk.tonnage("run", desk.spec("waits"), "--on", "nodes", "-d")
-    shown = []
-
-    def is_said() -> bool:
-        shown.append(desk.tonnage("show", "waits"))
-        return "are in use" in shown[-1]
-
-    wait(is_said)
-    assert "queued" in shown[-1]
-    desk.tonnage("stop", "waits")
-    assert desk.folder("waits").state().state.value == "stopped"
-    for name in names:
-        desk.tonnage("cancel", name)
-    wait(lambda: jobs(cluster) == [])
-
-
 def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
     """Killed at moments of a submission: resending makes no second job, and what no run waits for is ended."""
     pretend(desk, steps=4000, step_s=0.02)
@@ -149,41 +123,3 @@ def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
     desk.tonnage("places", "orphans", "--end")
     wait(lambda: jobs(cluster) == [])
     assert json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == []
-
-
-@pytest.mark.skipif(bool(slurm.missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge")
-def test_slurm_then_ray_then_here(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> None:
-    """A real model: killed on Slurm, gone on with on Ray, killed there, finished here: every loss as undisturbed."""
-    pytest.importorskip("torch")
-    with slurm.slurm_cluster(tmp_path / "slurm") as batch:
-        on_slurm = '[places.batch]\nkind = "slurm"\ncores = 1\nmemory_gib = 2\ntime_limit_minutes = 10\ngrace_s = 20\n'
-        desk = desk_at(tmp_path / "here", on_slurm + terms(cluster, tmp_path, gpus=0), batch.environ)
-        del desk.environ["TONNAGE_WORKER"]
-        desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
-        file = tmp_path / "st" / FILE
-        text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 60")
-        text = text.replace("  # device: cuda", "  threads: 1\n  # device: cuda")  # others sum in another order
-        file.write_text(text.replace("every_steps: 50", "every_steps: 20"))
-        desk.tonnage("run", str(file), "--name", "plain")
-        plain, folder = desk.folder("plain"), desk.folder("moved")
-        desk.tonnage("run", str(file), "--name", "moved", "--on", "batch", "-d")
-        wait(lambda: (folder.state().checkpoint_step or 0) >= 100)
-        [job] = batch.command("squeue", "-h", "-o", "%A").splitlines()
-        batch.command("scancel", job)
-        wait(lambda: "cancelled" in desk.tonnage("ps", "-a"))
-        desk.tonnage("resume", "moved", "--on", "nodes", "-d")
-        wait(lambda: (there(desk, "moved").state().checkpoint_step or 0) >= 400)
-        [job] = jobs(cluster)
-        stop = cluster.address + f"/api/jobs/{job}/stop"
-        import httpx
-
-        httpx.post(stop, trust_env=False).raise_for_status()
-        wait(lambda: jobs(cluster) == [])
-        desk.tonnage("ps")
-        desk.tonnage("resume", "moved", "--on", "local")
-    assert folder.state().state.value == "succeeded"
-    assert folder.state().attempt == 3
-    assert folder.state().lost_steps <= 20
-    assert losses(folder) == losses(plain)
-    first, last = (json.loads(one.result_file.read_text())["metrics"] for one in (plain, folder))
-    assert first == last

@@ -11,13 +11,15 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.ray.place import RayPlace
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_S: Final = 60.0
 TRIES: Final = 5
@@ -50,6 +52,8 @@ class RayDashboard:
 
     @cached_property
     def _http(self) -> httpx.Client:
+        import httpx
+
         token = auth_token(self._place)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         verify = httpx.create_ssl_context() if self._place.ca_file is None else _authority(self._place.ca_file)
@@ -72,7 +76,7 @@ class RayDashboard:
         try:
             return self.json("GET", path)
         except RayRefused as error:
-            if error.status == httpx.codes.NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
 
@@ -82,11 +86,13 @@ class RayDashboard:
         try:
             self._ask("GET", path)
         except RayRefused as error:
-            if error.status != httpx.codes.NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             self._ask("PUT", path, content=content)
 
     def _ask(self, method: str, path: str, **given: Any) -> httpx.Response:
+        import httpx
+
         said = ""
         for number in range(self._tries):
             if number:
