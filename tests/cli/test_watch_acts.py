@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tonnage.api.watch_hands import halve_micro_batch, stop_verified
 from tonnage.errors import InputError
 from tonnage.recipes.out_of_memory import journalled_micro_batch
 from tonnage.runs import RunFolder, RunStatus
+from tonnage.runs.liveness import is_held
 from tonnage.settings import load_settings
 
 __all__ = ["home", "spec"]
@@ -70,6 +72,9 @@ def test_half_of_the_micro_batch(tonnage: Run, spec: str, home: Path) -> None:
     with pytest.raises(InputError, match="there is no smaller one"):
         halve_micro_batch(settings, "one")
     assert "saved step" in stop_verified(settings, "one")
+    end = time.monotonic() + 60.0
+    while is_held(folder.pid_file) and time.monotonic() < end:  # the supervisor's last words
+        time.sleep(0.05)
     with pytest.raises(InputError, match="has ended"):
         stop_verified(settings, "one")
 
