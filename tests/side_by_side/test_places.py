@@ -36,14 +36,14 @@ def test_student_as_its_table_has_it(free: int, share: float, value: float) -> N
 
 
 def test_the_intervals_cover_what_they_say() -> None:
-    """Of 1,500 places with a variation of 5 %, four runs each, 80 % of the intervals hold it; the confidence that it
+    """Of 500 places with a variation of 5 %, four runs each, 80 % of the intervals hold it; the confidence that it
     lies below 5 % is above 90 % for a tenth of them, since it does not."""
     draw = random.Random(3)
-    found = [repeat_spread([100 * 1.05 ** draw.gauss(0, 1) for _ in range(4)]) for _ in range(1500)]
+    found = [repeat_spread([100 * 1.05 ** draw.gauss(0, 1) for _ in range(4)]) for _ in range(500)]
     inside = [one.sd_fraction is not None and one.sd_fraction.low <= 0.0488 <= one.sd_fraction.high for one in found]
     sure = [one.confidence is not None and one.confidence > 0.9 for one in found]
-    assert sum(inside) / 1500 == pytest.approx(0.8, abs=0.035)
-    assert sum(sure) / 1500 == pytest.approx(0.1, abs=0.03)
+    assert sum(inside) / 500 == pytest.approx(0.8, abs=0.055)
+    assert sum(sure) / 500 == pytest.approx(0.1, abs=0.04)
 
 
 def test_alike_and_different_places() -> None:

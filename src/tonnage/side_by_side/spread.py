@@ -171,7 +171,7 @@ def _beta(first: float, second: float, value: float) -> float:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a rising function is zero."""
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2.0
         low, high = (low, middle) if function(middle) > 0 else (middle, high)
     return (low + high) / 2.0
