@@ -88,9 +88,10 @@ async def load(port: int, keys: list[str], folders: list[Path], asked: argparse.
             tasks.append(every(READERS / asked.calls_per_s, until, read, number / READERS))
 
     async def report(turn: int) -> None:
-        folder = folders[turn % len(folders)]
-        with folder.joinpath("events.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": "checkpoint", "step": turn}) + "\n")
+        file = folders[turn % len(folders)] / "metrics.jsonl"
+        last = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({**last, "step": last["step"] + 1}) + "\n")
         reports[0] += 1
 
     tasks.append(every(REPORT_EVERY_S / len(folders), until, report, 0.0))
