@@ -13,7 +13,7 @@ import tonnage
 from tonnage.api.optimisation_worker import measure
 from tonnage.api.optimised_here import MeasuringTerms, measure_switches, preloaded
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import Change
+from tonnage.optimisations.changes import SwitchChange
 from tonnage.optimisations.switches import Switch
 
 pytest.importorskip("torch")
@@ -113,9 +113,9 @@ def test_an_allocator_is_really_loaded(folder: Path) -> None:
 
 def test_a_setting_that_fails_is_a_failed_row(tmp_path: Path) -> None:
     """It has its reason, and the others go on; where the stated work fails there is nothing to compare with."""
-    switch = Switch(name="odd", group="memory", how="", change=Change(threads=2))
+    switch = Switch(name="odd", group="memory", how="", change=SwitchChange(threads=2))
 
-    def job(change: Change) -> dict[str, Any]:
+    def job(change: SwitchChange) -> dict[str, Any]:
         return {"kind": "passes", "model": str(tmp_path / "none"), "threads": change.threads or 1, "workers": 1,
                 "runtime": "onnx", "weights": "fp32"}  # fmt: skip
 

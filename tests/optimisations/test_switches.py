@@ -18,7 +18,7 @@ from tonnage.catalog import load_catalog
 from tonnage.catalog.slices import as_device, slices_of
 from tonnage.claimed_gains.devices import rate_of_one
 from tonnage.errors import InputError, UnknownName
-from tonnage.optimisations.changes import Change, changed
+from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, SwitchOutcome, Unpredicted, paired_loss
 from tonnage.optimisations.predicting import TRAINING_SPREAD, predict_together
 from tonnage.optimisations.processors import processor_rate
@@ -54,11 +54,11 @@ def figure(value: float) -> Figure:
 def test_a_change_says_only_what_it_says() -> None:
     """Of a training job a change sets its terms and features of its program; tables have none."""
     job = tonnage.load_workload(TRAINING, as_of=DAY).job
-    made = changed(job, Change(precision="fp8", program=Program(optimizer_fused=True), threads=3))
+    made = changed(job, SwitchChange(precision="fp8", program=Program(optimizer_fused=True), threads=3))
     assert made == replace(job, precision="fp8", program=replace(job.program, optimizer_fused=True))  # type: ignore[type-var]
     table = tonnage.load_workload(EXAMPLES / "gbm-5m-rows.tonnage.yaml", as_of=DAY).job
     with pytest.raises(InputError, match="tables have no switches"):
-        changed(table, Change(precision="fp8"))
+        changed(table, SwitchChange(precision="fp8"))
 
 
 def test_what_is_on_is_no_switch() -> None:
@@ -113,19 +113,20 @@ def test_together_keeps_what_helps_on_top() -> None:
     job = tonnage.load_workload(TRAINING, as_of=DAY).job
     gains = {"tf32": 2.0, "fp16": 1.5, "bf16": 1.2}
 
-    def rate(_: Any, change: Change) -> Figure | Unpredicted:
+    def rate(_: Any, change: SwitchChange) -> Figure | Unpredicted:
         alone = gains.get(change.precision or "", 1.0)
         return figure(100.0 * alone * (1.3 if change.compile else 1.0) * (0.9 if change.attention else 1.0))
 
-    def outcome(name: str, group: Any, change: Change) -> SwitchOutcome:
+    def outcome(name: str, group: Any, change: SwitchChange) -> SwitchOutcome:
         found = rate(job, change)
         assert isinstance(found, Figure)
         return SwitchOutcome(switch=Switch(name=name, group=group, how="", change=change),
                              gain=figure(found.value / 100 * (1.2 if change.attention else 1.0)))  # fmt: skip
 
     outcomes = [
-        *(outcome(name, "number format", Change(precision=name)) for name in gains),  # type: ignore[arg-type]
-        outcome("compile", "fusion", Change(compile=True)), outcome("flash", "attention", Change(attention="flash")),
+        *(outcome(name, "number format", SwitchChange(precision=name)) for name in gains),  # type: ignore[arg-type]
+        outcome("compile", "fusion", SwitchChange(compile=True)),
+        outcome("flash", "attention", SwitchChange(attention="flash")),
     ]  # fmt: skip
     found = predict_together(job, outcomes, rate, figure(100.0), lambda _job, _group: TRAINING_SPREAD)
     assert found is not None
@@ -174,27 +175,27 @@ def test_a_processors_gains_come_from_its_profile() -> None:
     slow = replace(job, precision="fp32")
     base = predict_local(slow, profile, threads=1)
     for change, other in (
-        (Change(threads=2), predict_local(slow, profile, threads=2)),
-        (Change(threads=1), base),
+        (SwitchChange(threads=2), predict_local(slow, profile, threads=2)),
+        (SwitchChange(threads=1), base),
     ):
         found = processor_rate(slow, change, profile)
         assert isinstance(found, Figure)
         assert found.value == pytest.approx(other.samples_per_s.value)
-    kept = processor_rate(slow, Change(threads=1, allocator="glibc-keeping"), profile)
+    kept = processor_rate(slow, SwitchChange(threads=1, allocator="glibc-keeping"), profile)
     operations = [(one.operation, profile.seconds(one, 1)) for one in base.work.operations()]
     fresh = sum(taken for name, taken in operations if name == "first touch")
     whole = sum(taken for _, taken in operations)
     assert isinstance(kept, Figure)
     assert fresh > 0
     assert kept.value / base.samples_per_s.value == pytest.approx(whole / (whole - fresh))
-    assert isinstance(processor_rate(slow, Change(allocator="jemalloc"), profile), Unpredicted)
+    assert isinstance(processor_rate(slow, SwitchChange(allocator="jemalloc"), profile), Unpredicted)
 
 
 def test_a_profile_without_int8_says_how_to_time_it() -> None:
     """int8 of encoders needs its own curves; with them the gain is the ratio of the rates of both."""
     profile = fake_profile(services=True)
     job = tonnage.load_workload(SERVICE, as_of=DAY).job
-    missing = processor_rate(job, Change(runtime="onnx", weights="int8"), profile)
+    missing = processor_rate(job, SwitchChange(runtime="onnx", weights="int8"), profile)
     assert isinstance(missing, Unpredicted)
     assert "int8 was not timed" in missing.said
     thrice = tuple(
@@ -202,8 +203,8 @@ def test_a_profile_without_int8_says_how_to_time_it() -> None:
         if one.operation.startswith(PASS)
     )  # fmt: skip
     timed = replace(profile, curves=(*profile.curves, *thrice))
-    plain = processor_rate(job, Change(weights="fp32"), timed)
-    quick = processor_rate(job, Change(weights="int8", workers=2), timed)
+    plain = processor_rate(job, SwitchChange(weights="fp32"), timed)
+    quick = processor_rate(job, SwitchChange(weights="int8", workers=2), timed)
     assert isinstance(plain, Figure)
     assert isinstance(quick, Figure)
     assert quick.value / plain.value == pytest.approx(6.0)

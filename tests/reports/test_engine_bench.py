@@ -7,7 +7,7 @@ from dataclasses import replace
 from tonnage.reports.engine_bench import ROW_COLUMNS, SCHEMA, engine_bench_report
 from tonnage.reports.html import render_html
 from tonnage.reports.rendering import render_report
-from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 
@@ -18,16 +18,16 @@ SPEC = read_bench("""bench:
   engines: [{engine: xgboost}, {engine: catboost}, {engine: lightgbm}]
 """)
 HOST = Host(processor="test", physical_cores=1, logical_cores=2, memory_bytes=8 * 2**30, arm=False)
-GOOD = Cell(
+GOOD = BenchCell(
     data="d", engine="xgboost", turn=0, startup_s=2.0, load_s=0.1, warmup_s=0.3, prepare_s=1.0, train_s=4.0, cpu_s=4.0,
     quality=0.91, train_rows=700, peak_rss_bytes=2**30, curve=((50, 2.0, 0.85), (100, 4.0, 0.9)),
     versions={"xgboost": "3.2.0"}, busy_before_cores=0.1,
 )  # fmt: skip
 SLOW = replace(GOOD, engine="lightgbm", train_s=8.0, curve=((50, 4.0, 0.85), (100, 8.0, 0.9)))
-FAILED = Cell(data="d", engine="catboost", turn=0, reason="ended by SIGKILL", busy_before_cores=0.1)
+FAILED = BenchCell(data="d", engine="catboost", turn=0, reason="ended by SIGKILL", busy_before_cores=0.1)
 
 
-def found(*cells: Cell) -> BenchResult:
+def found(*cells: BenchCell) -> BenchResult:
     return BenchResult(
         spec=SPEC, host=HOST, rows=sum_up(SPEC, cells, HOST, {"d": 10}), cells=cells, cells_asked=3,
         digests={"d": {"train": "0" * 64}}, shapes={"d": (700, 10)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.result import Host, sum_up
 
@@ -16,7 +16,7 @@ SPEC = read_bench("""bench:
   engines: [{engine: xgboost, rounds: 50}, {engine: pytorch, devices: ["0"]}]
 """)
 HOST = Host(processor="test", physical_cores=1, logical_cores=2, memory_bytes=8 * 2**30, arm=False)
-CELL = Cell(
+CELL = BenchCell(
     data="d", engine="xgboost", turn=0, prepare_s=1.0, train_s=4.0, cpu_s=6.0, quality=0.9, train_rows=700,
     peak_rss_bytes=2**30, curve=((25, 2.0, 0.7), (50, 4.0, 0.85)),
 )  # fmt: skip
@@ -46,7 +46,9 @@ def test_a_target_missed_once_has_no_time() -> None:
 
 def test_a_failed_cell_keeps_its_reason_beside_good_ones() -> None:
     """One repeat that failed does not hide the others, nor they it."""
-    (row,) = sum_up(SPEC, [CELL, Cell(data="d", engine="xgboost", turn=1, reason="ended by SIGKILL")], HOST, {"d": 10})
+    (row,) = sum_up(
+        SPEC, [CELL, BenchCell(data="d", engine="xgboost", turn=1, reason="ended by SIGKILL")], HOST, {"d": 10}
+    )
     assert (row.done, row.failed, row.reason) == (1, 1, "ended by SIGKILL")
 
 

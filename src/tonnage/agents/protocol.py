@@ -24,7 +24,7 @@ class ToolAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class AgentTool:
     """One question. `schema`: of its arguments; `call` raises TonnageError."""
 
     name: str
@@ -42,7 +42,7 @@ class _Refused(Exception):
         self.code, self.message = code, message
 
 
-def serve_lines(lines: Iterable[str], out: TextIO, tools: Sequence[Tool], version: str) -> None:
+def serve_lines(lines: Iterable[str], out: TextIO, tools: Sequence[AgentTool], version: str) -> None:
     """Answer each line until there are no more."""
     for line in lines:
         if line.strip() and (answer := answer_line(line, tools, version)) is not None:
@@ -50,7 +50,7 @@ def serve_lines(lines: Iterable[str], out: TextIO, tools: Sequence[Tool], versio
             out.flush()
 
 
-def answer_line(line: str, tools: Sequence[Tool], version: str) -> str | None:
+def answer_line(line: str, tools: Sequence[AgentTool], version: str) -> str | None:
     """The answer to one message; None for a notification.
 
     >>> answer_line('{"jsonrpc": "2.0", "id": 1, "method": "ping"}', (), "0")
@@ -84,7 +84,7 @@ def _message(line: str) -> dict[str, Any]:
     return found
 
 
-def _result(method: str, params: Mapping[str, Any], tools: Sequence[Tool], version: str) -> dict[str, Any]:
+def _result(method: str, params: Mapping[str, Any], tools: Sequence[AgentTool], version: str) -> dict[str, Any]:
     if method == "initialize":
         asked = params.get("protocolVersion")
         return {
@@ -100,7 +100,7 @@ def _result(method: str, params: Mapping[str, Any], tools: Sequence[Tool], versi
     raise _Refused(NO_METHOD, f"no method '{method[:80]}'")
 
 
-def _described(one: Tool) -> dict[str, Any]:
+def _described(one: AgentTool) -> dict[str, Any]:
     hints = {"readOnlyHint": True, "openWorldHint": False}
     return {
         "name": one.name, "title": one.title, "description": one.about, "inputSchema": dict(one.schema),
@@ -108,7 +108,7 @@ def _described(one: Tool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _called(params: Mapping[str, Any], tools: Sequence[Tool]) -> dict[str, Any]:
+def _called(params: Mapping[str, Any], tools: Sequence[AgentTool]) -> dict[str, Any]:
     tool = next((one for one in tools if one.name == params.get("name")), None)
     if tool is None:
         raise _Refused(INVALID_PARAMS, f"no tool '{str(params.get('name'))[:80]}'")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.agents.protocol import Tool, ToolAnswer
+from tonnage.agents.protocol import AgentTool, ToolAnswer
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.loading import WorkloadText
 
@@ -42,7 +42,7 @@ _LISTED: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def agent_tools(settings: Settings, folder: Path) -> tuple[Tool, ...]:
+def agent_tools(settings: Settings, folder: Path) -> tuple[AgentTool, ...]:
     """The tools over the verbs; files are read below `folder` alone."""
     from tonnage import api
 
@@ -101,7 +101,7 @@ def agent_tools(settings: Settings, folder: Path) -> tuple[Tool, ...]:
 
 def _tool(
     name: str, title: str, about: str, properties: Mapping[str, Any], ask: Ask, *, required: Sequence[str] = ()
-) -> Tool:
+) -> AgentTool:
     known = {**properties, **_LISTED}
     schema = {"type": "object", "properties": known, "required": list(required), "additionalProperties": False}
 
@@ -113,7 +113,7 @@ def _tool(
                 )
         return _answer(ask(given), _count(given, "limit", LISTED))
 
-    return Tool(name=name, title=title, about=about, schema=schema, call=call)
+    return AgentTool(name=name, title=title, about=about, schema=schema, call=call)
 
 
 def _answer(report: Report, limit: int) -> ToolAnswer:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import Allocator, Change
+from tonnage.optimisations.changes import Allocator, SwitchChange
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, paired_loss, unpaired_loss
 from tonnage.optimisations.switches import ALLOCATOR_PACKAGES, Switch
 from tonnage.values import dataclass
@@ -64,11 +64,11 @@ class MeasuredHere:
     switches: Mapping[str, MeasuredSwitch]
 
 
-def training_jobs(spec: RunSpec, base: Change, terms: MeasuringTerms) -> Callable[[Change], dict[str, Any]]:
+def training_jobs(spec: RunSpec, base: SwitchChange, terms: MeasuringTerms) -> Callable[[SwitchChange], dict[str, Any]]:
     """The worker's job of a change to a run, in which steps count and not epochs."""
     from tonnage.runs.spec import dump_spec
 
-    def job(change: Change) -> dict[str, Any]:
+    def job(change: SwitchChange) -> dict[str, Any]:
         full = change.over(base)
         stated = {name: value for name in ("precision", "attention", "compile")
                   if (value := getattr(full, name)) is not None}  # fmt: skip
@@ -82,12 +82,12 @@ def training_jobs(spec: RunSpec, base: Change, terms: MeasuringTerms) -> Callabl
 
 
 def pass_jobs(
-    work: ServeJob | BatchJob, model: Path, exports: Path, base: Change, terms: MeasuringTerms,
+    work: ServeJob | BatchJob, model: Path, exports: Path, base: SwitchChange, terms: MeasuringTerms,
     rows: LabelledRows | None, *, vocabulary: int,
-) -> Callable[[Change], dict[str, Any]]:  # fmt: skip
+) -> Callable[[SwitchChange], dict[str, Any]]:  # fmt: skip
     """The worker's job of a change to an encoder's passes: one text of the mean length at a time."""
 
-    def job(change: Change) -> dict[str, Any]:
+    def job(change: SwitchChange) -> dict[str, Any]:
         full = change.over(base)
         return {
             "kind": "passes", "model": str(model), "exports": str(exports), "runtime": full.runtime,
@@ -101,7 +101,7 @@ def pass_jobs(
 
 
 def measure_switches(
-    switches: Sequence[Switch], job: Callable[[Change], dict[str, Any]], terms: MeasuringTerms,
+    switches: Sequence[Switch], job: Callable[[SwitchChange], dict[str, Any]], terms: MeasuringTerms,
     rows: LabelledRows | None, *, say: Say,
 ) -> MeasuredHere:  # fmt: skip
     """Every setting in every turn, the stated one first, so that a slow hour of the machine meets all alike.
@@ -109,7 +109,7 @@ def measure_switches(
     A setting that fails has a reason, and the rest goes on; where the stated one fails no further turn can be compared,
     and in the first turn InputError says why. Answers and quality are those of the first turn.
     """
-    asked: list[tuple[str, Change]] = [(BASE, Change()), *((one.name, one.change) for one in switches)]
+    asked: list[tuple[str, SwitchChange]] = [(BASE, SwitchChange()), *((one.name, one.change) for one in switches)]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in asked}
     failed: dict[str, str] = {}
     with TemporaryDirectory(prefix="tonnage-optimise-") as scratch:
@@ -133,7 +133,7 @@ def measure_switches(
     )
 
 
-def _one(job: dict[str, Any], change: Change, scratch: Path, timeout_s: float) -> dict[str, Any] | str:
+def _one(job: dict[str, Any], change: SwitchChange, scratch: Path, timeout_s: float) -> dict[str, Any] | str:
     """The result of one process, or why it has none."""
     from tonnage.benchmarks.engines.worker_process import end_group, failure_of
 
@@ -179,7 +179,7 @@ def _cores(wanted: int) -> list[int] | None:
     return mine[: max(wanted, 1)]
 
 
-def _environment(job: Mapping[str, Any], change: Change, library: str | None) -> dict[str, str]:
+def _environment(job: Mapping[str, Any], change: SwitchChange, library: str | None) -> dict[str, str]:
     from tonnage.runs.job import WAITING_THREADS
 
     threads = {f"{name}_NUM_THREADS": str(job["threads"]) for name in ("OMP", "MKL", "OPENBLAS")}

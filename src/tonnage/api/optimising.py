@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tonnage.api.optimised_here import LabelledRows, MeasuredHere
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.catalog import Catalog
-    from tonnage.optimisations.changes import Change
+    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
     from tonnage.optimisations.slices import CardPacking
     from tonnage.optimisations.switches import Switch
@@ -115,7 +115,7 @@ class _Looked:
 
     device: str
     base: Figure | Unpredicted
-    base_change: Change
+    base_change: SwitchChange
     outcomes: tuple[SwitchOutcome, ...]
     together: Any
     packing: CardPacking | None = None
@@ -144,7 +144,7 @@ def _chosen(switches: tuple[Switch, ...], only: tuple[str, ...]) -> tuple[Switch
 
 def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrated: CalibratedModel) -> _Looked:
     from tonnage.catalog.grammar import parse_gpu_filter
-    from tonnage.optimisations.changes import Change
+    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.predicting import gpu_gain_spread, predict_switches, predict_together
     from tonnage.optimisations.slices import pack_card
     from tonnage.optimisations.switches import gpu_switches
@@ -157,10 +157,10 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     sold = {one.accelerator for one in market.instance_types if one.accelerator_count == 1}
     card = next((one for one in cards if one.name in sold), cards[0])
 
-    def rate(job: Job, _: Change) -> Figure | Unpredicted:
+    def rate(job: Job, _: SwitchChange) -> Figure | Unpredicted:
         return _rate_on(replace(work, job=job), market, card.name, calibrated)
 
-    base = rate(work.job, Change())
+    base = rate(work.job, SwitchChange())
     outcomes = predict_switches(
         work.job, _chosen(gpu_switches(work.job), options.only), rate, base, spread_of=gpu_gain_spread
     )
@@ -171,8 +171,8 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     others = ", ".join(one.name for one in cards if one is not card)
     said = (f"'{options.gpu}' matches {len(cards)} GPUs; this is {card.name} (others: {others})",) if others else ()
     return _Looked(
-        device=f"1 x {card.name}", base=base, base_change=Change(), outcomes=outcomes, packing=packing, remarks=said,
-        together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
+        device=f"1 x {card.name}", base=base, base_change=SwitchChange(), outcomes=outcomes, packing=packing,
+        remarks=said, together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _here(work: Workload, options: OptimiseOptions, settings: Settings) -> _Look
     known = None if isinstance(profile, Unpredicted) else profile
     base_change = _as_stated(work, known, cores)
 
-    def rate(job: Any, change: Change) -> Figure | Unpredicted:
+    def rate(job: Any, change: SwitchChange) -> Figure | Unpredicted:
         if isinstance(profile, Unpredicted):
             return profile
         return processor_rate(job, change.over(base_change), profile)
@@ -268,10 +268,10 @@ def _profile(device: str, settings: Settings) -> DeviceProfile | Unpredicted:
     return with_own_rows(profile, settings).profile
 
 
-def _as_stated(work: Workload, profile: DeviceProfile | None, cores: int) -> Change:
+def _as_stated(work: Workload, profile: DeviceProfile | None, cores: int) -> SwitchChange:
     """How the work is carried out without any switch: training on the threads that a run would take, an encoder in one
     worker of ONNX Runtime."""
-    from tonnage.optimisations.changes import Change
+    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.processors import encoder_format
     from tonnage.planning.local import predict_local
     from tonnage.workload.jobs import TrainJob
@@ -279,15 +279,15 @@ def _as_stated(work: Workload, profile: DeviceProfile | None, cores: int) -> Cha
     job = work.job
     if not isinstance(job, TrainJob):
         weights: Any = encoder_format(job)  # type: ignore[arg-type]
-        return Change(runtime="onnx", weights=weights, threads=1, workers=1)
+        return SwitchChange(runtime="onnx", weights=weights, threads=1, workers=1)
     precision = job.precision if job.precision != "auto" else None
     if profile is None:
-        return Change(threads=cores, precision=precision)
+        return SwitchChange(threads=cores, precision=precision)
     try:
         made = predict_local(job, profile)
     except InputError:  # the switches say why
-        return Change(threads=cores, precision=precision)
-    return Change(threads=made.work.threads, precision=made.work.job.precision)
+        return SwitchChange(threads=cores, precision=precision)
+    return SwitchChange(threads=made.work.threads, precision=made.work.job.precision)
 
 
 def _measured(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import DataError, MissingExtra
-from tonnage.preparing.spec import Source
+from tonnage.preparing.spec import TableSource
 
 
 def _library() -> Any:
@@ -18,7 +18,7 @@ def _library() -> Any:
         raise MissingExtra("a Delta table", "prepare") from error
 
 
-def files_of(source: Source) -> list[str]:
+def files_of(source: TableSource) -> list[str]:
     """The Parquet files of the version that the source names. DataError where it has no such version, or rows of these
     files are marked as deleted."""
     library = _library()

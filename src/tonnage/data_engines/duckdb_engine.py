@@ -11,8 +11,8 @@ from typing import Any, Final
 from tonnage.data_engines.delta import files_of, write_version
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra
-from tonnage.preparing.spec import ColumnType, Source, Target, Tokens
-from tonnage.preparing.sql import DUCKDB, Dialect
+from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
+from tonnage.preparing.sql import DUCKDB, SQLDialect
 
 BATCH_ROWS: Final = 20_000
 _KINDS: Final[Mapping[str, ColumnType]] = {
@@ -36,10 +36,10 @@ class DuckDbEngine:
             self._connection.execute(f"SET threads TO {threads}")
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SQLDialect:
         return DUCKDB
 
-    def open(self, view: str, source: Source) -> Mapping[str, ColumnType | None]:
+    def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """The source as a view; DataError where it cannot be read."""
         text = DUCKDB.text
         if source.format == "csv":
@@ -74,7 +74,7 @@ class DuckDbEngine:
         """A view, computed where it is read."""
         self._connection.execute(f"CREATE OR REPLACE VIEW {DUCKDB.name(view)} AS {query}")
 
-    def tokenise(self, view: str, over: str, step: Tokens) -> None:
+    def tokenise(self, view: str, over: str, step: TokenColumns) -> None:
         """The rows so far with their token numbers, as a table of its own."""
         arrow: Any = importlib.import_module("pyarrow")
         tokenise = tokeniser(step.tokenizer, step.most)
@@ -94,7 +94,7 @@ class DuckDbEngine:
         self._connection.execute(f"CREATE TABLE {DUCKDB.name(view)} AS SELECT * FROM {DUCKDB.name(passed)}")
         self._connection.unregister(passed)
 
-    def write(self, view: str, key: tuple[str, ...], target: Target) -> int | None:
+    def write(self, view: str, key: tuple[str, ...], target: TableTarget) -> int | None:
         """The rows in order of their key; a file is whole or not there."""
         ordered = f"SELECT * FROM {DUCKDB.name(view)} ORDER BY {DUCKDB.names(key)}"
         if target.format == "delta":

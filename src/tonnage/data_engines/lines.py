@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import DataError
-from tonnage.preparing.spec import Source
+from tonnage.preparing.spec import TableSource
 
 FEW: Final = 3
 
 
-def places_of(source: Source, values: Mapping[str, Any]) -> str:
+def places_of(source: TableSource, values: Mapping[str, Any]) -> str:
     """The lines of the first few rows that have these values (None: an empty cell); of other formats the file's name.
 
     Values are compared as texts, and as numbers where both are.

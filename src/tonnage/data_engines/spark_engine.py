@@ -14,8 +14,8 @@ from typing import Any, Final
 from tonnage.data_engines.delta import files_of, write_version
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra, TonnageError
-from tonnage.preparing.spec import ColumnType, Source, Target, Tokens
-from tonnage.preparing.sql import SPARK, Dialect
+from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
+from tonnage.preparing.sql import SPARK, SQLDialect
 
 _KINDS: Final[Mapping[str, ColumnType]] = {
     "tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
@@ -51,10 +51,10 @@ class SparkEngine:
         self._session.sparkContext.setLogLevel("ERROR")
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SQLDialect:
         return SPARK
 
-    def open(self, view: str, source: Source) -> Mapping[str, ColumnType | None]:
+    def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """The source as a view; DataError where it cannot be read."""
         read = self._session.read
         try:
@@ -88,7 +88,7 @@ class SparkEngine:
         """A view, computed where it is read."""
         self._session.sql(query).createOrReplaceTempView(SPARK.name(view))
 
-    def tokenise(self, view: str, over: str, step: Tokens) -> None:
+    def tokenise(self, view: str, over: str, step: TokenColumns) -> None:
         """Token numbers beside the rows, batch by batch on the workers."""
         types: Any = importlib.import_module("pyspark.sql.types")
         rows = self._session.table(SPARK.name(over))
@@ -106,7 +106,7 @@ class SparkEngine:
 
         rows.mapInArrow(with_tokens, schema).createOrReplaceTempView(SPARK.name(view))
 
-    def write(self, view: str, key: tuple[str, ...], target: Target) -> int | None:
+    def write(self, view: str, key: tuple[str, ...], target: TableTarget) -> int | None:
         """The rows in order of their key, a folder of parts; of a Delta table a new version, written from here."""
         rows = self._session.table(SPARK.name(view)).orderBy(*(SPARK.name(one) for one in key))
         place = Path(target.location)

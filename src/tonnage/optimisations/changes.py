@@ -25,7 +25,7 @@ Runtime = Literal["onnx", "torch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SwitchChange:
     """What differs from how the work is stated. None: as it is.
 
     `program`: features over those of the job's program. `threads`: of one process; `workers`: that compute passes
@@ -44,7 +44,7 @@ class Change:
     workers: int | None = None
     allocator: Allocator | None = None
 
-    def over(self, other: Change) -> Change:
+    def over(self, other: SwitchChange) -> SwitchChange:
         """This change where it says something, else the other.
 
         >>> both = Change(precision="bf16").over(Change(precision="fp32", threads=2))
@@ -60,7 +60,7 @@ class Change:
         return replace(other, program=self.program.over(other.program), **stated)
 
 
-def changed(job: Job, change: Change) -> Job:
+def changed(job: Job, change: SwitchChange) -> Job:
     """The job with the change in what sizing reads of it. InputError where the job is of a kind that has no such terms.
 
     Threads, workers, allocator and runtime belong to the process, not to the job.

@@ -8,14 +8,14 @@ from typing import Final
 
 from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile
 from tonnage.calibration.local_update import COMMON_SHARE
-from tonnage.optimisations.changes import Change, changed
+from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
 from tonnage.optimisations.switches import Group, Switch
 from tonnage.sizing.estimates import Figure, Spread
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Job, TrainJob
 
-Rate = Callable[[Job, Change], Figure | Unpredicted]  # work a second, of the changed job under the change
+Rate = Callable[[Job, SwitchChange], Figure | Unpredicted]  # work a second, of the changed job under the change
 SpreadOf = Callable[[Job, Group], Spread]  # the 80 % interval of a predicted gain, as factors
 WORTH: Final = 1.005  # a further switch is kept in the combination from this gain on
 
@@ -86,7 +86,7 @@ def predict_together(
     )
     names: list[str] = []
     groups: set[Group] = set()
-    change, best = Change(), base
+    change, best = SwitchChange(), base
     for one in helping:
         if one.switch.group in groups:
             continue

@@ -8,7 +8,7 @@ from typing import Final
 from tonnage.calibration.local_inference import check_passes, pass_seconds
 from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile, combined_log_sd
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import Change
+from tonnage.optimisations.changes import SwitchChange
 from tonnage.optimisations.outcomes import Unpredicted
 from tonnage.planning.local import predict_local
 from tonnage.sizing.estimates import Figure
@@ -17,7 +17,7 @@ from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
 FRESH: Final = "first touch"  # the curve of memory that the system maps and fills with zeros
 
 
-def processor_rate(job: Job, change: Change, profile: DeviceProfile) -> Figure | Unpredicted:
+def processor_rate(job: Job, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
     """Samples a second of a training, or texts a second of an encoder's passes, one text of the mean length each.
 
     Where the profile cannot say, the reason in its own words.
@@ -32,7 +32,7 @@ def processor_rate(job: Job, change: Change, profile: DeviceProfile) -> Figure |
     return Unpredicted(said="tables are not timed on a processor")
 
 
-def _training_rate(job: TrainJob, change: Change, profile: DeviceProfile) -> Figure | Unpredicted:
+def _training_rate(job: TrainJob, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
     made = predict_local(job, profile, threads=change.threads)
     if change.allocator is None:
         return made.samples_per_s
@@ -43,7 +43,7 @@ def _training_rate(job: TrainJob, change: Change, profile: DeviceProfile) -> Fig
     return made.samples_per_s.scaled(whole / (whole - fresh))
 
 
-def _encoder_rate(job: ServeJob | BatchJob, change: Change, profile: DeviceProfile) -> Figure | Unpredicted:
+def _encoder_rate(job: ServeJob | BatchJob, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
     """`workers` passes beside one another, one thread each. What they share (memory, caches) is in the curves."""
     if change.allocator is not None:
         return Unpredicted(said="curves of passes do not tell fresh memory apart")

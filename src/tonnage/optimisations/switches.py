@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from tonnage.optimisations.changes import Change
+from tonnage.optimisations.changes import SwitchChange
 from tonnage.values import dataclass
 from tonnage.workload.jobs import GENERATING_ENGINES, BatchJob, EngineName, Job, ServeJob, TrainJob
 from tonnage.workload.programs import Program
@@ -26,7 +26,7 @@ class Switch:
     name: str
     group: Group
     how: str
-    change: Change = Change()
+    change: SwitchChange = SwitchChange()
     sized: bool = True
     unsized: str = ""
 
@@ -52,29 +52,29 @@ def processor_switches(job: Job, *, cores: int, arm: bool) -> tuple[Switch, ...]
     return (*mine, *_ALLOCATORS, *(_GRAVITON if arm else ()))
 
 
-def _is_on(job: Job, change: Change) -> bool:
+def _is_on(job: Job, change: SwitchChange) -> bool:
     """Whether the job is already as the change would make it."""
     from tonnage.optimisations.changes import changed
 
-    return change != Change() and changed(job, change) == job
+    return change != SwitchChange() and changed(job, change) == job
 
 
 def _training_on_gpus(job: TrainJob) -> list[Switch]:
     formats = [
-        Switch(name="tf32", group="number format", change=Change(precision="tf32"),
+        Switch(name="tf32", group="number format", change=SwitchChange(precision="tf32"),
                how='train.precision: tf32 (torch.set_float32_matmul_precision("high"))'),
-        Switch(name="fp16", group="number format", change=Change(precision="fp16"), how="train.precision: fp16"),
-        Switch(name="bf16", group="number format", change=Change(precision="bf16"), how="train.precision: bf16"),
-        Switch(name="fp8 by Transformer Engine", group="number format", change=Change(precision="fp8"),
+        Switch(name="fp16", group="number format", change=SwitchChange(precision="fp16"), how="train.precision: fp16"),
+        Switch(name="bf16", group="number format", change=SwitchChange(precision="bf16"), how="train.precision: bf16"),
+        Switch(name="fp8 by Transformer Engine", group="number format", change=SwitchChange(precision="fp8"),
                how="train.precision: fp8 (transformer_engine.pytorch.fp8_autocast; Hopper and newer)"),
     ]  # fmt: skip
     rest = [
-        Switch(name="fused attention", group="attention", change=Change(attention="sdpa"),
+        Switch(name="fused attention", group="attention", change=SwitchChange(attention="sdpa"),
                how="train.attention: sdpa (torch.nn.functional.scaled_dot_product_attention)"),
-        Switch(name="torch.compile", group="fusion", change=Change(compile=True), how="train.compile: true"),
-        Switch(name="fused kernels", group="fusion", change=Change(program=Program(kernels="fused")),
+        Switch(name="torch.compile", group="fusion", change=SwitchChange(compile=True), how="train.compile: true"),
+        Switch(name="fused kernels", group="fusion", change=SwitchChange(program=Program(kernels="fused")),
                how="kernels that merge norm, bias, activation and loss (Liger, Apex, Transformer Engine)"),
-        Switch(name="fused optimizer", group="optimizer", change=Change(program=Program(optimizer_fused=True)),
+        Switch(name="fused optimizer", group="optimizer", change=SwitchChange(program=Program(optimizer_fused=True)),
                how="torch.optim.AdamW(..., fused=True)"),
         Switch(name="CUDA graphs", group="launches", how='torch.compile(model, mode="reduce-overhead")', sized=False,
                unsized="launch by launch is modelled, captured training steps are not"),
@@ -84,7 +84,7 @@ def _training_on_gpus(job: TrainJob) -> list[Switch]:
     ]  # fmt: skip
     if job.model.convolutions:
         rest.append(
-            Switch(name="channels-last", group="layout", change=Change(program=Program(channels_last=True)),
+            Switch(name="channels-last", group="layout", change=SwitchChange(program=Program(channels_last=True)),
                    how="model.to(memory_format=torch.channels_last)")
         )  # fmt: skip
     return formats + rest
@@ -98,17 +98,18 @@ def _inference_on_gpus(job: ServeJob | BatchJob) -> list[Switch]:
         else ("tensorrt", "onnxruntime", "onnxruntime-tensorrt", "torch-compile")
     )
     found = [
-        Switch(name=weights, group="number format", change=Change(weights=weights), how=f"serve.weights: {weights}")
+        Switch(name=weights, group="number format", change=SwitchChange(weights=weights),
+               how=f"serve.weights: {weights}")
         for weights in ("fp16", "bf16", "fp8", "int8", "int4")
     ]  # fmt: skip
     found += [
-        Switch(name=engine, group="engine", change=Change(engine=engine), how=f"serve.engine: {engine}")
+        Switch(name=engine, group="engine", change=SwitchChange(engine=engine), how=f"serve.engine: {engine}")
         for engine in engines
         if engine != (job.engine or ("vllm" if generates else "tensorrt"))
     ]
     if generates and (job.engine or "vllm") in GENERATING_ENGINES:
         found.append(
-            Switch(name="fp8 key-value cache", group="key-value cache", change=Change(kv_cache="fp8"),
+            Switch(name="fp8 key-value cache", group="key-value cache", change=SwitchChange(kv_cache="fp8"),
                    how="serve.kv_cache: fp8")
         )  # fmt: skip
     return found
@@ -116,17 +117,17 @@ def _inference_on_gpus(job: ServeJob | BatchJob) -> list[Switch]:
 
 def _training_on_processors(job: TrainJob, cores: int) -> tuple[Switch, ...]:
     formats = [
-        Switch(name=name, group="number format", change=Change(precision=name), how=f"train.precision: {name}")
+        Switch(name=name, group="number format", change=SwitchChange(precision=name), how=f"train.precision: {name}")
         for name in ("fp32", "bf16")
         if name != job.precision
     ]  # fmt: skip
     threads = [
-        Switch(name=f"{count} thread{'s' if count > 1 else ''}", group="threads", change=Change(threads=count),
+        Switch(name=f"{count} thread{'s' if count > 1 else ''}", group="threads", change=SwitchChange(threads=count),
                how=f"OMP_NUM_THREADS={count} (run.threads: {count})")
         for count in sorted({1, cores})
     ]  # fmt: skip
     compiled = Switch(
-        name="torch.compile", group="fusion", change=Change(compile=True), how="train.compile: true", sized=False,
+        name="torch.compile", group="fusion", change=SwitchChange(compile=True), how="train.compile: true", sized=False,
         unsized="no curve of a device profile holds compiled steps",
     )  # fmt: skip
     return (*formats, *threads, *(() if job.compile else (compiled,)))
@@ -135,27 +136,27 @@ def _training_on_processors(job: TrainJob, cores: int) -> tuple[Switch, ...]:
 def _encoders_on_processors(job: ServeJob | BatchJob, cores: int) -> tuple[Switch, ...]:
     unmeasured = "no curve of a device profile holds PyTorch's forward passes"
     found = [
-        Switch(name="ONNX Runtime int8", group="number format", change=Change(runtime="onnx", weights="int8"),
+        Switch(name="ONNX Runtime int8", group="number format", change=SwitchChange(runtime="onnx", weights="int8"),
                how="serve.engine: onnxruntime, serve.weights: int8"),
-        Switch(name="PyTorch fp32", group="number format", change=Change(runtime="torch", weights="fp32"), sized=False,
-               how="serve.engine: pytorch, serve.weights: fp32", unsized=unmeasured),
-        Switch(name="PyTorch bf16", group="number format", change=Change(runtime="torch", weights="bf16"), sized=False,
-               how="serve.engine: pytorch, serve.weights: bf16", unsized=unmeasured),
+        Switch(name="PyTorch fp32", group="number format", change=SwitchChange(runtime="torch", weights="fp32"),
+               sized=False, how="serve.engine: pytorch, serve.weights: fp32", unsized=unmeasured),
+        Switch(name="PyTorch bf16", group="number format", change=SwitchChange(runtime="torch", weights="bf16"),
+               sized=False, how="serve.engine: pytorch, serve.weights: bf16", unsized=unmeasured),
         Switch(name="PyTorch fp32, torch.compile", group="number format", sized=False,
-               change=Change(runtime="torch", weights="fp32", compile=True),
+               change=SwitchChange(runtime="torch", weights="fp32", compile=True),
                how="torch.compile(model, dynamic=True)", unsized=unmeasured),
     ]  # fmt: skip
     if job.weights == "int8":
         found[0] = Switch(name="ONNX Runtime fp32", group="number format",
-                          change=Change(runtime="onnx", weights="fp32"),
+                          change=SwitchChange(runtime="onnx", weights="fp32"),
                           how="serve.engine: onnxruntime, serve.weights: fp32")  # fmt: skip
     if cores > 1:
         found.append(
-            Switch(name=f"{cores} workers", group="threads", change=Change(workers=cores, threads=1),
+            Switch(name=f"{cores} workers", group="threads", change=SwitchChange(workers=cores, threads=1),
                    how=f"tonnage serve --workers {cores}: a worker a core, a thread each")
         )  # fmt: skip
         found.append(
-            Switch(name=f"{cores} threads a pass", group="threads", change=Change(workers=1, threads=cores),
+            Switch(name=f"{cores} threads a pass", group="threads", change=SwitchChange(workers=1, threads=cores),
                    how=f"intra_op_num_threads={cores}", sized=False,
                    unsized="profiles time passes of one thread, as the server runs them")
         )  # fmt: skip
@@ -163,13 +164,13 @@ def _encoders_on_processors(job: ServeJob | BatchJob, cores: int) -> tuple[Switc
 
 
 _ALLOCATORS: Final = (
-    Switch(name="glibc keeps freed memory", group="memory", change=Change(allocator="glibc-keeping"),
+    Switch(name="glibc keeps freed memory", group="memory", change=SwitchChange(allocator="glibc-keeping"),
            how="MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184"),
-    Switch(name="jemalloc", group="memory", change=Change(allocator="jemalloc"), sized=False,
+    Switch(name="jemalloc", group="memory", change=SwitchChange(allocator="jemalloc"), sized=False,
            how="apt-get install libjemalloc2; LD_PRELOAD=libjemalloc.so.2 "
            "MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1",
            unsized="how an allocator spreads what threads ask for is not modelled"),
-    Switch(name="tcmalloc", group="memory", change=Change(allocator="tcmalloc"), sized=False,
+    Switch(name="tcmalloc", group="memory", change=SwitchChange(allocator="tcmalloc"), sized=False,
            how="apt-get install libtcmalloc-minimal4; LD_PRELOAD=libtcmalloc_minimal.so.4",
            unsized="how an allocator spreads what threads ask for is not modelled"),
 )  # fmt: skip

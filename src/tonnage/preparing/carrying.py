@@ -15,25 +15,25 @@ from tonnage.preparing.spec import (
     Join,
     Keep,
     Preparation,
-    Source,
-    Target,
-    Tokens,
+    TableSource,
+    TableTarget,
+    TokenColumns,
     Window,
 )
-from tonnage.preparing.sql import Dialect
+from tonnage.preparing.sql import SQLDialect
 from tonnage.values import dataclass
 
 Columns = tuple[str, ...]
-Lines = Callable[[Source, Mapping[str, Any]], str]  # the places of rows with these values, in words
+Lines = Callable[[TableSource, Mapping[str, Any]], str]  # the places of rows with these values, in words
 
 
 class DataEngine(Protocol):
     """What carries SQL out. Views are named; a text source's columns are all texts."""
 
     @property
-    def dialect(self) -> Dialect: ...
+    def dialect(self) -> SQLDialect: ...
 
-    def open(self, view: str, source: Source) -> Mapping[str, ColumnType | None]:
+    def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """Make a source a view; its columns with the types that its file carries (None: another type)."""
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -41,15 +41,15 @@ class DataEngine(Protocol):
 
     def define(self, view: str, query: str) -> None: ...
 
-    def tokenise(self, view: str, over: str, step: Tokens) -> None:
+    def tokenise(self, view: str, over: str, step: TokenColumns) -> None:
         """A view with a column of token numbers more."""
 
-    def write(self, view: str, key: Columns, target: Target) -> int | None:
+    def write(self, view: str, key: Columns, target: TableTarget) -> int | None:
         """The view into its target, in the order of the key; the version of a Delta table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedTables:
     """What came of it. `categories`: of each encoded column, as they were used; `version`: of a Delta table."""
 
     rows_in: Mapping[str, int]
@@ -66,7 +66,7 @@ class _Table:
     types: Mapping[str, ColumnType | None]
 
 
-def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> Prepared:
+def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedTables:
     """The preparation on an engine. DataError says which source, column, key and line is at fault."""
     tables = {name: _checked(engine, source, lines) for name, source in asked.sources.items()}
     rows_in = {name: _count(engine, table.view) for name, table in tables.items()}
@@ -81,7 +81,7 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> Prepared:
         elif isinstance(step, Encode):
             here, found = _encoded(engine, view, here, step, base.key, place)
             categories[step.column] = found
-        elif isinstance(step, Tokens):
+        elif isinstance(step, TokenColumns):
             _check_columns(here.columns, (step.column,), place)
             _check_new((step.name,), here.columns, place)
             engine.tokenise(view, here.view, step)
@@ -89,7 +89,7 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> Prepared:
         else:
             here = _selected(engine, view, here, step, base.key, place)
     version = engine.write(here.view, base.key, asked.target)
-    return Prepared(
+    return PreparedTables(
         rows_in=rows_in, rows_out=_count(engine, here.view), columns=here.columns, categories=categories,
         version=version,
     )  # fmt: skip
@@ -99,7 +99,7 @@ def _count(engine: DataEngine, view: str) -> int:
     return int(engine.rows(f"SELECT COUNT(*) FROM {engine.dialect.name(view)}")[0][0])
 
 
-def _checked(engine: DataEngine, source: Source, lines: Lines) -> _Table:
+def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
     """The source as a view of typed columns whose key tells its rows apart."""
     raw = f"raw {source.name}"
     there = engine.open(raw, source)
@@ -121,7 +121,9 @@ def _checked(engine: DataEngine, source: Source, lines: Lines) -> _Table:
     return _Table(view, tuple(found), found)
 
 
-def _check_texts(engine: DataEngine, view: str, source: Source, types: Mapping[str, ColumnType], lines: Lines) -> None:
+def _check_texts(
+    engine: DataEngine, view: str, source: TableSource, types: Mapping[str, ColumnType], lines: Lines
+) -> None:
     for column, kind in types.items():
         query = sql.untyped_sql(engine.dialect, view, column, kind)
         found = None if query is None else engine.rows(query)[0][0]
@@ -131,7 +133,7 @@ def _check_texts(engine: DataEngine, view: str, source: Source, types: Mapping[s
                             hint="correct the row, or state another type under `types`")  # fmt: skip
 
 
-def _check_key(engine: DataEngine, view: str, source: Source, lines: Lines) -> None:
+def _check_key(engine: DataEngine, view: str, source: TableSource, lines: Lines) -> None:
     lacking = int(engine.rows(sql.keyless_sql(engine.dialect, view, source.key))[0][0])
     if lacking:
         where = lines(source, dict.fromkeys(source.key[:1]))
@@ -165,7 +167,7 @@ def _check_new(names: Sequence[str], there: Sequence[str], place: str) -> None:
 
 
 def _joined(
-    engine: DataEngine, view: str, here: _Table, step: Join, source: Source, other: _Table, place: str
+    engine: DataEngine, view: str, here: _Table, step: Join, source: TableSource, other: _Table, place: str
 ) -> _Table:
     _check_columns(here.columns, step.on, place)
     kept = step.keep or tuple(one for one in other.columns if one not in source.key)

@@ -21,7 +21,7 @@ def _as_list(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class SourceEntry(StrictModel):
+class TableSourceEntry(StrictModel):
     """One table; exactly one of `file`, `delta`."""
 
     file: Word | None = entry("A CSV, JSONL or Parquet file, or a folder of Parquet files.", default=None)
@@ -95,7 +95,7 @@ class PrepareEntry(StrictModel):
     """The section `prepare:`."""
 
     name: Name = entry("How it is called in the report.")
-    sources: dict[Name, SourceEntry] = entry("Name -> table.")
+    sources: dict[Name, TableSourceEntry] = entry("Name -> table.")
     base: Name = entry("The source whose rows are prepared.", alias="from")
     steps: Annotated[tuple[StepEntry, ...], BeforeValidator(_as_list), Spelled("list")] = entry(
         "What is done, in order.", default=()

@@ -8,7 +8,7 @@ from typing import Final
 
 from tonnage.comparison.door import load_text, parse_entries
 from tonnage.errors import did_you_mean, nearest
-from tonnage.preparing.entries import PrepareEntry, PrepareFileEntry, SourceEntry, StepEntry, TargetEntry
+from tonnage.preparing.entries import PrepareEntry, PrepareFileEntry, StepEntry, TableSourceEntry, TargetEntry
 from tonnage.preparing.spec import (
     TEXT_FORMATS,
     Drop,
@@ -16,11 +16,11 @@ from tonnage.preparing.spec import (
     Join,
     Keep,
     Preparation,
-    Source,
     SourceFormat,
     Step,
-    Target,
-    Tokens,
+    TableSource,
+    TableTarget,
+    TokenColumns,
     Window,
 )
 from tonnage.runs.locations import absolute
@@ -75,7 +75,7 @@ def _known(name: str, names: list[str]) -> str:
     return did_you_mean(nearest(name, names, count=1), f"sources: {', '.join(names)}")
 
 
-def _source_problems(here: KeyPath, source: SourceEntry) -> Iterator[Problem]:
+def _source_problems(here: KeyPath, source: TableSourceEntry) -> Iterator[Problem]:
     if (source.file is None) == (source.delta is None):
         yield Problem(here, "needs one of `file`, `delta`", "file: rows.csv")
         return
@@ -110,22 +110,22 @@ def _step_problems(here: KeyPath, step: StepEntry, asked: PrepareEntry) -> Itera
         yield Problem((*here, "window", "by"), "is empty", "name the columns of a group")
 
 
-def _format(source: SourceEntry) -> SourceFormat:
+def _format(source: TableSourceEntry) -> SourceFormat:
     return "delta" if source.delta is not None else SUFFIXES[Path(source.file or "").suffix]
 
 
-def _source(name: str, one: SourceEntry, folder: Path) -> Source:
-    return Source(
+def _source(name: str, one: TableSourceEntry, folder: Path) -> TableSource:
+    return TableSource(
         name=name, location=absolute(one.file or one.delta or "", folder), format=_format(one), key=one.key,
         types=None if one.types is None else dict(one.types), version=one.version,
     )  # fmt: skip
 
 
-def _target(one: TargetEntry, folder: Path) -> Target:
+def _target(one: TargetEntry, folder: Path) -> TableTarget:
     if one.delta is not None:
-        return Target(location=absolute(one.delta, folder), format="delta")
+        return TableTarget(location=absolute(one.delta, folder), format="delta")
     assert one.file is not None
-    return Target(location=absolute(one.file, folder), format="csv" if one.file.endswith(".csv") else "parquet")
+    return TableTarget(location=absolute(one.file, folder), format="csv" if one.file.endswith(".csv") else "parquet")
 
 
 def _step(one: StepEntry, folder: Path) -> Step:
@@ -141,8 +141,8 @@ def _step(one: StepEntry, folder: Path) -> Step:
         return Encode(column=one.encode.column, how=one.encode.how, categories=one.encode.categories,
                       most=one.encode.most)  # fmt: skip
     if one.tokens is not None:
-        return Tokens(column=one.tokens.column, tokenizer=absolute(one.tokens.tokenizer, folder), most=one.tokens.most,
-                      name=one.tokens.name or f"{one.tokens.column}_tokens")  # fmt: skip
+        return TokenColumns(column=one.tokens.column, tokenizer=absolute(one.tokens.tokenizer, folder),
+                            most=one.tokens.most, name=one.tokens.name or f"{one.tokens.column}_tokens")  # fmt: skip
     if one.keep is not None:
         return Keep(columns=one.keep)
     assert one.drop is not None

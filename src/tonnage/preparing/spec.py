@@ -18,7 +18,7 @@ TEXT_FORMATS: Final = ("csv", "jsonl")  # all cells are read as texts, and typed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """A table. `types` None: those the file itself carries. `version` of a Delta table; None: its newest."""
 
     name: str
@@ -63,7 +63,7 @@ class Encode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class TokenColumns:
     """A column of texts as token numbers, by the tokenizer.json of a folder."""
 
     column: str
@@ -86,11 +86,11 @@ class Drop:
     columns: tuple[str, ...]
 
 
-Step = Join | Window | Encode | Tokens | Keep | Drop
+Step = Join | Window | Encode | TokenColumns | Keep | Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TableTarget:
     """Where the result goes; of a Delta table it is a new version."""
 
     location: str
@@ -102,7 +102,7 @@ class Preparation:
     """A whole file. `base`: the source whose rows are prepared, one out for each in (but by an inner join)."""
 
     name: str
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, TableSource] = field(default_factory=dict)
     base: str
     steps: tuple[Step, ...]
-    target: Target
+    target: TableTarget

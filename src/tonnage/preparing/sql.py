@@ -19,7 +19,7 @@ AGGREGATES: Final = {"mean": "AVG", "sum": "SUM", "min": "MIN", "max": "MAX", "c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class SQLDialect:
     """How an engine writes what the other writes otherwise. `matches`: a test of a text, with {column}, {pattern}."""
 
     quote: str
@@ -39,29 +39,29 @@ class Dialect:
         return f"'{escaped}'"
 
 
-DUCKDB: Final = Dialect(
+DUCKDB: Final = SQLDialect(
     quote='"', matches="regexp_full_match({column}, {pattern})",
     types={"integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE",
            "timestamp": "TIMESTAMP"},
 )  # fmt: skip
-SPARK: Final = Dialect(
+SPARK: Final = SQLDialect(
     quote="`", matches="({column} RLIKE {pattern})",
     types={"integer": "BIGINT", "number": "DOUBLE", "text": "STRING", "boolean": "BOOLEAN", "date": "DATE",
            "timestamp": "TIMESTAMP_NTZ"},
 )  # fmt: skip
 
 
-def typed_sql(dialect: Dialect, view: str, types: Mapping[str, ColumnType]) -> str:
+def typed_sql(dialect: SQLDialect, view: str, types: Mapping[str, ColumnType]) -> str:
     """A table of texts with each column as its type."""
     parts = [f"{_cast(dialect, column, kind)} AS {dialect.name(column)}" for column, kind in types.items()]
     return f"SELECT {', '.join(parts)} FROM {dialect.name(view)}"
 
 
-def _cast(dialect: Dialect, column: str, kind: ColumnType) -> str:
+def _cast(dialect: SQLDialect, column: str, kind: ColumnType) -> str:
     return f"TRY_CAST({dialect.name(column)} AS {dialect.types[kind]})"
 
 
-def untyped_sql(dialect: Dialect, view: str, column: str, kind: ColumnType) -> str | None:
+def untyped_sql(dialect: SQLDialect, view: str, column: str, kind: ColumnType) -> str | None:
     """The least text of a column that is not of its type; None where every text is."""
     if kind == "text":
         return None
@@ -73,7 +73,7 @@ def untyped_sql(dialect: Dialect, view: str, column: str, kind: ColumnType) -> s
     )
 
 
-def repeated_sql(dialect: Dialect, view: str, key: Sequence[str]) -> str:
+def repeated_sql(dialect: SQLDialect, view: str, key: Sequence[str]) -> str:
     """The first key, by its order, that more than one row has, and how many have it."""
     keys = dialect.names(key)
     return (
@@ -81,13 +81,13 @@ def repeated_sql(dialect: Dialect, view: str, key: Sequence[str]) -> str:
     )
 
 
-def keyless_sql(dialect: Dialect, view: str, key: Sequence[str]) -> str:
+def keyless_sql(dialect: SQLDialect, view: str, key: Sequence[str]) -> str:
     """How many rows lack a part of their key."""
     lacks = " OR ".join(f"{dialect.name(one)} IS NULL" for one in key)
     return f"SELECT COUNT(*) FROM {dialect.name(view)} WHERE {lacks}"
 
 
-def join_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Join, other: str, key: Sequence[str],
+def join_sql(dialect: SQLDialect, view: str, columns: Sequence[str], step: Join, other: str, key: Sequence[str],
              kept: Sequence[str]) -> str:  # fmt: skip
     """Columns of the other source beside each row."""
     mine = ", ".join(f"a.{dialect.name(one)}" for one in columns)
@@ -99,7 +99,7 @@ def join_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Join, ot
     return f"SELECT {mine}{theirs} FROM {dialect.name(view)} a {kind} {dialect.name(other)} b ON {on}"
 
 
-def window_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Window, key: Sequence[str]) -> str:
+def window_sql(dialect: SQLDialect, view: str, columns: Sequence[str], step: Window, key: Sequence[str]) -> str:
     """A figure over the rows before. A sum is a double whatever it is of: engines widen whole numbers differently."""
     order = ", ".join(f"{dialect.name(one)} NULLS LAST" for one in (step.order, *key))
     part = f"PARTITION BY {dialect.names(step.by)} ORDER BY {order}"
@@ -114,7 +114,7 @@ def window_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Window
     return f"SELECT {dialect.names(columns)}, {figure} AS {dialect.name(step.name)} FROM {dialect.name(view)}"
 
 
-def categories_sql(dialect: Dialect, view: str, step: Encode) -> str:
+def categories_sql(dialect: SQLDialect, view: str, step: Encode) -> str:
     """The categories there are, one more than may be."""
     column = dialect.name(step.column)
     kind = dialect.types["text"]
@@ -135,7 +135,7 @@ def encoded_names(step: Encode, categories: Sequence[str]) -> tuple[str, ...]:
     return (f"{step.column}_{step.how}",)
 
 
-def encode_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Encode, categories: Sequence[str]) -> str:
+def encode_sql(dialect: SQLDialect, view: str, columns: Sequence[str], step: Encode, categories: Sequence[str]) -> str:
     """The categories as numbers, in place of the column."""
     kept = [one for one in columns if one != step.column]
     text = f"CAST({dialect.name(step.column)} AS {dialect.types['text']})"
@@ -153,6 +153,6 @@ def encode_sql(dialect: Dialect, view: str, columns: Sequence[str], step: Encode
     return f"SELECT {', '.join([*(dialect.name(one) for one in kept), *added])} FROM {dialect.name(view)}"
 
 
-def columns_sql(dialect: Dialect, view: str, columns: Sequence[str]) -> str:
+def columns_sql(dialect: SQLDialect, view: str, columns: Sequence[str]) -> str:
     """These columns alone."""
     return f"SELECT {dialect.names(columns)} FROM {dialect.name(view)}"

@@ -10,7 +10,7 @@ from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.result import BenchResult, EngineResult, rate_of
-from tonnage.side_by_side.spec import DataSpec
+from tonnage.side_by_side.spec import BenchData
 from tonnage.sizing.estimates import Figure
 from tonnage.units import to_gib
 
@@ -52,11 +52,11 @@ def busiest(found: BenchResult) -> float:
     return max((cell.busy_before_cores for cell in found.cells if cell.busy_before_cores is not None), default=0.0)
 
 
-def _of(found: BenchResult, data: DataSpec) -> list[EngineResult]:
+def _of(found: BenchResult, data: BenchData) -> list[EngineResult]:
     return [row for row in found.rows if row.data.name == data.name]
 
 
-def _verdict(found: BenchResult, data: DataSpec) -> str:
+def _verdict(found: BenchResult, data: BenchData) -> str:
     rows = [row for row in _of(found, data) if row.done]
     if not rows:
         return f"{data.name}: no engine came to an end."
@@ -73,7 +73,7 @@ def _verdict(found: BenchResult, data: DataSpec) -> str:
     )
 
 
-def _data_blocks(found: BenchResult, data: DataSpec) -> Iterator[Block]:
+def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
     rows = _of(found, data)
     if not rows:
         return
@@ -89,7 +89,7 @@ def _data_blocks(found: BenchResult, data: DataSpec) -> Iterator[Block]:
     yield _predicted_table(rows)
 
 
-def _main_table(found: BenchResult, data: DataSpec, rows: list[EngineResult]) -> Table:
+def _main_table(found: BenchResult, data: BenchData, rows: list[EngineResult]) -> Table:
     goal = "to target" if data.target is None else f"s to {data.target:g}"
     right = [goal, "USD to it", data.metric, "s in all", "rows/s", "cores", "GiB"]
     columns = (Column(title="engine"), Column(title="done", align="right"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.preparing.carrying import Prepared
+from tonnage.preparing.carrying import PreparedTables
 from tonnage.preparing.spec import Preparation
 from tonnage.reports.blocks import Block, Page, Pairs
 from tonnage.reports.plain import plain_number
@@ -20,7 +20,7 @@ class PreparationDone:
 
     asked: Preparation
     engine: str
-    made: Prepared
+    made: PreparedTables
     start_s: float
     work_s: float
 

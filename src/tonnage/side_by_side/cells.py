@@ -12,7 +12,7 @@ PHASES: Final = ("startup_s", "load_s", "warmup_s", "prepare_s", "train_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class BenchCell:
     """What one engine did with one data set. `reason` says why it failed; the figures are None then.
 
     `prepare_s` is the way of the rows into the engine's own form, `curve` (passes, training seconds, quality on the
@@ -58,10 +58,10 @@ class Cell:
         return None if not reached or self.prepare_s is None else self.prepare_s + reached[0]
 
 
-def read_cell(record: Mapping[str, Any]) -> Cell:
+def read_cell(record: Mapping[str, Any]) -> BenchCell:
     """A cell from its record in the journal."""
     known = dict(record)
     known["curve"] = tuple((int(passes), float(s), float(value)) for passes, s, value in known.get("curve", ()))
     known["workers"] = tuple(known.get("workers", ()))
     known["cores"] = tuple(known.get("cores", ()))
-    return Cell(**known)
+    return BenchCell(**known)

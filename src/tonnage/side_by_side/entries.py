@@ -83,7 +83,7 @@ class SplitEntry(StrictModel):
     test: Fraction = entry("Share of the rows on which the quality is stated.", default=0.15)
 
 
-class PriceEntry(StrictModel):
+class BenchPriceEntry(StrictModel):
     """What the machine costs."""
 
     usd_per_hour: Usd | None = entry("Dollars an hour.", default=None)
@@ -121,7 +121,7 @@ class BenchEntry(StrictModel):
     threads: Count = entry("Threads of an engine, pinned to as many cores.", default=1)
     split: SplitEntry = entry("How the rows are divided.", default=SplitEntry)
     timeout: Duration = entry("After this a cell has failed.", default=600.0, shown="10m")
-    price: PriceEntry | None = entry("What the machine costs.", default=None)
+    price: BenchPriceEntry | None = entry("What the machine costs.", default=None)
 
 
 class BenchFileEntry(StrictModel):

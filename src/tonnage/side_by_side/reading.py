@@ -13,8 +13,8 @@ from tonnage.side_by_side.spec import (
     DISTRIBUTED,
     METRICS,
     PACKAGED_TASKS,
+    BenchData,
     BenchSpec,
-    DataSpec,
     EngineSpec,
     Generated,
     Task,
@@ -116,9 +116,9 @@ def _task(data: DataEntry) -> Task:
     return PACKAGED_TASKS[data.packaged] if data.packaged is not None else data.task or "binary"
 
 
-def _data(one: DataEntry, folder: Path) -> DataSpec:
+def _data(one: DataEntry, folder: Path) -> BenchData:
     task, made = _task(one), one.generate
-    return DataSpec(
+    return BenchData(
         name=one.name, task=task, metric=one.metric or METRICS[task][0], target=one.target,
         generated=None if made is None else Generated(
             rows=made.rows, columns=made.columns, informative=made.informative or max(made.columns // 2, 1),

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.side_by_side.cells import Cell
-from tonnage.side_by_side.spec import BenchSpec, DataSpec, EngineSpec
+from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.tabular import (
     TABULAR_MEMORY_SPREAD,
@@ -40,7 +40,7 @@ class Host:
 class EngineResult:
     """One engine on one data set over all repeats. A figure measured twice or more has an 80 % interval."""
 
-    data: DataSpec
+    data: BenchData
     engine: EngineSpec
     done: int
     failed: int
@@ -71,7 +71,7 @@ class BenchResult:
     spec: BenchSpec
     host: Host
     rows: tuple[EngineResult, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[BenchCell, ...]
     digests: Mapping[str, Mapping[str, str]]
     shapes: Mapping[str, tuple[int, int]]  # data set -> training rows, columns
     cells_asked: int
@@ -97,7 +97,9 @@ def interval(values: Iterable[float | None]) -> Figure | None:
     return Figure(value=exp(middle), low=exp(middle - half), high=exp(middle + half), basis="measured")
 
 
-def sum_up(spec: BenchSpec, cells: Iterable[Cell], host: Host, columns: Mapping[str, int]) -> tuple[EngineResult, ...]:
+def sum_up(
+    spec: BenchSpec, cells: Iterable[BenchCell], host: Host, columns: Mapping[str, int]
+) -> tuple[EngineResult, ...]:
     """A row for each data set and engine that has a cell."""
     every = list(cells)
     pairs = ((data, engine) for data in spec.data for engine in spec.engines)
@@ -110,7 +112,7 @@ def sum_up(spec: BenchSpec, cells: Iterable[Cell], host: Host, columns: Mapping[
 
 
 def _row(
-    spec: BenchSpec, data: DataSpec, engine: EngineSpec, cells: list[Cell], host: Host, columns: int | None
+    spec: BenchSpec, data: BenchData, engine: EngineSpec, cells: list[BenchCell], host: Host, columns: int | None
 ) -> EngineResult:
     good = [cell for cell in cells if cell.reason is None]
     reasons = [cell.reason for cell in cells if cell.reason is not None]
@@ -138,7 +140,7 @@ def _row(
     )  # fmt: skip
 
 
-def rate_of(cell: Cell, engine: EngineSpec) -> float | None:
+def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:
     """Rows a second of training: each row counts once for every tree, or epoch."""
     if cell.train_rows is None or not cell.train_s:
         return None

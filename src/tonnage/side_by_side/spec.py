@@ -68,7 +68,7 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataSpec:
+class BenchData:
     """One data set: from a generator, from scikit-learn's package, or from a file with a target column."""
 
     name: str
@@ -127,7 +127,7 @@ class BenchSpec:
     """A whole bench. `digest` is the SHA-256 of the file's text: a bench is resumed with the same file alone."""
 
     name: str
-    data: tuple[DataSpec, ...]
+    data: tuple[BenchData, ...]
     engines: tuple[EngineSpec, ...]
     repeats: int
     seed: int
@@ -140,6 +140,6 @@ class BenchSpec:
     region: str | None = None
     price_note: str = ""  # where the price comes from
 
-    def cells(self) -> list[tuple[DataSpec, EngineSpec, int]]:
+    def cells(self) -> list[tuple[BenchData, EngineSpec, int]]:
         """Every cell in the order it runs: repeats outermost, so that engines alternate and drift meets all alike."""
         return [(data, engine, turn) for data in self.data for turn in range(self.repeats) for engine in self.engines]

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from tonnage.places.ray.executor import OUTPUT
 from tonnage.places.ray.jobs import DRIVER, SAID
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.ray_node import Node
+from tonnage.supervisor.ray_node import RayNode
 
 LOOK_S: Final = 2.0  # between two looks at a queue
 SHORT_S: Final = 600.0  # a start that was lost sooner counts as one of a row
@@ -42,7 +42,7 @@ class Machine(Protocol):
         """Exit code and last words of the work, which is asked to save and end after `longest_s`. Lost."""
 
 
-class Cluster(Protocol):
+class RayControl(Protocol):
     """Where machines are had."""
 
     def hold(self, epoch: int, say: Say) -> AbstractContextManager[Machine]:
@@ -53,7 +53,7 @@ Say = Callable[..., None]
 
 
 def carry_out(
-    cluster: Cluster, words: Sequence[str], *, limit_s: float, notice_s: float, say: Say,
+    cluster: RayControl, words: Sequence[str], *, limit_s: float, notice_s: float, say: Say,
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
 ) -> int:  # fmt: skip
     """The work's exit code; started again where its machine is lost, with the next epoch, until its time is over.
@@ -130,7 +130,7 @@ class RayCluster:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         rest = {key: value for key, value in self._bundle.items() if key not in {"CPU", "GPU"}}
-        return self._ray.remote(Node).options(
+        return self._ray.remote(RayNode).options(
             name=actor_name(self._token, epoch), num_cpus=self._bundle["CPU"], num_gpus=self._bundle.get("GPU", 0.0),
             resources=rest, max_restarts=0, max_concurrency=16,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),

@@ -29,7 +29,7 @@ MOST_SAID: Final = 2000  # bytes of the output that are told of a failure
 START_WAIT_S: Final = 30.0
 
 
-class Node:
+class RayNode:
     """An actor: one node's part of a run."""
 
     def __init__(self) -> None:

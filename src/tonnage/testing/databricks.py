@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.places.databricks.checks import body_faults
-from tonnage.testing.http_service import Answered, Asked, Document, Fault, running, server_of
+from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
@@ -73,19 +73,19 @@ class FakeWorkspace:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
-    def answer(self, asked: Asked) -> Answered:
+    def answer(self, asked: Asked) -> HTTPAnswer:
         """What the workspace says."""
         if asked.path.startswith("/.well-known/"):
-            return Answered(document={"oidc_endpoint": f"{self.url}/oidc", "workspace_id": "1"})
+            return HTTPAnswer(document={"oidc_endpoint": f"{self.url}/oidc", "workspace_id": "1"})
         if asked.headers.get("authorization") != f"Bearer {self.token}":
             return _fault(401, "UNAUTHENTICATED", "Credential was not sent, is of an unsupported type, or has expired")
         for begins, verb in ((FILES, self._file), (FOLDERS, self._folder)):
             if asked.path.startswith(begins):
                 return verb(asked, asked.path.removeprefix(begins))
-        verbs: dict[str, Callable[[Asked], Answered]] = {
+        verbs: dict[str, Callable[[Asked], HTTPAnswer]] = {
             f"POST {RUNS}/submit": self._submit, f"GET {RUNS}/get": self._get, f"GET {RUNS}/list": self._list,
             f"GET {RUNS}/get-output": self._output, f"POST {RUNS}/cancel": self._cancel,
-            "GET /api/2.0/preview/scim/v2/Me": lambda _: Answered(document={"userName": "me@example.com"}),
+            "GET /api/2.0/preview/scim/v2/Me": lambda _: HTTPAnswer(document={"userName": "me@example.com"}),
             "GET /api/2.1/clusters/spark-versions": self._runtimes,
             "GET /api/2.1/clusters/list-node-types": self._node_types,
             "GET /api/2.0/policies/clusters/get": self._policy,
@@ -100,7 +100,7 @@ class FakeWorkspace:
 
     # jobs
 
-    def _submit(self, asked: Asked) -> Answered:
+    def _submit(self, asked: Asked) -> HTTPAnswer:
         body = asked.body
         if faults := body_faults(body):
             return _fault(400, "INVALID_PARAMETER_VALUE", f"unknown: {', '.join(faults)}")
@@ -114,13 +114,13 @@ class FakeWorkspace:
             number = next(self._numbers)
             self.runs[number] = FakeRun(number=number, asked=body, since=time.monotonic())
             self.tokens[token] = number
-        return Answered(document={"run_id": self.tokens[token]})
+        return HTTPAnswer(document={"run_id": self.tokens[token]})
 
-    def _get(self, asked: Asked) -> Answered:
+    def _get(self, asked: Asked) -> HTTPAnswer:
         run = self.runs.get(int(asked.query["run_id"]))
         if run is None:
             return _fault(404, "RESOURCE_DOES_NOT_EXIST", f"Run {asked.query['run_id']} does not exist.")
-        return Answered(document=self._told(run, expand=True))
+        return HTTPAnswer(document=self._told(run, expand=True))
 
     def _told(self, run: FakeRun, *, expand: bool) -> Document:
         ended = {"termination_details": {"code": run.code[0], "message": run.code[1]}} if run.code[0] else {}
@@ -130,7 +130,7 @@ class FakeWorkspace:
             "status": {"state": run.state, **ended}, **({"tasks": tasks} if expand else {}),
         }  # fmt: skip
 
-    def _list(self, asked: Asked) -> Answered:
+    def _list(self, asked: Asked) -> HTTPAnswer:
         query = asked.query
         if int(query["limit"]) >= 25:
             return _fault(400, "INVALID_PARAMETER_VALUE", "limit must be less than 25")
@@ -143,55 +143,55 @@ class FakeWorkspace:
         some = [self._told(run, expand=query.get("expand_tasks") == "true") for run in wanted[at : at + most]]
         more = at + most < len(wanted)
         pages = {"next_page_token": str(at + most)} if more else {}
-        return Answered(document={"runs": some, "has_more": more, **pages})
+        return HTTPAnswer(document={"runs": some, "has_more": more, **pages})
 
-    def _output(self, asked: Asked) -> Answered:
+    def _output(self, asked: Asked) -> HTTPAnswer:
         run = self.runs[int(asked.query["run_id"]) - 1]
-        return Answered(document={"error": run.error} if run.error else {})
+        return HTTPAnswer(document={"error": run.error} if run.error else {})
 
-    def _cancel(self, asked: Asked) -> Answered:
+    def _cancel(self, asked: Asked) -> HTTPAnswer:
         run = self.runs.get(int(asked.body["run_id"]))
         if run is None:
             return _fault(404, "RESOURCE_DOES_NOT_EXIST", "no such run")
         self._take(run, CANCELLED)
-        return Answered(document={})
+        return HTTPAnswer(document={})
 
     # what is there
 
-    def _runtimes(self, _: Asked) -> Answered:
-        return Answered(document={"versions": [{"key": one, "name": one} for one in self.runtimes]})
+    def _runtimes(self, _: Asked) -> HTTPAnswer:
+        return HTTPAnswer(document={"versions": [{"key": one, "name": one} for one in self.runtimes]})
 
-    def _node_types(self, _: Asked) -> Answered:
+    def _node_types(self, _: Asked) -> HTTPAnswer:
         found = [{"node_type_id": name, **one} for name, one in self.node_types.items()]
-        return Answered(document={"node_types": found})
+        return HTTPAnswer(document={"node_types": found})
 
-    def _policy(self, asked: Asked) -> Answered:
+    def _policy(self, asked: Asked) -> HTTPAnswer:
         name = asked.query["policy_id"]
-        return Answered(document={"policy_id": name}) if name in self.policies else _missing(f"policy {name}")
+        return HTTPAnswer(document={"policy_id": name}) if name in self.policies else _missing(f"policy {name}")
 
-    def _profiles(self, _: Asked) -> Answered:
-        return Answered(
+    def _profiles(self, _: Asked) -> HTTPAnswer:
+        return HTTPAnswer(
             document={"instance_profiles": [{"instance_profile_arn": one} for one in sorted(self.profiles)]}
         )
 
-    def _secrets(self, asked: Asked) -> Answered:
+    def _secrets(self, asked: Asked) -> HTTPAnswer:
         scope = self.secrets.get(asked.query["scope"])
         return (
             _missing(f"scope {asked.query['scope']}")
             if scope is None
-            else Answered(document={"secrets": [{"key": key} for key in scope]})
+            else HTTPAnswer(document={"secrets": [{"key": key} for key in scope]})
         )
 
-    def _script(self, asked: Asked) -> Answered:
+    def _script(self, asked: Asked) -> HTTPAnswer:
         path = asked.query["path"]
-        return Answered(document={"path": path}) if path in self.scripts else _missing(path)
+        return HTTPAnswer(document={"path": path}) if path in self.scripts else _missing(path)
 
     # files
 
     def _at(self, path: str) -> Path:
         return self.folder / path.strip("/")
 
-    def _file(self, asked: Asked, path: str) -> Answered:
+    def _file(self, asked: Asked, path: str) -> HTTPAnswer:
         file = self._at(path)
         if asked.method == "PUT":
             if not file.parent.is_dir():
@@ -201,23 +201,23 @@ class FakeWorkspace:
             beside = file.with_name(f".draft-{threading.get_ident()}-{file.name}")
             beside.write_bytes(asked.content)
             beside.replace(file)
-            return Answered(status=204)
+            return HTTPAnswer(status=204)
         if not file.is_file():
             return _missing(path)
         if asked.method == "DELETE":
             file.unlink()
-            return Answered(status=204)
+            return HTTPAnswer(status=204)
         content = file.read_bytes()
         when = {"Last-Modified": formatdate(file.stat().st_mtime, usegmt=True)}
         if (part := asked.headers.get("range")) and content:
             first, _, last = part.removeprefix("bytes=").partition("-")
             some = content[int(first) : int(last) + 1 if last else None]
-            return Answered(status=206, content=some, headers=when | {
+            return HTTPAnswer(status=206, content=some, headers=when | {
                 "Content-Range": f"bytes {first}-{int(first) + len(some) - 1}/{len(content)}"
             })  # fmt: skip
-        return Answered(content=content, headers=when)
+        return HTTPAnswer(content=content, headers=when)
 
-    def _folder(self, asked: Asked, path: str) -> Answered:
+    def _folder(self, asked: Asked, path: str) -> HTTPAnswer:
         folder = self._at(path)
         if asked.method == "PUT":
             if not folder.is_relative_to(self.volumes) or not any(
@@ -225,16 +225,16 @@ class FakeWorkspace:
             ):
                 return _missing(f"volume of {path}")
             folder.mkdir(parents=True, exist_ok=True)
-            return Answered(status=204)
+            return HTTPAnswer(status=204)
         if not folder.is_dir():
             return _missing(path)
         if asked.method == "DELETE":
             if any(folder.iterdir()):
                 return _fault(400, "DIRECTORY_NOT_EMPTY", f"The directory is not empty: {path}")
             folder.rmdir()
-            return Answered(status=204)
+            return HTTPAnswer(status=204)
         if asked.method == "HEAD":
-            return Answered()
+            return HTTPAnswer()
         found = [
             {"path": f"{path.rstrip('/')}/{one.name}", "name": one.name, "is_directory": one.is_dir(),
              **({} if one.is_dir() else {"file_size": one.stat().st_size})}
@@ -242,7 +242,7 @@ class FakeWorkspace:
         ]  # fmt: skip
         at = int(asked.query.get("page_token") or 0)
         more = {"next_page_token": str(at + self.page)} if at + self.page < len(found) else {}
-        return Answered(document={"contents": found[at : at + self.page], **more})
+        return HTTPAnswer(document={"contents": found[at : at + self.page], **more})
 
     def _volumes(self) -> list[Path]:
         return list(self.volumes.glob("*/*/*"))
@@ -320,11 +320,11 @@ class FakeWorkspace:
         shutil.rmtree(self.volumes, ignore_errors=True)
 
 
-def _fault(status: int, code: str, message: str) -> Answered:
-    return Answered(status=status, document={"error_code": code, "message": message})
+def _fault(status: int, code: str, message: str) -> HTTPAnswer:
+    return HTTPAnswer(status=status, document={"error_code": code, "message": message})
 
 
-def _missing(what: str) -> Answered:
+def _missing(what: str) -> HTTPAnswer:
     return _fault(404, "NOT_FOUND", f"{what} does not exist")
 
 

@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class HTTPAnswer:
     """An answer: a document as JSON, or bytes."""
 
     status: int = 200
@@ -43,10 +43,10 @@ class Answered:
     headers: Mapping[str, str] | None = None
 
 
-Fault = Callable[[Asked], Answered | None]
+Fault = Callable[[Asked], HTTPAnswer | None]
 
 
-class RunningService(Protocol):
+class ServedHere(Protocol):
     """A server with a clock."""
 
     http: ThreadingHTTPServer
@@ -58,17 +58,17 @@ class RunningService(Protocol):
         """Nothing is left running."""
 
 
-class HttpService(RunningService, Protocol):
+class HttpService(ServedHere, Protocol):
     """`before`: faults instead of an answer; `after`: the request is carried out, and its answer is lost."""
 
     before: list[Fault]
     after: list[Fault]
     asked: list[Asked]
 
-    def answer(self, asked: Asked) -> Answered: ...
+    def answer(self, asked: Asked) -> HTTPAnswer: ...
 
 
-S = TypeVar("S", bound=RunningService)
+S = TypeVar("S", bound=ServedHere)
 
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH")
@@ -86,11 +86,11 @@ def _handler_of(service: HttpService) -> type[_Handler]:
     return type("Bound", (_Handler,), {"service": service, **verbs})
 
 
-def times(number: int, answer: Answered, method: str, part: str) -> Fault:
+def times(number: int, answer: HTTPAnswer, method: str, part: str) -> Fault:
     """The first so many requests of a method whose path has a part are answered so."""
     left = [number]
 
-    def fault(asked: Asked) -> Answered | None:
+    def fault(asked: Asked) -> HTTPAnswer | None:
         if asked.method != method or part not in asked.path or not left[0]:
             return None
         left[0] -= 1

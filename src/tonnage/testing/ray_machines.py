@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tonnage.places.ray.executor import OUTPUT
 from tonnage.supervisor.ray import Machine, Say, arguments_of, carry_out, say
-from tonnage.supervisor.ray_node import Node
+from tonnage.supervisor.ray_node import RayNode
 
 
 class OneMachine:
@@ -29,7 +29,7 @@ class Here:
     """The node's part of a run."""
 
     def __init__(self) -> None:
-        self._node = Node()
+        self._node = RayNode()
 
     @property
     def node(self) -> str:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         if not Path(folder).is_dir():
             sys.stdout.write("the run has no node now\n")
             return 1
-        code, said = Node().beside(argv, folder)
+        code, said = RayNode().beside(argv, folder)
         sys.stdout.write(OUTPUT + said)
         return code
     return carry_out(OneMachine(), asked.command, limit_s=asked.limit_s, notice_s=asked.notice_s, say=say)

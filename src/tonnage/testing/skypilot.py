@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-from tonnage.testing.http_service import Answered, Asked, Document, Fault, running, server_of
+from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
@@ -94,7 +94,7 @@ class FakeSkyPilot:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def answer(self, asked: Asked) -> Answered:
+    def answer(self, asked: Asked) -> HTTPAnswer:
         """What a command prints."""
         words, files = asked.body["words"], asked.body["files"]
         with self.lock:
@@ -171,12 +171,12 @@ class FakeSkyPilot:
                 one.machine.kill()
 
 
-def _printed(text: str) -> Answered:
-    return Answered(document={"code": 0, "out": text, "err": ""})
+def _printed(text: str) -> HTTPAnswer:
+    return HTTPAnswer(document={"code": 0, "out": text, "err": ""})
 
 
-def _failed(text: str) -> Answered:
-    return Answered(document={"code": 1, "out": "", "err": text})
+def _failed(text: str) -> HTTPAnswer:
+    return HTTPAnswer(document={"code": 1, "out": "", "err": text})
 
 
 def fake_skypilot(folder: Path) -> AbstractContextManager[FakeSkyPilot]:

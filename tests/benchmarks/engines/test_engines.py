@@ -19,7 +19,7 @@ from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out, clean_bench
 from tonnage.benchmarks.engines.worker_process import MARK, end_marked, left_processes
 from tonnage.errors import InputError
-from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.spec import BenchSpec
 
@@ -34,7 +34,7 @@ def bench(engines: str, *, task: str = "binary", rows: int = 600, more: str = "r
     )
 
 
-def carried(spec: BenchSpec, folder: Path) -> list[Cell]:
+def carried(spec: BenchSpec, folder: Path) -> list[BenchCell]:
     return list(carry_out(spec, BenchFolder(folder), folder / "home", say=print).cells)
 
 
@@ -139,10 +139,10 @@ def wait_for(holds: object, limit_s: float = 60.0) -> None:
 def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     """What a kill left of a line counts as nothing, and the next cell starts a line of its own."""
     folder = BenchFolder(tmp_path)
-    folder.append(Cell(data="d", engine="one", turn=0))
+    folder.append(BenchCell(data="d", engine="one", turn=0))
     with open(folder.journal, "a", encoding="utf-8") as file:
         file.write('{"data": "d", "eng')
-    folder.append(Cell(data="d", engine="two", turn=0))
+    folder.append(BenchCell(data="d", engine="two", turn=0))
     assert [cell.engine for cell in folder.cells()] == ["one", "two"]
     assert len([json.loads(line) for line in folder.journal.read_text("utf-8").splitlines()]) == 2
 

@@ -27,7 +27,7 @@ from tonnage.places.states import Phase, PlaceStatus
 from tonnage.runs import RunFolder
 from tonnage.supervisor import wheel_task
 from tonnage.testing.databricks import FakeWorkspace
-from tonnage.testing.http_service import Answered, times
+from tonnage.testing.http_service import HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
 
 pytestmark = pytest.mark.heavy
@@ -168,12 +168,12 @@ def test_sent_twice_it_is_one_run(workspace: FakeWorkspace) -> None:
 
 
 @pytest.mark.parametrize("refusal", [
-    Answered(status=429, document={"error_code": "RESOURCE_EXHAUSTED", "message": "slow"},
+    HTTPAnswer(status=429, document={"error_code": "RESOURCE_EXHAUSTED", "message": "slow"},
              headers={"Retry-After": "0"}),
-    Answered(status=503, document={"error_code": "TEMPORARILY_UNAVAILABLE", "message": "soon"},
+    HTTPAnswer(status=503, document={"error_code": "TEMPORARILY_UNAVAILABLE", "message": "soon"},
              headers={"Retry-After": "0"}),
 ])  # fmt: skip
-def test_throttled_failing_and_lost_answers_make_no_second_run(workspace: FakeWorkspace, refusal: Answered) -> None:
+def test_throttled_failing_and_lost_answers_make_no_second_run(workspace: FakeWorkspace, refusal: HTTPAnswer) -> None:
     workspace.start_s = 600
     workspace.before.append(times(2, refusal, "POST", "/submit"))
     workspace.after.append(times(2, refusal, "POST", "/submit"))

@@ -27,7 +27,7 @@ from tonnage.places.states import Phase, PlaceStatus
 from tonnage.runs import RunFolder
 from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle
 from tonnage.testing.google.storage import google_fault
-from tonnage.testing.http_service import Answered, Asked, times
+from tonnage.testing.http_service import Asked, HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
 
 pytestmark = pytest.mark.heavy
@@ -178,7 +178,7 @@ def test_sent_twice_it_is_one_instance(google: FakeGoogle) -> None:
 @pytest.mark.parametrize("refusal", [
     google_fault(429, "rateLimitExceeded", "Rate Limit Exceeded"), google_fault(503, "backendError", "try again"),
 ])  # fmt: skip
-def test_throttled_failing_and_lost_answers_make_no_second_instance(google: FakeGoogle, refusal: Answered) -> None:
+def test_throttled_failing_and_lost_answers_make_no_second_instance(google: FakeGoogle, refusal: HTTPAnswer) -> None:
     google.boot_s = 600
     google.before.append(times(1, refusal, "POST", "/instances"))
     google.after.append(times(1, refusal, "POST", "/instances"))
@@ -273,7 +273,7 @@ def test_an_upload_that_is_cut_goes_on_where_the_bucket_has_it(
     lost = google_fault(503, "backendError", "lost")
     google.before.append(times(2, lost, "PUT", "/upload/"))
 
-    def third(asked: Asked) -> Answered | None:
+    def third(asked: Asked) -> HTTPAnswer | None:
         return lost if asked.headers.get("content-range", "").startswith("bytes 524288-786431") else None
 
     google.after.append(times(1, lost, "PUT", "/upload/"))
@@ -337,10 +337,10 @@ def test_check_without_a_sign_in_or_with_an_api_that_is_off(
 ) -> None:
     off = {"code": 403, "message": "Compute Engine API has not been used", "details": [{"reason": "SERVICE_DISABLED"}]}
     google.before.append(
-        times(1, Answered(status=403, document={"error": off}), "GET", "/compute/v1/projects/my-project")
+        times(1, HTTPAnswer(status=403, document={"error": off}), "GET", "/compute/v1/projects/my-project")
     )
     assert any("has not been used" in said and "gcloud services enable" in mends for said, mends in refusals())
-    google.before.append(times(9, Answered(status=400, document={"error": "invalid_grant"}), "POST", "/token"))
+    google.before.append(times(9, HTTPAnswer(status=400, document={"error": "invalid_grant"}), "POST", "/token"))
     assert any("refused or has expired" in said and "gcloud auth" in mends for said, mends in refusals())
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
     assert any("/nonexistent" in said and "gcloud auth" in mends for said, mends in refusals())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.files import write_whole
-from tonnage.side_by_side.spec import BenchSpec, DataSpec, Generated, Task
+from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, Task
 from tonnage.units import to_gib
 from tonnage.values import dataclass
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class SplitRows:
     """A data set on the disk. `digests`: SHA-256 of each part, the same for every engine."""
 
     folder: Path
@@ -63,7 +63,7 @@ def _score(features: Floats, shape: Generated, random: np.random.Generator) -> F
     return np.asarray(whole / (whole.std() + 1e-9), dtype=np.float32)
 
 
-def prepare_data(spec: BenchSpec, data: DataSpec, folder: Path, *, memory_bytes: float) -> Prepared:
+def prepare_data(spec: BenchSpec, data: BenchData, folder: Path, *, memory_bytes: float) -> SplitRows:
     """The data set on the disk, made where it is not there yet. InputError for rows that cannot be used or do not fit.
 
     `memory_bytes` is what is free: a generated table that would not fit is refused with the number of rows that fits.
@@ -71,7 +71,7 @@ def prepare_data(spec: BenchSpec, data: DataSpec, folder: Path, *, memory_bytes:
     stated = folder / "data.json"
     if stated.is_file():
         known = json.loads(stated.read_text(encoding="utf-8"))
-        return Prepared(folder=folder, rows=known["rows"], columns=known["columns"], digests=known["digests"])
+        return SplitRows(folder=folder, rows=known["rows"], columns=known["columns"], digests=known["digests"])
     if data.generated is not None:
         refuse_too_large(data.name, data.generated, memory_bytes)
     features, target = _load(data)
@@ -79,7 +79,7 @@ def prepare_data(spec: BenchSpec, data: DataSpec, folder: Path, *, memory_bytes:
     folder.mkdir(parents=True, exist_ok=True)
     parts = _split(spec, len(target))
     digests = {part: _save(folder, part, features[rows], target[rows]) for part, rows in parts.items()}
-    prepared = Prepared(folder=folder, rows={part: len(rows) for part, rows in parts.items()},
+    prepared = SplitRows(folder=folder, rows={part: len(rows) for part, rows in parts.items()},
                         columns=int(features.shape[1]), digests=digests)  # fmt: skip
     write_whole(stated, json.dumps({"rows": prepared.rows, "columns": prepared.columns, "digests": digests}))
     return prepared
@@ -115,7 +115,7 @@ def _save(folder: Path, part: str, features: Floats, target: Floats) -> str:
     return digest.hexdigest()
 
 
-def _load(data: DataSpec) -> tuple[Floats, Floats]:
+def _load(data: BenchData) -> tuple[Floats, Floats]:
     if data.generated is not None:
         return draw(data.generated, data.task)
     if data.packaged is not None:
@@ -128,7 +128,7 @@ def _load(data: DataSpec) -> tuple[Floats, Floats]:
     return _read(data)
 
 
-def _read(data: DataSpec) -> tuple[Floats, Floats]:
+def _read(data: BenchData) -> tuple[Floats, Floats]:
     """A CSV or Parquet file: columns of numbers as they stand, of words as codes in order of the alphabet."""
     try:
         import pandas
@@ -156,7 +156,7 @@ def _numbers(column: Any, codes: bool) -> NDArray[np.float64]:
     return np.asarray(column, dtype=np.float64)
 
 
-def _check(data: DataSpec, features: Floats, target: Floats) -> None:
+def _check(data: BenchData, features: Floats, target: Floats) -> None:
     if len(target) < FEWEST_ROWS:
         raise InputError(f"data set '{data.name}' has {len(target)} rows", hint=f"{FEWEST_ROWS} or more")
     if not (np.isfinite(features).all() and np.isfinite(target).all()):

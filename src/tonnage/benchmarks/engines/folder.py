@@ -12,7 +12,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.files import make_private_folder, write_whole
-from tonnage.side_by_side.cells import Cell, read_cell
+from tonnage.side_by_side.cells import BenchCell, read_cell
 from tonnage.side_by_side.spec import BenchSpec
 
 
@@ -54,11 +54,11 @@ class BenchFolder:
         finally:
             lock.release()
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[BenchCell]:
         """The finished cells; of a cell done twice the later. A last line that was cut off by a kill is left out."""
         if not self.journal.is_file():
             return []
-        found: dict[tuple[str, str, int], Cell] = {}
+        found: dict[tuple[str, str, int], BenchCell] = {}
         lines = self.journal.read_text(encoding="utf-8").splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             if not line.endswith("\n"):
@@ -72,7 +72,7 @@ class BenchFolder:
             found[cell.key] = cell
         return list(found.values())
 
-    def append(self, cell: Cell) -> None:
+    def append(self, cell: BenchCell) -> None:
         """One finished cell, on the disk on return. What a kill cut off before it is ended by a line feed first."""
         line = json.dumps(asdict(cell)) + "\n"
         with open(self.journal, "a+b") as file:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import psutil
 
-from tonnage.benchmarks.engines.data import Prepared, prepare_data
+from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
 from tonnage.benchmarks.machine import host_identity
-from tonnage.side_by_side.cells import Cell
+from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.spec import BenchSpec
 from tonnage.units import from_gib
@@ -43,7 +43,7 @@ def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable
             continue
         lack = lacks[engine.name]
         if lack is not None:
-            cell = Cell(data=data.name, engine=engine.name, turn=turn, reason=lack)
+            cell = BenchCell(data=data.name, engine=engine.name, turn=turn, reason=lack)
         else:
             cell = run_cell(data, engine, turn, table=tables[data.name].folder, seed=spec.seed,
                             timeout_s=spec.timeout_s, bench=folder.path, home=home)  # fmt: skip
@@ -52,13 +52,13 @@ def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable
     return result_of(spec, folder, tables)
 
 
-def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, Prepared]:
+def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, SplitRows]:
     """Every data set on the disk. InputError for one that cannot be used, before any engine starts."""
     free = float(psutil.virtual_memory().available)
     return {one.name: prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free) for one in spec.data}
 
 
-def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, Prepared]) -> BenchResult:
+def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows]) -> BenchResult:
     """What the journal holds, summed up."""
     cells, host = folder.cells(), read_host()
     return BenchResult(
@@ -84,7 +84,7 @@ def clean_bench(folder: BenchFolder) -> tuple[int, int]:
     return ended, freed
 
 
-def _line(cell: Cell, metric: str) -> str:
+def _line(cell: BenchCell, metric: str) -> str:
     head = f"{cell.data} {cell.engine} #{cell.turn + 1}"
     if cell.reason is not None:
         return f"{head}: failed: {cell.reason}"

@@ -19,8 +19,8 @@ from typing import Any, Final
 import psutil
 
 from tonnage.benchmarks.engines.environments import python_of
-from tonnage.side_by_side.cells import Cell, read_cell
-from tonnage.side_by_side.spec import DataSpec, EngineSpec
+from tonnage.side_by_side.cells import BenchCell, read_cell
+from tonnage.side_by_side.spec import BenchData, EngineSpec
 
 APART: Final = Path(__file__).parent / "apart"
 MARK: Final = "TONNAGE_BENCH"  # in the environment of every process of a bench: its folder
@@ -30,8 +30,8 @@ SETTLE_S: Final = 5.0
 
 
 def run_cell(
-    data: DataSpec, engine: EngineSpec, turn: int, *, table: Path, seed: int, timeout_s: float, bench: Path, home: Path
-) -> Cell:
+    data: BenchData, engine: EngineSpec, turn: int, *, table: Path, seed: int, timeout_s: float, bench: Path, home: Path
+) -> BenchCell:
     """The cell, measured; a worker that ends without a result, or not in time, makes a failed cell with its reason."""
     folder = bench / "cells" / f"{data.name}-{engine.name}-{turn}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -48,7 +48,7 @@ def run_cell(
         finally:
             end_group(worker)
             end_marked(bench)
-    begun = Cell(
+    begun = BenchCell(
         data=data.name, engine=engine.name, turn=turn, peak_rss_bytes=peak_bytes, busy_before_cores=busy
     )  # fmt: skip
     reason = failure_of(worker.returncode, in_time, timeout_s, folder, result)
@@ -59,7 +59,7 @@ def run_cell(
     return read_cell(asdict(begun) | json.loads(result.read_text(encoding="utf-8")))
 
 
-def _job(data: DataSpec, engine: EngineSpec, table: Path, seed: int, folder: Path) -> dict[str, Any]:
+def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Path) -> dict[str, Any]:
     return {
         "engine": engine.engine, "task": data.task, "metric": data.metric, "data": str(table), "folder": str(folder),
         "threads": engine.threads, "workers": engine.workers, "devices": list(engine.devices), "seed": seed,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MOST_GATHERED_BYTES: Final = 256 << 10  # of a whole answer; a longer one is the journey's
 
 
-class Target:
+class ExpressTarget:
     """A route at a deployment, for one head of requests."""
 
     def __init__(self, known: KnownHead, route: Route, deployment: Deployment, running: Running) -> None:
@@ -82,7 +82,7 @@ class KnownHead:
     def __init__(self, running: Running, caller: Caller, surface: Surface, exchange: ClientExchange) -> None:
         self.running, self.caller, self.surface = running, caller, surface
         self.passed_on = [pair for pair in exchange.headers if pair[0] in PASSED_ON]
-        self.targets: dict[str | tuple[str, str], Target] = {}
+        self.targets: dict[str | tuple[str, str], ExpressTarget] = {}
 
 
 class Express:
@@ -162,7 +162,7 @@ class Express:
             if not (route.cache or route.guardrails or route.hedge or route.canary or route.shadow or gateway.queue):
                 self._routes[name] = len(route.deployments) == 1 and not route.rules and route.quality is None
 
-    def _target(self, known: KnownHead, asked: GatewayRequest, now_s: float) -> Target | None:
+    def _target(self, known: KnownHead, asked: GatewayRequest, now_s: float) -> ExpressTarget | None:
         """Where the request goes; None: not this way."""
         running, caller, model = known.running, known.caller, asked.model
         alone = self._routes.get(model)
@@ -180,7 +180,7 @@ class Express:
         place = model if alone else (model, names[0])
         found = known.targets.get(place)
         if found is None:
-            found = Target(known, route, gateway.deployments[names[0]], running)
+            found = ExpressTarget(known, route, gateway.deployments[names[0]], running)
             if found.passage.translated:
                 return None
             known.targets[place] = found
@@ -196,7 +196,7 @@ class _UnderWay:
     )  # fmt: skip
 
     def __init__(
-        self, express: Express, target: Target, exchange: ClientExchange, asked: GatewayRequest, began_s: float
+        self, express: Express, target: ExpressTarget, exchange: ClientExchange, asked: GatewayRequest, began_s: float
     ) -> None:
         door = express.door
         self._express, self._target, self._exchange, self._asked = express, target, exchange, asked

@@ -20,7 +20,7 @@ from tonnage.places.google.checks import RIGHTS
 from tonnage.places.google.schema import faults
 from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.google.storage import FakeStorage, google_fault
-from tonnage.testing.http_service import Answered, Asked, Document, Fault, running, server_of
+from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
@@ -33,7 +33,7 @@ LABEL: Final = re.compile(r'labels\.([a-z-]+) = "([^"]*)"')
 
 
 @dataclass(slots=True, kw_only=True)
-class FakeInstance:
+class FakeGoogleInstance:
     """One instance."""
 
     zone: str
@@ -58,7 +58,7 @@ class FakeGoogle:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, lay_docker(folder)
-        self.instances: dict[str, FakeInstance] = {}
+        self.instances: dict[str, FakeGoogleInstance] = {}
         self.operations: dict[str, Document] = {}
         self.by_request: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: the operation's code
@@ -117,14 +117,14 @@ class FakeGoogle:
             f"tonnage@sha256:{'0' * 64}": {},
         }  # fmt: skip
 
-    def answer(self, asked: Asked) -> Answered:
+    def answer(self, asked: Asked) -> HTTPAnswer:
         """What the project says."""
         path = asked.path
         if path == "/token":
-            return Answered(document={"access_token": "test-token", "expires_in": 3600, "token_type": "Bearer"})
+            return HTTPAnswer(document={"access_token": "test-token", "expires_in": 3600, "token_type": "Bearer"})
         if found := METADATA.fullmatch(path):
             one = self.instances.get(found[1])
-            return Answered(content=b"TRUE" if one is not None and one.preempted else b"FALSE")
+            return HTTPAnswer(content=b"TRUE" if one is not None and one.preempted else b"FALSE")
         if asked.headers.get("authorization") != "Bearer test-token":
             return google_fault(401, "authError", "Request had invalid authentication credentials.")
         with self.lock:
@@ -136,16 +136,16 @@ class FakeGoogle:
                     return verb(asked, found)
             return self._others(asked)
 
-    def _others(self, asked: Asked) -> Answered:
+    def _others(self, asked: Asked) -> HTTPAnswer:
         path = asked.path.strip("/")
         if path == f"cloudresourcemanager/v1/projects/{PROJECT}:testIamPermissions":
             kept = [one for one in asked.body["permissions"] if one in self.rights]
-            return Answered(document={"permissions": kept})
+            return HTTPAnswer(document={"permissions": kept})
         if path in self.there:
-            return Answered(document=self.there[path])
+            return HTTPAnswer(document=self.there[path])
         return google_fault(404, "notFound", f"The resource '{path}' was not found")
 
-    def _instances(self, asked: Asked, found: re.Match[str]) -> Answered:
+    def _instances(self, asked: Asked, found: re.Match[str]) -> HTTPAnswer:
         zone, name, console = found[1], found[2], found[3]
         if name is None:
             return self._insert(asked, zone) if asked.method == "POST" else self._list(asked, zone)
@@ -156,16 +156,16 @@ class FakeGoogle:
             log = self.folder / f"{name}.console"
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             text = "".join(f"[ {at}.0] tonnage-run[812]: {line}\n" for at, line in enumerate(lines))
-            return Answered(document={"contents": text})
+            return HTTPAnswer(document={"contents": text})
         if asked.method == "DELETE":
             self._take(name, one, "delete", self.grace_s)
-            return Answered(document=self._operation(zone, name, "delete"))
-        return Answered(document=self._told(name, one))
+            return HTTPAnswer(document=self._operation(zone, name, "delete"))
+        return HTTPAnswer(document=self._told(name, one))
 
-    def _insert(self, asked: Asked, zone: str) -> Answered:
+    def _insert(self, asked: Asked, zone: str) -> HTTPAnswer:
         body, request = asked.body, asked.query["requestId"]
         if request in self.by_request:
-            return Answered(document=self.operations[self.by_request[request]])
+            return HTTPAnswer(document=self.operations[self.by_request[request]])
         found = list(faults(body, {"$ref": "Instance"}, ""))
         if found:
             return google_fault(400, "invalid", "; ".join(found))
@@ -176,8 +176,8 @@ class FakeGoogle:
         if zone in self.full:
             operation["error"] = {"errors": [{"code": self.full[zone], "message": f"{zone} has none now"}]}
         else:
-            self.instances[body["name"]] = FakeInstance(zone=zone, body=body, since=time.monotonic())
-        return Answered(document=operation)
+            self.instances[body["name"]] = FakeGoogleInstance(zone=zone, body=body, since=time.monotonic())
+        return HTTPAnswer(document=operation)
 
     def _operation(self, zone: str, name: str, kind: str) -> Document:
         number = next(self._numbers)
@@ -189,25 +189,25 @@ class FakeGoogle:
         self.operations[made["name"]] = made
         return made
 
-    def _operations(self, asked: Asked, found: re.Match[str]) -> Answered:
+    def _operations(self, asked: Asked, found: re.Match[str]) -> HTTPAnswer:
         if found[2] is not None:
             time.sleep(self.operation_s)
             self.operations[found[2]]["status"] = "DONE"
-            return Answered(document=self.operations[found[2]])
+            return HTTPAnswer(document=self.operations[found[2]])
         wanted = asked.query["filter"].partition('"')[2].rstrip('"')
         some = [one for one in self.operations.values() if re.fullmatch(wanted, one["targetLink"])]
-        return Answered(document={"items": sorted(some, key=lambda one: one["creationTimestamp"], reverse=True)})
+        return HTTPAnswer(document={"items": sorted(some, key=lambda one: one["creationTimestamp"], reverse=True)})
 
-    def _list(self, asked: Asked, zone: str) -> Answered:
+    def _list(self, asked: Asked, zone: str) -> HTTPAnswer:
         wanted = LABEL.fullmatch(asked.query["filter"])
         assert wanted is not None, asked.query
         found = [self._told(name, one) for name, one in self.instances.items()
                  if one.zone == zone and one.body["labels"].get(wanted[1]) == wanted[2]]  # fmt: skip
         at = int(asked.query.get("pageToken") or 0)
         more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
-        return Answered(document={"items": found[at : at + self.page], **more})
+        return HTTPAnswer(document={"items": found[at : at + self.page], **more})
 
-    def _told(self, name: str, one: FakeInstance) -> Document:
+    def _told(self, name: str, one: FakeGoogleInstance) -> Document:
         return {"name": name, "status": one.status, "labels": one.body["labels"], "metadata": one.body["metadata"]}
 
     # time
@@ -233,7 +233,7 @@ class FakeGoogle:
                 if not one.taken:
                     self._advance(name, one)
 
-    def _advance(self, name: str, one: FakeInstance) -> None:
+    def _advance(self, name: str, one: FakeGoogleInstance) -> None:
         now = time.monotonic()
         if one.status == "PROVISIONING" and now - one.since > self.boot_s:
             env = {"PATH": f"{self.bin}:/usr/bin:/bin", "TONNAGE_GCP_METADATA_URL": f"{self.url}/metadata/{name}"}
@@ -250,7 +250,7 @@ class FakeGoogle:
             elif now - one.since > float(one.body["scheduling"]["maxRunDuration"]["seconds"]):
                 self._take(name, one, "compute.instances.scheduledVmTermination", self.grace_s)
 
-    def _take(self, name: str, one: FakeInstance, kind: str, grace_s: float) -> None:
+    def _take(self, name: str, one: FakeGoogleInstance, kind: str, grace_s: float) -> None:
         if one.taken:
             return
         one.taken, one.status = True, "STOPPING"
