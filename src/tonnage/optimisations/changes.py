@@ -47,7 +47,7 @@ class SwitchChange:
     def over(self, other: SwitchChange) -> SwitchChange:
         """This change where it says something, else the other.
 
-        >>> both = Change(precision="bf16").over(Change(precision="fp32", threads=2))
+        >>> both = SwitchChange(precision="bf16").over(SwitchChange(precision="fp32", threads=2))
         >>> both.precision, both.threads
         ('bf16', 2)
         """

@@ -50,7 +50,7 @@ class BenchCell:
     def to_target_s(self, metric: MetricName, target: float) -> float | None:
         """Seconds of preparing and training until the validation rows are predicted as well as the target; else None.
 
-        >>> cell = Cell(data="d", engine="e", turn=0, prepare_s=1.0, curve=((1, 2.0, 0.7), (2, 4.0, 0.9)))
+        >>> cell = BenchCell(data="d", engine="e", turn=0, prepare_s=1.0, curve=((1, 2.0, 0.7), (2, 4.0, 0.9)))
         >>> cell.to_target_s("auc", 0.8), cell.to_target_s("auc", 0.95)
         (5.0, None)
         """
