@@ -149,8 +149,9 @@ def aws_network(aws: str) -> dict[str, str]:
 
     ec2, iam = boto3.client("ec2", endpoint_url=aws), boto3.client("iam")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-    other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.2.0/24")["Subnet"]["SubnetId"]
+    zoned = {"VpcId": vpc, "AvailabilityZone": "us-east-1a"}  # moto draws a zone where none is said
+    subnet = ec2.create_subnet(**zoned, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    other = ec2.create_subnet(**zoned, CidrBlock="10.0.2.0/24")["Subnet"]["SubnetId"]
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
     nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
     table = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]["RouteTableId"]
