@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import exp, log
 
 import pytest
 
@@ -114,3 +114,11 @@ def test_a_machines_hazard_is_that_of_plans(catalog: Catalog) -> None:
     machine = catalog.instance_type(name, provider)
     assert machine_hazard(machine, region).known == "band"
     assert machine_hazard(machine, "").known == "other machines"
+
+
+def test_young_machines_are_lost_more_often() -> None:
+    """A stated rate has no memory; the traces' hazard falls with age, so the first hour loses more than the mean rate."""
+    stated = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", BuyTerms(interruptions_per_hour=0.05))
+    assert stated.lost_in_first_hour == pytest.approx(1 - exp(-0.05), rel=1e-6)
+    young = other_machines()
+    assert young.lost_in_first_hour > 1 - exp(-young.per_h)

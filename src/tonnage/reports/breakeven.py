@@ -55,12 +55,9 @@ def _demand_blocks(found: BreakEven) -> Iterator[Block]:
     yield Heading(text="What arrives")
     scaling = f"as many machines as the busy rate needs, all month; {policy.spare} spare replicas"
     if policy.enabled and not demand.curve.flat:
-        most = "no limit" if policy.maximum is None else str(policy.maximum)
+        bounds = f"{policy.minimum} or more" if policy.maximum is None else f"{policy.minimum} to {policy.maximum}"
         warm, idle = render_duration(policy.warm_up_s), render_duration(policy.scale_in_delay_s)
-        scaling = (
-            f"{policy.minimum} to {most} machines, {policy.spare} spare replicas; warm after {warm}, given back after "
-            f"{idle}"
-        )
+        scaling = f"{bounds} machines, {policy.spare} spare replicas; warm after {warm}, given back after {idle}"
     yield Pairs(
         rows=(
             ("rate", _rate(found)),

@@ -75,7 +75,8 @@ def _page(image: ImageReport) -> Page:
         blocks: tuple[Block, ...] = (
             Pairs(rows=tuple(about)),
             Heading(text="Containerfile"), Code(lines=tuple(image.containerfile.splitlines())),
-            Heading(text="Command"), Code(lines=(shlex.join(image.command),)),
+            Heading(text="Command, where CONTEXT is the folder that --context writes"),
+            Code(lines=(shlex.join(image.command),)),
         )  # fmt: skip
         return Page(title=f"Image {image.name}", blocks=blocks)
     return Page(title=f"Built {image.name}", blocks=(Pairs(rows=(*about, *_built(image))),))

@@ -31,19 +31,20 @@ def _kept(spot: SpotDetail) -> str:
 
 
 def _known(hazard: SpotHazard) -> str:
-    rate = f"{short(hazard.per_h)} an hour"
+    at_first = f"{short(100.0 * hazard.lost_in_first_hour)} % of machines are lost in their first hour"
+    rate = f"{short(hazard.per_h)} an hour over a machine's mean life ({at_first})"
     match hazard.known:
         case "stated":
-            return f"Interruptions: {rate}, as buy.interruptions_per_hour states"
+            return f"Interruptions: {short(hazard.per_h)} an hour, as buy.interruptions_per_hour states"
         case "traces":
-            return f"Interruptions: {rate} on average, from {hazard.source}"
+            return f"Interruptions: {rate}, from {hazard.source}"
         case "band":
             assert hazard.band is not None
             level = ", at the level of traces of machines in that band" if hazard.band.open else ""
-            return f"Interruptions: {rate} on average, from {_band(hazard.band)}{level}"
+            return f"Interruptions: {rate}, from {_band(hazard.band)}{level}"
         case _:
             return (
-                f"Interruptions: {rate} on average, taken from traces of other machines ({hazard.source}), as no trace "
+                f"Interruptions: {rate}, taken from traces of other machines ({hazard.source}), as no trace "
                 "and no published figure speaks of this one; buy.interruptions_per_hour states what you see"
             )
 
@@ -64,6 +65,7 @@ def spot_document(spot: SpotDetail | None) -> dict[str, Any] | None:
     band = spot.hazard.band
     return {
         "interruptions_per_hour": plain_number(spot.hazard.per_h),
+        "lost_in_first_hour": plain_number(spot.hazard.lost_in_first_hour),
         "known_from": spot.hazard.known,
         "source": spot.hazard.source,
         "band_percent_a_month": None if band is None else [band.low_percent, band.high_percent],

@@ -23,8 +23,10 @@ from importlib.resources import files
 from math import log
 from typing import Final, Literal
 
+import numpy as np
+
 from tonnage.catalog.market import InstanceType
-from tonnage.spot_instances.drawing import mean_h
+from tonnage.spot_instances.drawing import lifetime, mean_h
 from tonnage.spot_instances.hazards import BUCKETS, Direction, HazardModel
 from tonnage.spot_instances.model_file import packaged_model
 from tonnage.values import dataclass
@@ -67,6 +69,12 @@ class SpotHazard:
     def per_h(self) -> float:
         """One over the mean life of the typical zone."""
         return 1.0 / mean_h(self.model.up, 0.0)
+
+    @property
+    def lost_in_first_hour(self) -> float:
+        """Chance that a machine of the typical zone is taken back within an hour of its start: the hazard falls with
+        age, so short work loses more machines than `per_h` times its hours."""
+        return 1.0 - float(lifetime(self.model.up, 0.0).survival(np.array([1.0]))[0])
 
 
 def spot_hazard(provider: str, instance_type: str, region: str, accelerator: str | None, buy: BuyTerms) -> SpotHazard:
