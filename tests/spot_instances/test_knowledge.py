@@ -117,7 +117,7 @@ def test_a_machines_hazard_is_that_of_plans(catalog: Catalog) -> None:
 
 
 def test_young_machines_are_lost_more_often() -> None:
-    """A stated rate has no memory; the traces' hazard falls with age, so the first hour loses more than the mean rate."""
+    """A stated rate has no memory; that of traces falls with age: the first hour loses more."""
     stated = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", BuyTerms(interruptions_per_hour=0.05))
     assert stated.lost_in_first_hour == pytest.approx(1 - exp(-0.05), rel=1e-6)
     young = other_machines()
