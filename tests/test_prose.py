@@ -33,6 +33,7 @@ SOURCES = {
     "sizing/engines.py",
     "sizing/assumptions.py",
     "sizing/tabular_assumptions.py",
+    "sizing/vector_assumptions.py",
     "planning/assumed.py",
     "spot_instances/saves.py",
     "pricing/interruptions.py",

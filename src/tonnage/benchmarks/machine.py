@@ -7,10 +7,11 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tonnage.calibration.local_profile import DeviceKind, MachineIdentity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
@@ -20,6 +21,12 @@ from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
 GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# What a feature is called -> the flags of /proc/cpuinfo that say so: of x86 («flags»), of Arm («Features»).
+FEATURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "AVX2": ("avx2",), "AVX-512": ("avx512f",), "AVX-512 VNNI": ("avx512_vnni", "avx_vnni"),
+    "AVX-512 bf16": ("avx512_bf16",), "AMX bf16": ("amx_bf16",), "AMX int8": ("amx_int8",), "NEON": ("asimd", "neon"),
+    "Arm bf16": ("bf16",), "Arm int8": ("i8mm",), "SVE": ("sve",), "SVE2": ("sve2",),
+})  # fmt: skip
 # What a process that trains has loaded: torch, and of the others those that are installed; then what adapters need.
 RESIDENT = """
 import importlib, importlib.util, psutil, torch
@@ -98,6 +105,32 @@ def host_identity() -> MachineIdentity:
         architecture=platform.machine(),
         memory_gib=to_gib(min(total, group_memory_bytes(GROUP_LIMITS) or total)),
     )
+
+
+def processor_features(cpuinfo: str) -> tuple[str, ...]:
+    """The vector and matrix units that the text of /proc/cpuinfo names.
+
+    >>> processor_features("flags\\t\\t: fpu avx2 avx512f avx512_bf16\\n")
+    ('AVX2', 'AVX-512', 'AVX-512 bf16')
+    >>> processor_features("Features\\t: fp asimd sve bf16\\n")
+    ('NEON', 'Arm bf16', 'SVE')
+    """
+    for line in cpuinfo.splitlines():
+        name, _, said = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            flags = set(said.split())
+            return tuple(feature for feature, words in FEATURES.items() if flags.intersection(words))
+    return ()
+
+
+def clock_hz(cpuinfo: str) -> float | None:
+    """The fastest clock that the text of /proc/cpuinfo reports; None where it reports none (Arm).
+
+    >>> clock_hz("cpu MHz\t\t: 2600.000\ncpu MHz\t\t: 3100.5\n")
+    3100500000.0
+    """
+    found = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", cpuinfo, re.MULTILINE)
+    return max(map(float, found)) * 1e6 if found else None
 
 
 def usable_cores(physical: int) -> int:

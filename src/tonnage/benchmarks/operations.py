@@ -74,6 +74,11 @@ class Arena:
         self._whole = torch.cat([self._whole] * (4 // kind.itemsize))
         self._next = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all of it."""
+        return int(self._whole.numel() * self._whole.element_size())
+
     def piece(self, *shape: int) -> Any:
         """The next tensor of that shape."""
         size = prod(shape)

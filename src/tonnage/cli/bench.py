@@ -10,7 +10,8 @@ from typer.core import TyperGroup
 from tonnage.api.bench import BenchServeOptions
 from tonnage.api.engine_benches import BenchRunOptions
 from tonnage.api.place_benches import BenchPlacesOptions
-from tonnage.cli.declared import Commands, QuietSession, ReportSession
+from tonnage.api.vector_benches import BenchVectorsOptions
+from tonnage.cli.declared import Commands, MarketSession, QuietSession, ReportSession
 from tonnage.cli.meter import Meter
 
 FILES = (".yaml", ".yml")
@@ -76,6 +77,22 @@ def places(
     from tonnage import api
 
     session.show_answer(api.bench_places(file, asked, settings=session.settings, say=session.say))
+
+
+@commands.command("vectors", short_help="Vector operations on each device: predicted, measured, times a processor")
+def vectors(
+    asked: BenchVectorsOptions,
+    *,
+    session: MarketSession,
+) -> None:
+    """Time axpy, dot product, sum and products on this machine's devices, with the prediction made first.
+
+    A processor is predicted by its device profile (`tonnage calibrate --local`), or else by its vector units and clock;
+    a GPU by its data sheet. --gpu adds one that is not here, predicted alone.
+    """
+    from tonnage import api
+
+    session.show_answer(api.bench_vectors(asked, settings=session.settings, say=session.say))
 
 
 @commands.command("setup", short_help="An environment for H2O or Sparkling Water")

@@ -29,12 +29,6 @@ BUSY_S: Final = 0.25
 PORTS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType({
     8000: ("serve", "tonnage serve --port"), 8765: ("ui", "tonnage ui --port"),
 })  # fmt: skip
-# What a feature is called -> the flags of /proc/cpuinfo that say so: of x86 («flags»), of Arm («Features»).
-FEATURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "AVX2": ("avx2",), "AVX-512": ("avx512f",), "AVX-512 VNNI": ("avx512_vnni", "avx_vnni"),
-    "AVX-512 bf16": ("avx512_bf16",), "AMX bf16": ("amx_bf16",), "AMX int8": ("amx_int8",), "NEON": ("asimd", "neon"),
-    "Arm bf16": ("bf16",), "Arm int8": ("i8mm",), "SVE": ("sve",), "SVE2": ("sve2",),
-})  # fmt: skip
 
 
 def examine_machine(home: Path) -> tuple[Check, ...]:
@@ -45,24 +39,8 @@ def examine_machine(home: Path) -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def processor_features(cpuinfo: str) -> tuple[str, ...]:
-    """The vector and matrix units that the text of /proc/cpuinfo names.
-
-    >>> processor_features("flags\\t\\t: fpu avx2 avx512f avx512_bf16\\n")
-    ('AVX2', 'AVX-512', 'AVX-512 bf16')
-    >>> processor_features("Features\\t: fp asimd sve bf16\\n")
-    ('NEON', 'Arm bf16', 'SVE')
-    """
-    for line in cpuinfo.splitlines():
-        name, _, said = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            flags = set(said.split())
-            return tuple(feature for feature, words in FEATURES.items() if flags.intersection(words))
-    return ()
-
-
 def _processor() -> Check:
-    from tonnage.benchmarks.machine import CPUINFO, host_identity
+    from tonnage.benchmarks.machine import CPUINFO, host_identity, processor_features
 
     here = host_identity()
     text = CPUINFO.read_text(encoding="utf-8", errors="replace") if CPUINFO.is_file() else ""
