@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from accuracy_rows import TARGETS
-from accuracy_study import Study, errors, study
+from accuracy_study import Study, calibrate_studied, errors
 from accuracy_tables import (
     detail,
     interval_table,
@@ -29,11 +29,11 @@ from accuracy_tables import (
     with_doubted_table,
     worst_table,
 )
+from accuracy_unseen import UNSEEN, unseen_table
 from doubted_rows import beyond_sentence, doubted_table
 from rivals.compare import RIVALS, Meeting, meet
 from source_spread import spread_table
 from stacks import missed_list, stack_table
-from tonnage.calibration.calibrating import make_calibration
 from tonnage.calibration.intervals import usable
 from tonnage.calibration.kinds import KINDS, kind_named
 from tonnage.calibration.prediction import JudgedRow
@@ -208,6 +208,9 @@ def page(
     yield "## Intervals\n"
     yield INTERVALS
     yield from interval_table(studies, made)
+    yield "\n### Devices and engines without rows\n"
+    yield UNSEEN
+    yield from unseen_table(studies)
     yield "\n<details><summary>group x source</summary>\n"
     yield from source_table(studies)
     yield "\n</details>\n"
@@ -238,14 +241,12 @@ def main() -> None:
     parser.add_argument("--only", choices=KINDS, action="append", help="one table only, for trying out")
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--save", type=Path, help="also write the calibration here")
-    parser.add_argument("--far", action="store_true", help="also leave out each GPU and each engine (slower)")
     given = parser.parse_args()
     if not given.facts:
         parser.error("name the folder of fact tables: TONNAGE_FACTS=FOLDER make accuracy")
     catalog = load_catalog()
     files = {name: Path(given.facts) / f"{name}_calibration.csv" for name in given.only or KINDS}
-    studies = {name: study(name, path, catalog, with_distant=given.far) for name, path in files.items()}
-    made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
+    made, studies = calibrate_studied(files, catalog, made_on=given.as_of)
     if given.save:  # first: what took minutes is not lost by a fault of the page
         save_calibration(made, given.save)
     text = "\n".join(page(studies, made, meetings(studies, files), catalog, files)).rstrip("\n") + "\n"

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from accuracy_rows import Cells, Target
 from rivals.compare import percentile
-from tonnage.calibration.calibrating import CrossValidation, cross_validate
+from tonnage.calibration.calibrating import CrossValidation, calibrate_tables
 from tonnage.calibration.intervals import (
     Intervals,
     intervals_without_family,
@@ -20,9 +20,10 @@ from tonnage.calibration.intervals import (
     source_of,
     usable,
 )
-from tonnage.calibration.kinds import kind_named
+from tonnage.calibration.kinds import KindName
 from tonnage.calibration.leave_out import usual_jobs
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
+from tonnage.calibration.store import Calibration
 from tonnage.calibration.validation import error_pct
 from tonnage.catalog import Catalog
 
@@ -69,17 +70,22 @@ class Study:
         return self.rows(target, self.part.judged)
 
 
-def study(name: str, path: Path, catalog: Catalog, *, with_distant: bool) -> Study:
-    """Cross-validate one table."""
+def calibrate_studied(
+    files: Mapping[KindName, Path], catalog: Catalog, *, made_on: str
+) -> tuple[Calibration, dict[KindName, Study]]:
+    """The calibration of the tables as `tonnage calibrate` makes it, and each table as this page studies it."""
     started = perf_counter()
 
     def told(left_out: str, number: int, of: int) -> None:
-        print(f"{name}: without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
+        print(f"without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
 
-    peaks = sorted(MEASURED_ROWS.glob(PEAKS)) if name == "training" else ()
-    part = cross_validate(
-        kind_named(name), path, catalog, peaks=peaks, jobs=usual_jobs(), on_step=told, with_distant=with_distant
+    made, parts = calibrate_tables(
+        files, catalog, made_on=made_on, peaks=sorted(MEASURED_ROWS.glob(PEAKS)), jobs=usual_jobs(), on_step=told
     )
+    return made, {name: _study(part, files[name]) for name, part in parts.items()}
+
+
+def _study(part: CrossValidation, path: Path) -> Study:
     with path.open(newline="", encoding="utf-8-sig") as stream:
         cells = {row["id"]: row for row in csv.DictReader(stream)}
     return Study(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
-from tonnage.calibration.calibrating import cross_validate
+from tonnage.calibration.calibrating import calibrate_tables, cross_validate
+from tonnage.calibration.intervals import DEFAULT_WIDENING
 from tonnage.calibration.kinds import FactKind
 from tonnage.calibration.leave_out import leave_one_out, left_out
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
@@ -87,7 +89,7 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: FactKind) -> 
             {"value": "nan"},
         ]
     )
-    part = cross_validate(kind, path, load_catalog(), with_distant=True)
+    part = cross_validate(kind, path, load_catalog())
     assert {row.row_id: row.predicted for row in part.judged if isinstance(row, JudgedRow)} == {
         "t1": 200.0, "t2": 100.0, "t3": 200.0,
     }  # fmt: skip
@@ -125,6 +127,36 @@ def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: 
     assert part.beside[-1].predicted == 100.0  # by the fit that has not seen its family
     assert part.fitted.usual == 200.0
     assert {row.row_id for row in part.left_out} == {"t1", "t2"}
+
+
+def test_an_unseen_device_widens_by_what_devices_left_out_err(
+    write: Write, kind: FactKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every family has rows on every GPU, so that no family left out is alone on its device: the widening is measured
+    all the same, on each GPU left out of the fit. Two of three run at 100, one at 140: the fit without that one is off
+    by more than rows of known devices are, and `make accuracy` says so just as `tonnage calibrate` does."""
+    speeds = {"T4": (90, 110), "L4": (90, 110), "A10": (120, 140)}
+    rows = [
+        {"family": family, "gpu": gpu, "value": str(values[number % 2]), "source": f"{family}/table"}
+        for family in "ABC"
+        for gpu, values in speeds.items()
+        for number in range(4)
+    ]
+    path = write(rows)
+    monkeypatch.setattr("tonnage.calibration.calibrating.kind_named", lambda _: kind)
+    made, parts = calibrate_tables({"training": path}, load_catalog(), made_on="2026-11-27")
+    (group,) = made.intervals.groups
+    assert {name: sum(map(len, rounds)) for name, rounds in parts["training"].apart.items()} == {
+        "gpu": 36, "generation": 36,
+    }  # fmt: skip
+    assert group.far_rows == 72
+    assert group.widening != DEFAULT_WIDENING
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    page = import_module("accuracy_study")
+    monkeypatch.setattr(page, "MEASURED_ROWS", path.parent / "none")
+    on_page, studies = page.calibrate_studied({"training": path}, load_catalog(), made_on="2026-11-27")
+    assert on_page == made
+    assert studies["training"].part == parts["training"]
 
 
 def test_a_further_table_that_is_missing_is_told_before_anything_is_fitted(

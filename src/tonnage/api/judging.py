@@ -108,12 +108,13 @@ def calibrate(
 ) -> Answer[Calibration]:
     """The physical parameters fitted to two tables of measured rows, written to `out` (JSON).
 
-    Each family (or GPU) is left out in turn; the residuals of what was left out give the 80 % intervals. The same files
+    Each family (or GPU) is left out in turn; the residuals of what was left out give the 80 % intervals, and those of
+    each GPU, engine and generation left out how much wider they are for one without rows. The same files
     and clock give the same bytes. `on_step` is called with the round that begins. Raises InputError for a file that
     cannot be read or written, or that has nothing to fit.
     """
     from tonnage.api.catalogs import market_of
-    from tonnage.calibration.calibrating import cross_validate, make_calibration
+    from tonnage.calibration.calibrating import calibrate_tables
     from tonnage.calibration.leave_out import usual_jobs
     from tonnage.calibration.store import save_calibration
     from tonnage.reports.validation_calibration import calibration_report
@@ -121,19 +122,13 @@ def calibrate(
     options, settings = options or CalibrateOptions(), settings or current_settings(as_of=as_of)
     if not Path(out).parent.is_dir():
         raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
-    tables = {"training": Path(training), "inference": Path(inference)}
-    kinds = {name: _kind(name, options.leave_out) for name in tables}
-    market = market_of(catalog, settings)
-    parts = [
-        cross_validate(
-            kinds[name], path, market, leave_out=options.leave_out,
-            peaks=[Path(one) for one in options.peaks] if name == "training" else (),
-            jobs=options.jobs or usual_jobs(), on_step=on_step,
-        )
-        for name, path in tables.items()
-    ]  # fmt: skip
-    day = (settings.as_of or datetime.now(UTC)).date().isoformat()
-    made = make_calibration(parts, made_on=day, left_out=options.leave_out)
+    for name in ("training", "inference"):
+        _kind(name, options.leave_out)
+    made, _ = calibrate_tables(
+        {"training": Path(training), "inference": Path(inference)}, market_of(catalog, settings),
+        made_on=(settings.as_of or datetime.now(UTC)).date().isoformat(), leave_out=options.leave_out,
+        peaks=[Path(one) for one in options.peaks], jobs=options.jobs or usual_jobs(), on_step=on_step,
+    )  # fmt: skip
     save_calibration(made, Path(out))
     return Answer(made, partial(calibration_report, file=str(out)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ from tonnage.calibration.intervals import fit_intervals, intervals_without_famil
 from tonnage.calibration.kinds import (
     DISTANCE_KEYS,
     FactKind,
+    KindName,
     generation_key,
+    kind_named,
     rows_to_fit,
     seen_names,
     with_distance,
@@ -40,7 +42,8 @@ class CrossValidation:
     fitted: Any
     judged: tuple[JudgedRow | SkippedRow, ...]
     left_out: tuple[JudgedRow | SkippedRow, ...]
-    distant: tuple[JudgedRow, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
+    distant: tuple[JudgedRow, ...]  # of all rounds, the rows that then lie far from the data
+    apart: Mapping[str, tuple[tuple[JudgedRow, ...], ...]]  # by what else was left out (GPU, engine): a round each
     beside: tuple[JudgedRow, ...] = ()  # what intervals rest on besides: peaks of `_beside`
     ranges: tuple[ValueRange, ...]
     data: DataDigest
@@ -53,11 +56,13 @@ class CrossValidation:
 
 
 def cross_validate(
-    kind: FactKind, path: Path, catalog: Catalog, *, leave_out: str = "family", with_distant: bool = True,
+    kind: FactKind, path: Path, catalog: Catalog, *, leave_out: str = "family",
     peaks: Sequence[Path] = (), jobs: int = 1, on_step: OnStep | None = None,
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
 
+    Each GPU, engine and (of training) generation is left out in turn too, so that how much wider an interval must be
+    for a device or an engine without rows is measured on devices and engines that a fit did not see.
     Every round starts from the judgements before any fit, so that nothing of the family left out leaks into it.
     `peaks`: further tables, whose peaks of memory no fit sees; intervals rest on them too.
     Raises InputError when the file cannot be read or has nothing to fit.
@@ -67,7 +72,7 @@ def cross_validate(
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    further = _further_cuts(kind, rows, catalog, leave_out) if with_distant else {}
+    further = _further_cuts(kind, rows, catalog, leave_out)
     folds = {leave_out: kind.key(leave_out), **further}
     found = left_out_by(
         rows,
@@ -76,18 +81,16 @@ def cross_validate(
         jobs=jobs,
         on_step=on_step,
     )
-    rounds, distant = found[leave_out], [one for name in further for one in found[name]]
+    rounds = found[leave_out]
+    apart = {name: tuple(_far(one) for one in found[name]) for name in further}
+    away = [_far(one) for one in rounds] + [held for parts in apart.values() for held in parts]
     return CrossValidation(
         kind=kind.name,
         fitted=fitted,
         judged=(*skipped, *with_quality(rows, kind.judge(rows, catalog, fitted))),
         left_out=(*skipped, *(result for one in rounds for result in one.results)),
-        distant=tuple(
-            result
-            for one in (*rounds, *distant)
-            for result in one.results
-            if isinstance(result, JudgedRow) and result.unseen_factors > 0
-        ),
+        distant=tuple(row for held in away for row in held),
+        apart=apart,
         beside=tuple(_beside(kind, rows, folds[leave_out], rounds, unseen, fitted, catalog)),
         ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
         data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
@@ -96,6 +99,11 @@ def cross_validate(
             for key, names in seen_names(kind, rows, catalog).items()
         ),
     )
+
+
+def _far(one: LeftOut[Any]) -> tuple[JudgedRow, ...]:
+    """Rows of a round that lie away from what its fit has seen."""
+    return tuple(row for row in one.results if isinstance(row, JudgedRow) and row.unseen_factors > 0)
 
 
 def _beside(
@@ -142,6 +150,30 @@ def judge_held(
         return list(with_distance(kind, held, with_quality(held, kind.judge(held, catalog, fitted)), seen, catalog))
 
     return judge
+
+
+def calibrate_tables(
+    files: Mapping[KindName, Path],
+    catalog: Catalog,
+    *,
+    made_on: str,
+    leave_out: str = "family",
+    peaks: Sequence[Path] = (),
+    jobs: int = 1,
+    on_step: OnStep | None = None,
+) -> tuple[Calibration, dict[KindName, CrossValidation]]:
+    """The calibration of some tables, and the cross-validations it rests on: the one way that any is made.
+
+    `peaks`: further training tables (see `cross_validate`). Raises InputError as `cross_validate` does.
+    """
+    parts = {
+        name: cross_validate(
+            kind_named(name), path, catalog, leave_out=leave_out, peaks=peaks if name == "training" else (),
+            jobs=jobs, on_step=on_step,
+        )
+        for name, path in files.items()
+    }  # fmt: skip
+    return make_calibration(list(parts.values()), made_on=made_on, left_out=leave_out), parts
 
 
 def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out: str) -> Calibration:
