@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from accuracy_rows import Cells, Target
-from tonnage.calibration.inference_reading import InferenceCase, is_suspect, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow, publication
 from tonnage.calibration.validation import error_pct
@@ -36,7 +36,7 @@ def doubt_of(row: Any, catalog: Catalog) -> str:
     """Why a row is doubted; "" where nothing doubts it."""
     if not isinstance(row, InferenceRow):
         return MARKED if row.quality == "suspect" else ""
-    if row.doubt or is_suspect(row):
+    if row.doubt or row.quality == "suspect":
         return row.doubt or MARKED
     case = read_case(row, catalog)
     return UNFED if isinstance(case, InferenceCase) and case.faster_than_memory else ""

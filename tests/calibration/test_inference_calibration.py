@@ -8,6 +8,7 @@ from statistics import median
 import pytest
 
 from tonnage.calibration.inference_classes import fit_class
+from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_fit import fit_cases, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import InferenceCase, model_family, read_case
@@ -35,7 +36,7 @@ DECODER = replace(
 
 
 def case_of(row: InferenceRow) -> InferenceCase:
-    case = read_case(row, CATALOG)
+    case = read_case(with_inference_facts(row), CATALOG)
     assert isinstance(case, InferenceCase), case
     return case
 
@@ -56,7 +57,8 @@ def case_of(row: InferenceRow) -> InferenceCase:
 )
 def test_rows_that_cannot_be_judged_say_why(change: dict[str, object], reason: str) -> None:
     """A row is skipped with its reason, never predicted as something else."""
-    (judged,) = judge_inference([replace(ROW, **change)], CATALOG)  # type: ignore[arg-type]
+    row = with_inference_facts(replace(ROW, **change))  # type: ignore[arg-type]
+    (judged,) = judge_inference([row], CATALOG)
     assert isinstance(judged, SkippedRow)
     assert reason in judged.reason
 
@@ -78,7 +80,7 @@ def test_a_named_data_set_gives_lengths_that_are_not_fitted_to() -> None:
     chat = case_of(replace(bare, concurrency=256.0, note="TurboMind; 3000 ShareGPT-like prompts"))
     assert (chat.load, chat.users, chat.varied_lengths, chat.assumed_lengths) == ("served", 256, True, True)
     assert 150 < chat.output_tokens < 300
-    summary = case_of(replace(bare, note="MLPerf closed Offline; CNN/DailyMail summarisation, beam width 4"))
+    summary = case_of(replace(bare, note="CNN/DailyMail summarisation, beam width 4"))
     assert (summary.load, summary.beams) == ("served", 4)
     assert fit_rows([chat, summary]) == []
     unnamed = read_case(replace(bare, note="in-flight batching"), CATALOG)
@@ -100,7 +102,7 @@ def test_served_rows_follow_the_load() -> None:
 
     def predicted(rate: str, metric: str) -> float:
         note = f"online serving, 500 requests; request_rate_qps={rate}"
-        (judged,) = judge_inference([replace(row, metric=metric, note=note)], CATALOG)
+        (judged,) = judge_inference([with_inference_facts(replace(row, metric=metric, note=note))], CATALOG)
         assert isinstance(judged, JudgedRow)
         return judged.predicted
 
@@ -161,8 +163,12 @@ def test_formats_follow_the_device() -> None:
 
 def test_padding_removed_with_stated_lengths_halves_the_tokens() -> None:
     """Real lengths of half the longest, stated: half the tokens."""
-    note = "remove-padding (effective) mode: mean real length = seq_len/2"
-    assert case_of(replace(ROW, note=note)).input_tokens == 64.0
+    row = replace(ROW, source="NVIDIA/FasterTransformer docs@df4a7534 bert_guide")
+    stated = "remove-padding (effective) mode: mean real length = seq_len/2"
+    assert case_of(replace(row, note=stated)).input_tokens == 64.0
+    assert case_of(replace(ROW, padding="removed", mean_input_len=50.0)).input_tokens == 50.0
+    silent = read_case(with_inference_facts(replace(row, note="padding removed")), CATALOG)
+    assert isinstance(silent, SkippedRow)
 
 
 def test_a_rate_beyond_memory_bandwidth_is_a_miss() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_fit import fit_inference
 from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS, fit_together, moved
 from tonnage.calibration.inference_predict import engine_batch, lay_out
@@ -36,7 +37,7 @@ IMAGE = replace(
 
 
 def cases_of(rows: Sequence[InferenceRow]) -> list[InferenceCase]:
-    found = [read_case(row, CATALOG) for row in rows]
+    found = [read_case(with_inference_facts(row), CATALOG) for row in rows]
     assert all(isinstance(case, InferenceCase) for case in found), found
     return [case for case in found if isinstance(case, InferenceCase)]
 

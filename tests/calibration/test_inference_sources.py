@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import tonnage.calibration
+from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import InferenceCase, read_case
-from tonnage.calibration.inference_sources import documented_facts, with_inference_facts
+from tonnage.calibration.inference_sources import documented_facts
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
@@ -84,3 +88,50 @@ def test_photographs_are_decoded_while_the_device_works() -> None:
     assert seconds(fed) > seconds(replace(fed, decoding_threads=None))
     slow = replace(fed, gpu="T4", precision="fp32")
     assert seconds(slow) == seconds(replace(slow, decoding_threads=None))
+
+
+# A row's note and source, and the columns that they fill.
+FILLED: list[tuple[dict[str, object], dict[str, object]]] = [
+    ({"note": "request_rate_qps=4; 500 requests; pp=2"}, {"request_rate_qps": 4.0, "prompts": 500, "pp": 2}),
+    ({"note": "all at once; request_rate_qps=inf"}, {"request_rate_qps": None}),
+    ({"note": "request_rate_qps=nan; pp=2.5"}, {"request_rate_qps": None, "pp": None}),
+    ({"note": "data_set=openorca; beams=4; lengths=fixed"}, {"data_set": "openorca", "beams": 4, "lengths": "fixed"}),
+    ({"note": "3000 ShareGPT-like prompts"}, {"data_set": "sharegpt", "prompts": 3000, "lengths": "varied"}),
+    ({"note": "KV cache fp8, Triton"}, {"kv_cache": "fp8", "remote": "y"}),
+    ({"note": "KV cache fp8", "kv_cache": "fp16"}, {"kv_cache": "fp16"}),
+    ({"note": "XLA", "source": "mine"}, {"compiled": "y"}),
+    ({"note": "no XLA", "source": "mine"}, {"compiled": ""}),
+    ({"note": "closed Server, Triton; real lengths (<= 384)", "source": "mlcommons/inference_results_v4.1 x"},
+     {"native": "y", "remote": "n", "latency_bound": "y", "mean_input_len": pytest.approx(177, rel=0.01)}),
+    ({"note": "closed Server", "source": "mine"}, {"native": "", "latency_bound": ""}),
+    ({"note": "memory of the pool", "metric": "peak_mem_gib", "source": "InternLM/lmdeploy a100_fp16.md"},
+     {"mem_kind": "pool"}),
+    ({"note": "memory of the pool", "metric": "peak_mem_gib", "source": "mine"}, {"mem_kind": ""}),
+    ({"note": "anomalous: slower than batch 4"}, {"quality": "suspect"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "columns"), FILLED)
+def test_notes_and_sources_fill_columns_once(change: dict[str, object], columns: dict[str, object]) -> None:
+    """Stated cells go first, then `key=value`, then the source, then words; filling twice changes nothing."""
+    row = with_inference_facts(replace(ROW, **change))  # type: ignore[arg-type]
+    assert {name: getattr(row, name) for name in columns} == columns
+    assert with_inference_facts(row) == row
+
+
+def test_no_prediction_reads_a_note_or_where_a_row_is_from() -> None:
+    """Once columns are filled, note, source and source group decide nothing: no module but those that fill columns
+    reads them, save to name a source (of a shape, of a residual, of a printed table)."""
+    folder = Path(tonnage.calibration.__file__).parent
+    readers: dict[str, set[str]] = {"note": set(), "source": set(), "source_group": set()}
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in readers:
+                readers[node.attr].add(path.stem)
+    fillers = {"inference_facts", "inference_sources", "row_facts", "row_sources"}
+    own = {"local_rows"}  # rows that Tonnage wrote, in `key=value` of its own
+    namers = {"inference_reading", "inference_doubts", "inference_fit", "intervals", "training_judge",
+              "training_memory_rows", "inference_judge"}  # fmt: skip
+    assert readers["note"] <= fillers | own
+    assert readers["source_group"] <= fillers
+    assert readers["source"] <= fillers | own | namers

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
@@ -88,6 +89,7 @@ def planned(case: InferenceCase, job: BatchJob) -> float | None:
 def compare(rows: list[InferenceRow]) -> tuple[int, list[str]]:
     """How many rows were compared, and those whose two figures differ by more than a thousandth."""
     compared, wrong = 0, []
+    rows = [with_inference_facts(row) for row in rows]
     for row, judged in zip(rows, judge_inference(rows, CATALOG, CALIBRATED.inference), strict=True):
         case = read_case(row, CATALOG)
         job = forced(case) if isinstance(case, InferenceCase) else None
@@ -115,7 +117,7 @@ def test_published_rates_are_planned() -> None:
     """H100 fp8 under TensorRT-LLM 1.0 within 25 %: 15,220 output tokens a second of 8 B at 1,000 / 1,000, 9,305 at
     2,048 / 2,048, 4,205 of 70 B over two. (Planned at half of them while the planner had a model of its own.)"""
     for row in SAMPLE[:3]:
-        case = read_case(row, CATALOG)
+        case = read_case(with_inference_facts(row), CATALOG)
         assert isinstance(case, InferenceCase)
         job = forced(case)
         assert job is not None

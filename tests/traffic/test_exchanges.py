@@ -77,14 +77,15 @@ def test_rows_are_read_back_as_predictions_read_them(tmp_path: Path) -> None:
     """The note's rate and the lengths are what the reader of measured rows takes; shapes come along."""
     from tonnage.api import load_catalog
     from tonnage.calibration.inference_reading import InferenceCase, read_case
-    from tonnage.calibration.reading import read_inference_rows
+    from tonnage.calibration.kinds import kind_named, rows_to_fit
     from tonnage.reports.plain import dump_csv
 
     rows = inference_rows(summed(steady()), SERVICE, datetime(2026, 11, 23, tzinfo=UTC))
     assert {row["metric"] for row in rows} >= {"ttft_ms", "tpot_ms", "latency_ms_p95", "output_tokens_per_s"}
     file = tmp_path / "rows.csv"
     file.write_text(dump_csv(INFERENCE_COLUMNS, [[row[name] for name in INFERENCE_COLUMNS] for row in rows]))
-    cases = [read_case(row, load_catalog()) for row in read_inference_rows(file)]  # type: ignore[arg-type]
+    catalog = load_catalog()
+    cases = [read_case(row, catalog) for row in rows_to_fit(kind_named("inference"), file, catalog)[0]]
     first = cases[0]
     assert isinstance(first, InferenceCase)
     assert (first.load, first.rate_per_s, first.prompts, first.input_tokens) == ("served", 10.0, 100, 100.0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.calibration.efficientnet import efficientnet_shape
+from tonnage.calibration.inference_sources import POOL
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
@@ -26,16 +28,14 @@ from tonnage.workload.shapes import ModelShape
 
 Load = Literal["pass", "batching-server", "offline", "static", "served"]
 _SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
-_HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
-VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
-# Mean prompt and answer, in tokens, and how far they are spread, of data sets that a note names: CNN/DailyMail as GPT-J
+# Mean prompt and answer, in tokens, and how far they are spread, of data sets by their names: CNN/DailyMail as GPT-J
 # of MLPerf reads it (articles of 780 words, summaries of 300 characters), OpenOrca as MLPerf cut it (its rules count
 # 294 tokens a sample), ShareGPT as serving benchmarks cut it, at 1,024 and 2,048 tokens.
-DATA_SETS: Final = (
-    ("cnn/dailymail", 980.0, 69.0, CHAT_SPREAD),
-    ("openorca", 220.0, 294.0, CHAT_SPREAD),
-    ("sharegpt", 225.0, 210.0, SHAREGPT_SPREAD),
-)
+DATA_SETS: Final = MappingProxyType({
+    "cnn/dailymail": (980.0, 69.0, CHAT_SPREAD),
+    "openorca": (220.0, 294.0, CHAT_SPREAD),
+    "sharegpt": (225.0, 210.0, SHAREGPT_SPREAD),
+})  # fmt: skip
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
 CONTINUOUS_SHARE: Final = 0.95  # of it inside a latency limit: MLPerf Server over Offline, 0.9 to 1
@@ -62,7 +62,7 @@ class InferenceCase:
     prompts: int = 0
     varied_lengths: bool = False
     length_spread: float = CHAT_SPREAD  # of the logarithm of lengths that vary
-    assumed_lengths: bool = False  # of the data set that the note names
+    assumed_lengths: bool = False  # of the data set that the row names
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
@@ -85,8 +85,8 @@ class InferenceCase:
 
     @property
     def suspect(self) -> bool:
-        """The row's note or its reader doubts it."""
-        return is_suspect(self.row)
+        """The row's table or its reader doubts it."""
+        return self.row.quality == "suspect"
 
     @property
     def faster_than_memory(self) -> bool:
@@ -118,13 +118,8 @@ def model_family(name: str) -> str:
     return re.sub(r"(?<=[a-z])\d{2,}$", "", stem)
 
 
-def is_suspect(row: InferenceRow) -> bool:
-    """The row's own note doubts it, or its reader does."""
-    return row.quality == "suspect" or "suspect" in row.note.casefold() or "anomalous" in row.note.casefold()
-
-
 def read_case(row: InferenceRow, catalog: Catalog) -> InferenceCase | SkippedRow:
-    """What `row` measured, from its columns and note."""
+    """What `row` measured, from its columns alone: `inference_facts` fills those that its file leaves blank."""
     try:
         reason = _unjudgeable(row)
         if reason:
@@ -144,34 +139,32 @@ def _skip(row: InferenceRow, reason: str) -> SkippedRow:
 
 
 def _unjudgeable(row: InferenceRow) -> str | None:
-    note = row.note.casefold()
-    if re.search(r"remov\w*[ -]padding|padding removed", note) and not _HALF_LENGTHS.search(note):
+    if row.padding == "removed" and row.mean_input_len is None:
         return "padding removed and the real lengths not stated"
     if row.metric == "server_compute_ms_mean" and "pytorch" in row.engine:
         return "a framework that launches asynchronously reports its launches as compute time"
-    if row.metric == "latency_ms_mean" and "inflated by start-up" in note:
+    if row.metric == "latency_ms_mean" and row.start_up == "y":
         return "mean latency includes start-up batches (the note says so)"
     if row.metric == "server_queue_ms_mean":
         return "queueing inside the server depends on its batching delay, which is not stated"
-    if row.metric == "peak_mem_gib" and "pool" in note:
+    if row.metric == "peak_mem_gib" and row.mem_kind == POOL:
         return "memory is a pre-allocated pool, not a need"
     if row.value <= 0:
         return "the measured value is not positive"
-    if "mlperf" in note and "server" in note and row.metric.startswith(("latency", "ttft", "tpot")):
+    if row.latency_bound == "y" and row.metric.startswith(("latency", "ttft", "tpot")):
         return "latency at an offered load that the row does not state"
     return None
 
 
 def row_engine(row: InferenceRow) -> str:
-    """Engine class; compilation stated in a column or in the note counts."""
-    note, name = row.note.casefold(), row.engine
-    if "torchscript" in note and "pytorch" in name:
+    """Engine class; how the graph is run counts where it is stated."""
+    name = row.engine
+    if row.traced == "y" and "pytorch" in name:
         name += "-torchscript"
-    if row.compiled == "y" or re.search(r"(?<!no )\bxla\b", note):
+    if row.compiled == "y":
         name += "-xla"
     kind = engine_class(name, generates=row.kind == "decoder")
-    # A closed benchmark division runs networks written for the engine, not converted ones.
-    return "fused" if kind == "converted" and "mlperf" in note else kind
+    return "fused" if kind == "converted" and row.native == "y" else kind
 
 
 def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
@@ -184,7 +177,7 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
     weight_only = weights == "int8" and row.precision != "int8"
     if weight_only or (weights == "fp8" and accelerator.dense_fp8_tflops is None) or weights == "int4":
         served = replace(base, weight_bytes=served.weight_bytes)
-    stated = "kv cache fp8" in row.note.casefold()
+    stated = row.kv_cache == "fp8"
     # TensorRT-LLM's fp8 recipe quantises weights, activations and the cache together.
     recipe = served.compute == "fp8" and row.engine.casefold().startswith(("trtllm", "trt-llm", "tensorrt"))
     return replace(served, kv_bytes=1.0) if stated or recipe else served
@@ -211,18 +204,12 @@ def row_shape(row: InferenceRow) -> ModelShape:
     return min(options, key=lambda shape: abs(count_parameters(shape).total - params))
 
 
-def _number(pattern: str, text: str) -> float | None:
-    found = re.search(pattern, text)
-    return float(found.group(1)) if found else None
-
-
 def _case(
     row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat, catalog: Catalog
 ) -> InferenceCase | SkippedRow:
     tensor = int(row.tp or _fewest_ranks(row, shape, accelerator, served))
-    pipeline = int(_number(r"\bpp=(\d+)", row.note) or 1)
     count = int(row.n_gpus or tensor)
-    if pipeline > 1:
+    if (row.pp or 1) > 1:
         return _skip(row, "pipeline-parallel inference is not predicted")
     node = min(count, 8)
     machine = Machine(
@@ -231,17 +218,11 @@ def _case(
     )  # fmt: skip
     plain = InferenceCase(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
-        replicas=max(count // tensor, 1), load="pass", remote=_measured_remotely(row), batch=float(row.batch_size or 0),
+        replicas=max(count // tensor, 1), load="pass", remote=row.remote == "y", batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
         autocast={"y": True, "n": False}.get(row.autocast), decoding_threads=row.decoding_threads or 0,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
-
-
-def _measured_remotely(row: InferenceRow) -> bool:
-    """A client measured it, through an inference server."""
-    note = row.note.casefold()
-    return "triton" in note and "mlperf" not in note
 
 
 def _fewest_ranks(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> int:
@@ -269,22 +250,17 @@ def device_link(accelerator: Accelerator, ranks: int) -> str:
 
 def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     """Encoders and vision: a fixed batch, a server that batches single requests, or as much as goes in."""
-    row, note = case.row, case.row.note.casefold()
-    length = case.input_tokens or (1.0 if row.kind == "vision" else 0.0)
-    variable = re.search(r"real lengths \(<=\s*(\d+)", note)
-    if not length and variable:
-        length = float(variable.group(1)) * VARIABLE_LENGTH_SHARE
+    row = case.row
+    length = row.mean_input_len or case.input_tokens or (1.0 if row.kind == "vision" else 0.0)
     if not length:
         return _skip(row, "input length not stated")
-    if _HALF_LENGTHS.search(note):  # padding removed, real lengths half the longest on average
-        length /= 2.0
     case = replace(case, input_tokens=length)
     if row.concurrency and row.concurrency > 1:
         return replace(case, load="batching-server", users=int(row.concurrency), batch=max(case.batch, 1.0))
     if case.batch:
         return case
     if row.metric in ("sequences_per_s", "samples_per_s", "requests_per_s"):
-        return replace(case, load="offline", rate_per_s=1.0 if "server" in note else 0.0)
+        return replace(case, load="offline", rate_per_s=1.0 if row.latency_bound == "y" else 0.0)
     return _skip(row, "batch size not stated")
 
 
@@ -299,25 +275,20 @@ def _round(tokens: float) -> bool:
 
 def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     """Decoders: a fixed batch from start to end, all requests queued at once, or requests offered at a rate."""
-    row, note = case.row, case.row.note.casefold()
-    prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)
-    varied = "sharegpt" in note or ("fixed" not in note and not _round(case.output_tokens))
-    known = next((found for name, *found in DATA_SETS if name in note), None)
+    row, prompts = case.row, case.row.prompts or 0
+    varied = row.lengths == "varied" or (row.lengths != "fixed" and not _round(case.output_tokens))
+    known = DATA_SETS.get(row.data_set)
     case = replace(case, length_spread=known[2]) if known else case
     if not case.input_tokens and known:
-        beams = int(_number(r"beam width (\d+)", note) or 1)
-        case, varied = (
-            replace(case, input_tokens=known[0], output_tokens=known[1], beams=beams, assumed_lengths=True),
-            True,
-        )
+        case = replace(case, input_tokens=known[0], output_tokens=known[1], beams=row.beams or 1, assumed_lengths=True)
+        varied = True
     if not case.input_tokens:
         if case.batch != 1 or case.shape.architecture == "encoder-decoder":
             return _skip(row, "input and output lengths not stated")
         case = replace(case, input_tokens=UNSTATED_CONTEXT[0], output_tokens=UNSTATED_CONTEXT[1])
     if not case.output_tokens:
         return _skip(row, "output length not stated")
-    rate = _number(r"request_rate_qps=(\d+(?:\.\d+)?|inf)", note) or 0.0
-    case = replace(case, varied_lengths=varied, prompts=prompts, rate_per_s=0.0 if rate == float("inf") else rate)
+    case = replace(case, varied_lengths=varied, prompts=prompts, rate_per_s=row.request_rate_qps or 0.0)
     if case.batch:
         return replace(case, load="static")
     if row.concurrency and not prompts:
@@ -327,7 +298,7 @@ def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     if prompts:
         return replace(case, load="served")
     if row.metric in ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s"):
-        within_latency = "mlperf" in note and "server" in note
         queued = max(round(QUEUED_TOKENS / case.output_tokens), 1)
-        return replace(case, load="served", prompts=queued, rate_share=CONTINUOUS_SHARE if within_latency else 1.0)
+        share = CONTINUOUS_SHARE if row.latency_bound == "y" else 1.0
+        return replace(case, load="served", prompts=queued, rate_share=share)
     return _skip(row, "neither batch, concurrency nor offered rate is stated")

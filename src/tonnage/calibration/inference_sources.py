@@ -1,6 +1,6 @@
 """Sources of measured inference rows: how each documents that its figures were taken.
 
-One entry a source; each says what it holdss scripts, never what would fit its figures. `with_inference_facts` fills
+One entry a source; each says what its scripts and rules do, never what would fit its figures. `inference_facts` fills
 blank columns of a row with it, once, when the row is read.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,18 +16,17 @@ from tonnage.calibration.rows import InferenceRow
 Facts = Mapping[str, Any]
 NOTHING: Final[Facts] = MappingProxyType({})
 HALF: Final = ("fp16", "bf16")
-
-
-def with_inference_facts(row: InferenceRow) -> InferenceRow:
-    """The row with its blank columns filled from what its source documents."""
-    found = documented_facts(row)
-    blank = {name: value for name, value in found.items() if not getattr(row, name)}
-    return replace(row, **blank) if blank else row
+POOL: Final = "pool"  # `mem_kind` of memory that an engine took beforehand, not what a run needs
+VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
 
 
 def documented_facts(row: InferenceRow) -> Facts:
     """Column -> value of what the row's source documents; empty for a source that is not known."""
-    return next((reader(row) for words, reader in SOURCES if words.search(row.source)), NOTHING)
+    found: dict[str, Any] = {}
+    for words, reader in SOURCES:
+        if words.search(row.source):
+            found |= reader(row)
+    return found
 
 
 def _tensorflow_bert(row: InferenceRow) -> Facts:
@@ -51,6 +49,28 @@ def _pytorch_classifiers(row: InferenceRow) -> Facts:
     return {"autocast": _answer(row.precision in HALF and row.engine == "pytorch")}
 
 
+def _mlperf(row: InferenceRow) -> Facts:
+    """MLPerf inference, closed division: networks written for the engine. The load generator stands beside it, no
+    client. Server: the load is raised until the latency limit of the rules, and not printed. BERT reads SQuAD's
+    contexts, cut at 384 tokens."""
+    note = row.note.casefold()
+    found: dict[str, Any] = {"native": "y", "remote": "n", "latency_bound": _answer("server" in note)}
+    cut = re.search(r"real lengths \(<=\s*(\d+)", note)
+    return {**found, "mean_input_len": float(cut[1]) * VARIABLE_LENGTH_SHARE} if cut else found
+
+
+def _faster_transformer(row: InferenceRow) -> Facts:
+    """NVIDIA/FasterTransformer docs, bert_guide, «EFF»: padding is removed, and the mean real length is half of the
+    sequence length of the table."""
+    halved = re.search(r"mean(?: real length)?\s*[=~]\s*seq_len/2", row.note.casefold())
+    return {"mean_input_len": row.input_len / 2.0} if halved and row.input_len else NOTHING
+
+
+def _lmdeploy(row: InferenceRow) -> Facts:
+    """InternLM/lmdeploy, benchmark/a100_fp16.md: the memory column is what the engine reserved for keys and values."""
+    return {"mem_kind": POOL} if row.metric == "peak_mem_gib" and "pool" in row.note.casefold() else NOTHING
+
+
 def _answer(yes: bool) -> str:
     return "y" if yes else "n"
 
@@ -60,4 +80,7 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(_EXAMPLES + r"\bTF[12] BERT\b"), _tensorflow_bert),
     (re.compile(_EXAMPLES + r"\bTF1 \S*(?:resnet|resnext)"), _tensorflow_classifiers),
     (re.compile(_EXAMPLES + r"\bPyTorch \S*(?:resnet|resnext|efficientnet)\S* README"), _pytorch_classifiers),
+    (re.compile(r"^mlcommons/inference_results"), _mlperf),
+    (re.compile(r"^NVIDIA/FasterTransformer\b"), _faster_transformer),
+    (re.compile(r"^InternLM/lmdeploy\b"), _lmdeploy),
 )

@@ -76,9 +76,9 @@ def _training() -> FactKind:
 
 def _inference() -> FactKind:
     from tonnage.calibration.inference_doubts import doubt_repeated
+    from tonnage.calibration.inference_facts import with_inference_facts
     from tonnage.calibration.inference_fit import fit_inference
     from tonnage.calibration.inference_judge import judge_inference
-    from tonnage.calibration.inference_sources import with_inference_facts
 
     return FactKind(
         name="inference",

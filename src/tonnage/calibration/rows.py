@@ -81,7 +81,7 @@ class InferenceRow:
     """One measurement of inference, in the columns of `inference_calibration.csv`.
 
     Columns from `compiled` on are optional: `y` and `n` answer, blank is unknown. Where a file has none of them,
-    `inference_sources` fills in what the row's source documents.
+    `inference_facts` fills in what the row's note states and what its source documents.
     """
 
     id: str
@@ -115,6 +115,20 @@ class InferenceRow:
     autocast: str = ""  # y: weights are held in 32 bit and cast to 16 in every pass
     decoding_threads: int | None = None  # of the host, that decode photographs while the device works; blank: no need
     mem_kind: str = ""  # what a peak counts: allocated or reserved by the framework; blank: all that the device holds
+    traced: str = ""  # y: TorchScript runs the graph of a PyTorch model
+    native: str = ""  # y: the network was written for the engine, not converted to it
+    kv_cache: str = ""  # fp8: keys and values are held in 8 bits under wider products
+    pp: int | None = None  # pipeline stages
+    remote: str = ""  # y: a client measured it, through an inference server
+    padding: str = ""  # removed: only real tokens are computed, `mean_input_len` a sequence
+    mean_input_len: float | None = None  # real tokens of a sequence, where `input_len` is the longest or blank
+    data_set: str = ""  # whose prompts and answers were sent: cnn/dailymail, openorca, sharegpt
+    lengths: str = ""  # fixed, varied; blank: as the output length looks, chosen or a mean
+    prompts: int | None = None  # requests sent in all
+    request_rate_qps: float | None = None  # offered; blank: all at once
+    beams: int | None = None  # hypotheses that each request carries
+    latency_bound: str = ""  # y: the load was raised as far as a limit of latency allows, and is not stated
+    start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 
