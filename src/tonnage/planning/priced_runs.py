@@ -51,27 +51,15 @@ def join(
     workload: Workload,
 ) -> PricedRuns:
     """All pairs of a deal and a node count its machine was sized for, with time and cost."""
-    order = np.argsort(sized.machine, kind="stable")
-    machines = sized.machine[order]
-    start = np.searchsorted(machines, machine_of_deal, side="left")
-    stop = np.searchsorted(machines, machine_of_deal, side="right")
-    lengths = stop - start
-    deal = np.repeat(np.arange(len(deals)), lengths).astype(np.intp)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    run = order[np.repeat(start, lengths) + within].astype(np.intp)
-
+    deal, run = _pairs(machine_of_deal, sized)
     nodes, work = sized.nodes[run], sized.work_s[run]
     spot = np.array([one.offer.purchase == "spot" for one in deals], dtype=bool)[deal]
-    service = workload.is_service
-
     starts, month = _of_service(sized, workload)[:, run]
-
     taken = np.flatnonzero(spot)  # rows that may be interrupted
-
     spot_runs = spot_rows(sized, run[taken], deal[taken])
 
     def interrupted(factor: Array, end: str) -> SpotRuns | None:
-        if service:
+        if workload.is_service:
             return None
         return spots.runs(replace(spot_runs, work_s=spot_runs.work_s * factor[taken]), end)
 
@@ -95,21 +83,24 @@ def join(
         ends = SpotEnds(value=expected, low=least, high=most)
     row_rates = rates.take(deal)
     return PricedRuns(
-        offer=deal,
-        run=run,
-        nodes=nodes,
-        wall_s=middle.wall_s,
-        wall_low_s=low.wall_s,
-        wall_high_s=high.wall_s,
+        offer=deal, run=run, nodes=nodes, spot=spot, interrupted=ends, interrupted_row=np.cumsum(spot) - 1,
+        sessions=middle, rates=row_rates, wall_s=middle.wall_s, wall_low_s=low.wall_s, wall_high_s=high.wall_s,
         cost_usd=total_usd(row_rates, nodes, middle, workload),
         cost_low_usd=total_usd(row_rates, sized.nodes_low[run], low, workload),
         cost_high_usd=total_usd(row_rates, sized.nodes_high[run], high, workload),
-        spot=spot,
-        interrupted=ends,
-        interrupted_row=np.cumsum(spot) - 1,
-        sessions=middle,
-        rates=row_rates,
-    )
+    )  # fmt: skip
+
+
+def _pairs(machine_of_deal: IntArray, sized: Sized) -> tuple[IntArray, IntArray]:
+    """(deal, row of the sized columns) of every deal and node count that its machine was sized for."""
+    order = np.argsort(sized.machine, kind="stable")
+    machines = sized.machine[order]
+    start = np.searchsorted(machines, machine_of_deal, side="left")
+    lengths = np.searchsorted(machines, machine_of_deal, side="right") - start
+    deal = np.repeat(np.arange(len(machine_of_deal)), lengths)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    run = order[np.repeat(start, lengths) + within]
+    return deal.astype(np.intp), run.astype(np.intp)
 
 
 def _of_service(sized: Sized, workload: Workload) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from tonnage.catalog import Catalog
@@ -68,37 +69,8 @@ def make_size_report(
         catalog.accelerators_matching(one)
     instances = [one for one in catalog.instance_types if not filters or _asked(one, catalog, filters)]
     park = size_job(workload, catalog, instances, calibrated or CalibratedModel.packaged())
-    names: dict[int, list[str]] = {}
-    kinds: dict[int, tuple[str | None, float]] = {}
     by_key = {instance.key: instance for instance in instances}
-    for key, machine in park.index.items():
-        names.setdefault(machine, []).append("/".join(key))
-        kinds[machine] = (by_key[key].accelerator, by_key[key].accelerator_count)
-    fewest = _fewest_nodes(park)
-    rows = [
-        SizeRow(
-            gpu=kinds[machine][0],
-            gpu_count=kinds[machine][1],
-            nodes=int(park.sized.nodes[row]),
-            instance_types=tuple(sorted(names[machine])),
-            run=park.sized.detail(row),
-        )
-        for row, machine in fewest
-    ]
-    misses = [
-        SizeMiss(
-            gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])), miss=miss
-        )
-        for machine, miss in park.sized.misses.items()
-    ] + [
-        SizeMiss(
-            gpu=by_key[key].accelerator,
-            gpu_count=by_key[key].accelerator_count,
-            instance_types=("/".join(key),),
-            miss=miss,
-        )
-        for key, miss in park.unsized.items()
-    ]
+    rows, misses = _rows_and_misses(park, by_key)
     return SizeReport(
         name=workload.name,
         kind=workload.kind,
@@ -110,6 +82,38 @@ def make_size_report(
         ),
         misses=tuple(sorted(misses, key=lambda one: (one.gpu or "", one.gpu_count, one.instance_types))),
     )
+
+
+def _rows_and_misses(
+    park: SizedMachines, by_key: Mapping[tuple[str, str], InstanceType]
+) -> tuple[list[SizeRow], list[SizeMiss]]:
+    """What holds the job on the fewest nodes of each kind of machine, and why each other kind does not."""
+    names: dict[int, list[str]] = {}
+    kinds: dict[int, tuple[str | None, float]] = {}
+    for key, machine in park.index.items():
+        names.setdefault(machine, []).append("/".join(key))
+        kinds[machine] = (by_key[key].accelerator, by_key[key].accelerator_count)
+    rows = [
+        SizeRow(
+            gpu=kinds[machine][0], gpu_count=kinds[machine][1], nodes=int(park.sized.nodes[row]),
+            instance_types=tuple(sorted(names[machine])), run=park.sized.detail(row),
+        )
+        for row, machine in _fewest_nodes(park)
+    ]  # fmt: skip
+    misses = [
+        SizeMiss(
+            gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])), miss=miss
+        )
+        for machine, miss in park.sized.misses.items()
+    ]
+    unsized = [
+        SizeMiss(
+            gpu=by_key[key].accelerator, gpu_count=by_key[key].accelerator_count, instance_types=("/".join(key),),
+            miss=miss,
+        )
+        for key, miss in park.unsized.items()
+    ]  # fmt: skip
+    return rows, misses + unsized
 
 
 def _fewest_nodes(park: SizedMachines) -> list[tuple[int, int]]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.criteria import Criterion
+from tonnage.comparison.request import Alternative
+from tonnage.comparison.scoring import Score
 from tonnage.reports.plain import plain_number
+from tonnage.sizing.estimates import Figure
 
 COLUMNS = (
     "thing",
@@ -37,57 +41,30 @@ UNITS = {
 
 def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
     """One row for each alternative and criterion; what is not known has empty cells."""
-    out = []
-    for alternative in comparison.request.alternatives:
-        for criterion in comparison.criteria:
-            score = comparison.scores[alternative.name].get(criterion.key)
-            scores = (
-                (None, None, None)
-                if score is None
-                else tuple(plain_number(x) for x in (score.value, score.low, score.high))
-            )
-            if criterion.measure is not None:
-                figure = getattr(comparison.totals[alternative.name], criterion.measure)
-                numbers = (
-                    (None,) * 3
-                    if figure is None
-                    else tuple(plain_number(x) for x in (figure.value, figure.low, figure.high))
-                )
-                out.append(
-                    (
-                        alternative.name,
-                        criterion.key,
-                        criterion.group,
-                        numbers[0],
-                        UNITS[criterion.measure],
-                        *numbers[1:],
-                        None if figure is None else figure.basis,
-                        *scores,
-                        None,
-                        "planner",
-                        None,
-                    )
-                )
-                continue
-            cell = alternative.profile.cells.get(criterion.key)
-            if cell is None:
-                out.append((alternative.name, criterion.key, criterion.group, *(None,) * 11))
-                continue
-            dates = [one.read_on.isoformat() if one.read_on else "not verified" for one in cell.evidence]
-            out.append(
-                (
-                    alternative.name,
-                    criterion.key,
-                    criterion.group,
-                    cell.value,
-                    None,
-                    None,
-                    None,
-                    "judged",
-                    *scores,
-                    cell.because or None,
-                    "; ".join(one.url or one.title for one in cell.evidence),
-                    "; ".join(dates),
-                )
-            )
-    return out
+    return [
+        (alternative.name, criterion.key, criterion.group, *_cells(comparison, alternative, criterion))
+        for alternative in comparison.request.alternatives
+        for criterion in comparison.criteria
+    ]
+
+
+def _cells(comparison: Comparison, alternative: Alternative, criterion: Criterion) -> tuple[Any, ...]:
+    """From the value on: a figure of the planner, a judgement with its evidence, or nothing."""
+    scores = _ends(comparison.scores[alternative.name].get(criterion.key))
+    if criterion.measure is not None:
+        figure = getattr(comparison.totals[alternative.name], criterion.measure)
+        value, *bounds = _ends(figure)
+        basis = None if figure is None else figure.basis
+        return (value, UNITS[criterion.measure], *bounds, basis, *scores, None, "planner", None)
+    cell = alternative.profile.cells.get(criterion.key)
+    if cell is None:
+        return (None,) * 11
+    sources = "; ".join(one.url or one.title for one in cell.evidence)
+    dates = "; ".join(one.read_on.isoformat() if one.read_on else "not verified" for one in cell.evidence)
+    return (cell.value, None, None, None, "judged", *scores, cell.because or None, sources, dates)
+
+
+def _ends(figure: Figure | Score | None) -> tuple[Any, Any, Any]:
+    if figure is None:
+        return (None, None, None)
+    return (plain_number(figure.value), plain_number(figure.low), plain_number(figure.high))
