@@ -64,6 +64,8 @@ def ended_run(folder: RunFolder, *, started: datetime, seconds: float) -> None:
         ("[budgets.a]\nusd = 1\nperiod = 'year'\n", "budgets.a.period"),
         ("[budgets.a]\nusd = -1\nperiod = 'day'\n", "budgets.a.usd"),
         ("[budgets.a]\nusd = 1\nperiod = 'day'\nteams = 'x'\n", "budgets.a.teams"),
+        ("[budgets.a]\nudsd = 1\nperiod = 'day'\n", "unknown key 'udsd'"),
+        ("[budgets.a]\nusd = 1.0000001\nperiod = 'day'\n", "found 1.0000001, expected at most 6 decimal places"),
         ("[budgets.a]\nusd = true\nperiod = 'day'\n", "budgets.a.usd"),
         ("[budgets.'a b']\nusd = 1\nperiod = 'day'\n", "cannot be the name"),
         ("[teams.a]\n", "teams: not a key"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,52 @@ def test_places_of_a_file(tmp_path: Path) -> None:
         find_place("bag", known, home=tmp_path)
     with pytest.raises(InputError, match="of the kind slurm"):
         find_place("ssh:big", known, home=tmp_path)
-    file.write_text(
-        '[places.big]\nkind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_minutes = 9\npartitoin = "a"\n'
-    )
-    with pytest.raises(InputError, match=r"places\.big\.partitoin"):
-        read_places((file,))
+
+
+GOOD = '[places.good]\nkind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_minutes = 10\n'
+
+
+@pytest.mark.parametrize(
+    ("table", "said", "hint"),
+    [
+        ('kind = "slurm"\ncors = 1\nmemory_gib = 4\ntime_limit_minutes = 9', "`places.bad.cors`: unknown key 'cors'",
+         "did you mean 'cores'"),
+        ('kind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_minutes = 9\npartitoin = "a"',
+         "`places.bad.partitoin`: unknown key", "did you mean 'partition'"),
+        ('kind = "slurm"\ncores = 0\nmemory_gib = "4"', "`places.bad.cores`: found 0, expected a number of at least 1",
+         None),
+        ('kind = "slrum"', "places.bad.kind: no kind is named 'slrum'", "did you mean 'slurm'"),
+        ("cores = 1", "places.bad.kind: is missing", "kinds: slurm, ssh, kubernetes"),
+        ('kind = "ssh"\nhost = "a"\nfolder = "here"\ncores = 1\nmemory_gib = 1', "found 'here', expected text of the",
+         None),
+    ],
+)  # fmt: skip
+def test_a_wrong_table_is_its_own_place_s_fault(tmp_path: Path, table: str, said: str, hint: str | None) -> None:
+    """It is named with its key and the nearest that there are; the other places are as good as before."""
+    file = tmp_path / "places.toml"
+    file.write_text(f"{GOOD}[places.bad]\n{table}\n")
+    read = read_places((file,))
+    assert (list(read.places), list(read.faults), read.names) == (["good"], ["bad"], ("good", "bad"))
+    assert find_place("good", read, home=tmp_path)[1].cores == 1
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        find_place("bad", read, home=tmp_path)
+    assert hint is None or hint in str(refused.value.hint)
+
+
+def test_all_of_a_table_s_faults_are_said_at_once(tmp_path: Path) -> None:
+    """Each with its key; a required key that is there misspelt is said once."""
+    file = tmp_path / "places.toml"
+    file.write_text('[places.bad]\nkind = "slurm"\ncors = 1\nmemory_gib = 4\ngpus = -1\n')
+    lines = str(read_places((file,)).faults["bad"]).splitlines()
+    assert [line.split("`")[1] for line in lines] == [
+        "places.bad.cors", "places.bad.gpus", "places.bad.time_limit_minutes"
+    ]  # fmt: skip
+
+
+def test_the_project_s_wrong_table_hides_the_home_s(tmp_path: Path) -> None:
+    """Of two places with one name the project's counts, right or wrong: nothing slides to the other."""
+    home, project = tmp_path / "home.toml", tmp_path / "project.toml"
+    home.write_text(GOOD)
+    project.write_text('[places.good]\nkind = "slurm"\n')
+    read = read_places((project, home))
+    assert (read.places, list(read.faults)) == ({}, ["good"])

@@ -78,7 +78,7 @@ def test_sagemaker_has_its_own_instance_type(home: Path) -> None:
         'image = "1.dkr.ecr.us-east-1.amazonaws.com/t@sha256:' + "0" * 64 + '"\ncores = 4\nmemory_gib = 16\n'
         'role = "arn:aws:iam::123456789012:role/run"\ninstance_type = "ml.g4dn.xlarge"\n'
     )
-    [found] = read_places((home / "places.toml",)).values()
+    [found] = read_places((home / "places.toml",)).places.values()
     through = plan(WORKLOAD, platforms=("sagemaker",), providers=("aws",)).options
     had = [one for one in through if isinstance(one, MachineOption) and has_option(found, one)]
     assert [(one.instance_type, one.platform, one.purchase) for one in had] == [
@@ -110,14 +110,14 @@ def test_a_dry_run_asks_no_place_and_has_the_plans_cost(home: Path, monkeypatch:
     best = next(one for one in plan(file).options if isinstance(one, MachineOption))
     (home / "places.toml").write_text(place("box", of(best), region=best.region, purchase=best.purchase))
     asked = refuse(monkeypatch, "box")
-    launch = prepare(current_settings(), str(file), {"on": "plan"}, ask=False)
+    launch = prepare(current_settings(), str(file), {"on": "plan"}, dry_run=True)
     assert asked == []
     assert launch.planned is not None
     assert launch.planned.document()["cost_usd"]["value"] == best.cost_usd.value
     assert launch.spec.guard.usd_per_hour == best.usd_per_instance_hour * best.count
     assert launch.cost is not None
     assert launch.cost["usd_per_hour"] == best.usd_per_instance_hour * best.count
-    stated = prepare(current_settings(), str(file), {"on": "plan", "usd_per_hour": 9.0}, ask=False)
+    stated = prepare(current_settings(), str(file), {"on": "plan", "usd_per_hour": 9.0}, dry_run=True)
     assert stated.spec.guard.usd_per_hour == 9.0
 
 

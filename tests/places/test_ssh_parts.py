@@ -106,8 +106,7 @@ def test_a_place_that_cannot_be(key: str, value: Any, tmp_path: Path) -> None:
     file = tmp_path / "places.toml"
     terms = {"host": "box", "folder": "/t", "cores": 1, "memory_gib": 1} | {key: value}
     file.write_text('[places.box]\nkind = "ssh"\n' + "".join(f"{k} = {json.dumps(v)}\n" for k, v in terms.items()))
-    with pytest.raises(InputError, match=rf"places\.box\.{key}"):
-        read_places((file,))
+    assert f"`places.box.{key}`" in str(read_places((file,)).faults["box"])
 
 
 def test_paths_of_the_specification_are_those_of_the_copies(tmp_path: Path) -> None:

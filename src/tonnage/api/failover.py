@@ -25,7 +25,7 @@ def first_that_can(settings: Settings, folder: RunFolder, *, last: Collection[st
     from tonnage.api.placing import known_places
     from tonnage.places.file import LOCAL
 
-    names = [*known_places(settings), LOCAL]
+    names = [*known_places(settings).names, LOCAL]
     against = []
     for name in sorted(names, key=lambda one: one in last):
         fault = refusal_at(settings, name, folder)

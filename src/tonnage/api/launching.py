@@ -41,11 +41,12 @@ class Launch:
     planned: PlannedPlace | None = None  # the option of the plan that it carries out
 
 
-def prepare(settings: Settings, file: str, given: dict[str, Any], *, ask: bool = True) -> Launch:
+def prepare(settings: Settings, file: str, given: dict[str, Any], *, dry_run: bool = False) -> Launch:
     """Read, check and render. InputError and PlanRefused say what prevents the run.
 
     At `any` place means at the first that can carry it, and `plan` at the first of the plan's options that a place
-    has: then, and only then, places are asked; `ask`: False takes the first of them unasked, for a dry run.
+    has: then, and only then, places are asked. A dry run takes the first of them unasked, and where the
+    name is taken shows the run under the next that is free.
     """
     from tonnage.api.failover import ANY, PLAN, first_that_can
     from tonnage.api.place_prices import price_at, stated_price
@@ -57,10 +58,10 @@ def prepare(settings: Settings, file: str, given: dict[str, Any], *, ask: bool =
     if on == ANY:
         on = first_that_can(settings, nowhere)
     elif on == PLAN:
-        planned = first_planned(settings, file, nowhere, ask=ask)
+        planned = first_planned(settings, file, nowhere, ask=not dry_run)
         on, given = planned.place, {"usd_per_hour": planned.usd_per_hour, **_stated(given)}
     there = None if on is None else _holds(settings, on)
-    launch = prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on)
+    launch = prepare_spec(settings, overridden(read_spec(file, there=there), given), on=on, dry_run=dry_run)
     if planned is None or launch.executor is None:
         return launch
     place = launch.executor.place
@@ -80,10 +81,10 @@ def _holds(settings: Settings, on: str) -> Callable[[str], bool]:
     return executor_at(settings, on).place.holds
 
 
-def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -> Launch:
+def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None, dry_run: bool = False) -> Launch:
     """The same, of a specification; `on`: at this place. The place is asked nothing yet."""
     if on is not None and on != "local":
-        return _prepare_at(settings, asked, on)
+        return _prepare_at(settings, asked, on, dry_run=dry_run)
     from tonnage.api.run_prediction import predict_run
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
@@ -93,21 +94,21 @@ def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None) -
     spec, secrets = hide_secrets(asked)
     os.environ.update(secrets)  # for the supervisor and its workers: no file of the run holds them
     check_guard(spec.guard)
+    spec, taken = _with_free_name(settings, spec, dry_run=dry_run)
     folder = RunFolder(runs_folder(settings.home) / spec.name)
-    _refuse_taken_name(settings, folder)
     machine = look_at_machine()
     prediction = predict_run(spec, machine, settings)
-    doubts = _check(spec, machine, folder, prediction) + _over_soft_budgets(settings, spec, folder, prediction)
+    doubts = taken + _check(spec, machine, folder, prediction) + _over_soft_budgets(settings, spec, folder, prediction)
     runner = runner_for(spec, machine, prediction.get("threads"))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
     )
 
 
-def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
+def _prepare_at(settings: Settings, asked: RunSpec, on: str, *, dry_run: bool) -> Launch:
     """A run at a place: measured by what is written down of the place, and rendered with its script."""
     from tonnage.api.place_prices import price_at
-    from tonnage.api.placing import cost_at, executor_at, machine_at, next_number
+    from tonnage.api.placing import cost_at, executor_at, machine_at
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard
     from tonnage.runs.secrets import hide_secrets
@@ -119,16 +120,16 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str) -> Launch:
     spec, secrets = hide_secrets(priced_at(asked, None if price is None else price.usd_per_hour))
     os.environ.update(secrets)  # the place's scheduler takes them over to the job
     check_guard(spec.guard)
+    spec, taken = _with_free_name(settings, spec, dry_run=dry_run)
     folder = RunFolder(runs_folder(settings.home) / spec.name)
-    _refuse_taken_name(settings, folder)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = _check(spec, machine, folder, prediction, there=place.holds)
+    doubts = taken + _check(spec, machine, folder, prediction, there=place.holds)
     doubts += _over_soft_budgets(settings, spec, folder, prediction)
     runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
-        submission=executor.render(spec, job, folder, number=next_number(folder)),
+        submission=executor.render(spec, job, folder, number=1),  # its name is new, or it is only shown
         cost=cost_at(place, prediction, price),
     )  # fmt: skip
 
@@ -304,17 +305,27 @@ def runner_of(folder: RunFolder) -> Runner:
     return make_runner(folder.spec().launch.runner, cores=1)
 
 
-def _refuse_taken_name(settings: Settings, folder: RunFolder) -> None:
+def _with_free_name(
+    settings: Settings, spec: RunSpec, *, dry_run: bool
+) -> tuple[RunSpec, tuple[PreflightFinding, ...]]:
+    """InputError where a run of the name is here already; a dry run goes on under a free name, which is a doubt."""
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.preflight import PreflightFinding
+
+    folder = RunFolder(runs_folder(settings.home) / spec.name)
     if not folder.path.exists():
-        return
+        return spec, ()
     from tonnage.runs.liveness import observed_state
 
-    name, state = folder.path.name, observed_state(folder).state
+    name, state = spec.name, observed_state(folder).state
     other = next(free for number in range(2, 10_000) if (free := f"{name}-{number}") not in run_names(settings.home))
     goes_on = f"`tonnage resume {name}` goes on with it, " if state.value in {"stopped", "lost", "failed"} else ""
-    raise InputError(
-        f"a run named '{name}' is there already: {state.value}", hint=f"{goes_on}--name {other} starts anew"
-    )
+    message = f"a run named '{name}' is there already: {state.value}"
+    if not dry_run:
+        raise InputError(message, hint=f"{goes_on}--name {other} starts anew")
+    shown = f"{message}; this is what `--name {other}` starts"
+    found = PreflightFinding(kind="doubtful", message=shown, hint=goes_on.removesuffix(", "))
+    return replace(spec, name=other), (found,)
 
 
 def _check(

@@ -11,7 +11,7 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 if TYPE_CHECKING:
     from tonnage.api.place_prices import HourlyPrice
     from tonnage.places.contract import Executor, PlaceFinding
-    from tonnage.places.file import AnyPlace, WrittenPlace
+    from tonnage.places.file import AnyPlace, ReadPlaces, WrittenPlace
     from tonnage.places.states import PlaceState
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
@@ -24,15 +24,16 @@ NO_PREDICTION: Final = (
 )
 
 
-def known_places(settings: Settings) -> dict[str, WrittenPlace]:
-    """Every configured place, by name."""
+def known_places(settings: Settings) -> ReadPlaces:
+    """Every place that is written down."""
     from tonnage.places.file import places_files, read_places
 
     return read_places(places_files(settings.home, Path.cwd()))
 
 
 def executor_at(settings: Settings, on: str) -> Executor:
-    """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml."""
+    """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml,
+    InputError where it is wrong there."""
     from tonnage.places.file import LOCAL, find_place
 
     if on == LOCAL:

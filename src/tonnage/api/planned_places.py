@@ -68,10 +68,12 @@ def first_planned(settings: Settings, file: str, folder: RunFolder, *, ask: bool
 
     if file.endswith(".json"):
         raise InputError("a spec.json has no plan", hint="`--on plan` takes the workload file it was made from")
-    places = known_places(settings)
+    read = known_places(settings)
+    places = read.places
+    wrong = [f"{name}: {fault.message}" for name, fault in read.faults.items()]
     if not any(place.catalog_machine for place in places.values()):
         hint = 'machine = "PROVIDER/TYPE" in places.toml, as `tonnage plan` names them: docs/places.md'
-        raise InputError("no place says which machine of the catalog it has", hint=hint)
+        raise InputError("; ".join(["no place says which machine of the catalog it has", *wrong]), hint=hint)
     options = plan(file, settings=settings).options
     if not options:
         raise PlanRefused("nothing in the plan does the work", hint=f"`tonnage plan {file}` says why")
@@ -80,11 +82,13 @@ def first_planned(settings: Settings, file: str, folder: RunFolder, *, ask: bool
         if ask and name not in refused and (fault := refusal_at(settings, name, folder)):
             refused[name] = fault
         if name not in refused:
-            return PlannedPlace(place=name, option=option, refused=tuple(refused.values()))
+            return PlannedPlace(place=name, option=option, refused=(*wrong, *refused.values()))
     if refused:
-        raise PlanRefused("; ".join(refused.values()), hint="`tonnage places check PLACE` says what mends it")
+        against = "; ".join([*wrong, *refused.values()])
+        raise PlanRefused(against, hint="`tonnage places check PLACE` says what mends it")
     best = "; ".join(_bought(one) for one in options[:NAMED])
-    raise PlanRefused(f"no place has an option of the plan, whose best are {best}", hint=_hint(options, places, file))
+    said = "; ".join([f"no place has an option of the plan, whose best are {best}", *wrong])
+    raise PlanRefused(said, hint=_hint(options, places, file))
 
 
 def _had(options: Sequence[Option], places: Mapping[str, WrittenPlace]) -> Iterator[tuple[str, MachineOption]]:

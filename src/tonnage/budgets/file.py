@@ -80,6 +80,8 @@ def _budget(file: Path, name: str, values: Any) -> Budget:
     try:
         return Budget.model_validate({**values, "name": name})
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        key = ".".join(("budgets", name, *(str(part) for part in first["loc"])))
-        raise InputError(f"{file}: {key}: {first['msg']}", hint=_HINT) from error
+        from tonnage.workload.file.tables import refuse_table  # where it is needed alone: it loads all kinds of files
+
+        raise refuse_table(
+            error, Budget, values, file=str(file), table=("budgets", name), page="docs/budgets.md"
+        ) from error

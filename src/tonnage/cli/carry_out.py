@@ -59,7 +59,7 @@ def run(
 
     if dry_run and asked.on == ANY:
         raise InputError("a dry run asks no place, so it cannot tell which one can", hint="--on PLACE")
-    launch = prepare(session.settings, file, asked.given(), ask=not dry_run)
+    launch = prepare(session.settings, file, asked.given(), dry_run=dry_run)
     if dry_run:
         from tonnage.reports.jobs import job_report, sent_report
         from tonnage.runs.job import dump_job

@@ -6,9 +6,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.places.aws.ec2_place import EC2Place
@@ -19,6 +19,7 @@ from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.places.terms import PlaceTerms
+from tonnage.values import dataclass
 
 FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -80,7 +81,7 @@ class SSHPlace(PlaceTerms):
         return self.host
 
 
-WrittenPlace = Annotated[
+WrittenPlace = (
     SlurmPlace
     | SSHPlace
     | KubernetesPlace
@@ -89,13 +90,14 @@ WrittenPlace = Annotated[
     | GCEPlace
     | DatabricksPlace
     | RayPlace
-    | SkyPilotPlace,
-    Field(discriminator="kind"),
-]  # the kinds that places.toml may name
+    | SkyPilotPlace
+)  # the kinds that places.toml may name
+MODELS: Final[Mapping[str, type[WrittenPlace]]] = {
+    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(WrittenPlace)
+}
 AnyPlace = WrittenPlace | LocalPlace
 LOCAL: Final = "local"  # this machine's name among places
 CHOSEN: Final = frozenset({LOCAL, "any", "plan"})  # what `--on` takes beside the names of places
-_ADAPTER: Final[TypeAdapter[WrittenPlace]] = TypeAdapter(WrittenPlace)
 
 
 def places_files(home: Path, project: Path) -> tuple[Path, ...]:
@@ -105,45 +107,85 @@ def places_files(home: Path, project: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_places(files: tuple[Path, ...]) -> dict[str, WrittenPlace]:
-    """Every place by its name; of two with one name the project's. InputError names file and key of what is wrong."""
-    found: dict[str, WrittenPlace] = {}
+@dataclass(frozen=True, slots=True)
+class ReadPlaces:
+    """What places.toml says: the places, and of a table that is none what is wrong with it."""
+
+    places: Mapping[str, WrittenPlace]
+    faults: Mapping[str, InputError]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that are written down, in their order; those that cannot be used come last."""
+        return (*self.places, *self.faults)
+
+
+def read_places(files: tuple[Path, ...]) -> ReadPlaces:
+    """Every place by its name; of two with one name the project's, right or wrong.
+
+    InputError where a file is no TOML, or has something else than places; a fault of one table is that place's alone.
+    """
+    found: dict[str, WrittenPlace | InputError] = {}
     for file in reversed(files):
         found |= dict(_places_of(file))
-    return found
+    return ReadPlaces(
+        {name: one for name, one in found.items() if not isinstance(one, InputError)},
+        {name: one for name, one in found.items() if isinstance(one, InputError)},
+    )
 
 
-def find_place(name: str, places: Mapping[str, WrittenPlace], *, home: Path) -> tuple[str, WrittenPlace]:
-    """The place that `NAME` or `KIND:NAME` means. UnknownName lists those there are."""
+def find_place(name: str, read: ReadPlaces, *, home: Path) -> tuple[str, WrittenPlace]:
+    """The place that `NAME` or `KIND:NAME` means. UnknownName lists those there are; InputError where its table is
+    wrong."""
     kind, colon, rest = name.partition(":")
-    wanted = rest if colon else name
+    wanted, places = rest if colon else name, read.places
+    if wanted in read.faults:
+        raise read.faults[wanted]
     if wanted not in places:
-        known = f"places: {', '.join(places)}" if places else f"write it into {home / FILE_NAME}: docs/places.md"
-        close = nearest(wanted, places)
+        names = read.names
+        known = f"places: {', '.join(names)}" if names else f"write it into {home / FILE_NAME}: docs/places.md"
+        close = nearest(wanted, names)
         raise UnknownName(f"no place is named '{wanted}'", suggestions=close, hint=did_you_mean(close, known))
     if colon and places[wanted].kind != kind:
         raise InputError(f"the place '{wanted}' is of the kind {places[wanted].kind}", hint=f"--on {wanted}")
     return wanted, places[wanted]
 
 
-def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace]]:
+def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace | InputError]]:
     try:
         read: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: {error}", hint="places.toml is TOML: [places.NAME]") from error
     if set(read) - {"places"}:
         raise InputError(f"{file}: {min(set(read) - {'places'})}: not a key", hint="every place is a [places.NAME]")
-    for name, values in read.get("places", {}).items():
-        if not NAME.fullmatch(name) or name in CHOSEN:
-            raise InputError(
-                f"{file}: '{name}' cannot be the name of a place",
-                hint="letters, digits, - and _; not local, any or plan",
-            )
+    named = read.get("places", {})
+    if not isinstance(named, dict):
+        raise InputError(f"{file}: places: not a table", hint="every place is a [places.NAME]")
+    for name, values in named.items():
         try:
-            yield name, _ADAPTER.validate_python(values)
-        except ValidationError as error:
-            first: Any = error.errors()[0]
-            within = [str(part) for part in first["loc"]]
-            key = ".".join(("places", name, *within[within[:1] == [values.get("kind")] :]))
-            said = str(first["msg"]).removeprefix("Value error, ")
-            raise InputError(f"{file}: {key}: {said}", hint="docs/places.md lists the keys") from error
+            yield name, _place(file, name, values)
+        except InputError as fault:
+            yield name, fault
+
+
+def _place(file: Path, name: str, values: Any) -> WrittenPlace:
+    if not NAME.fullmatch(name) or name in CHOSEN:
+        raise InputError(
+            f"{file}: '{name}' cannot be the name of a place", hint="letters, digits, - and _; not local, any or plan"
+        )
+    if not isinstance(values, dict):
+        raise InputError(f"{file}: places.{name}: not a table", hint=f"[places.{name}] and its keys below")
+    kind = values.get("kind")
+    if not isinstance(kind, str) or kind not in MODELS:
+        said = "is missing" if kind is None else f"no kind is named '{kind}'"
+        hint = did_you_mean(nearest(str(kind or ""), MODELS, count=1), f"kinds: {', '.join(MODELS)}")
+        raise InputError(f"{file}: places.{name}.kind: {said}", hint=hint)
+    model = MODELS[kind]
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        from tonnage.workload.file.tables import refuse_table  # where it is needed alone: it loads all kinds of files
+
+        raise refuse_table(
+            error, model, values, file=str(file), table=("places", name), page="docs/places.md"
+        ) from error

@@ -52,11 +52,15 @@ def _blocks(
         yield Paragraph(text=f"Nothing: {prediction.get('why_none')}.", tone="faint")
     else:
         yield Pairs(rows=(("on", str(prediction["device"])), *map(_figure, prediction["figures"].items())))
-    for doubt in doubts:
-        text = f"Doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else "")
-        yield Paragraph(text=text, tone="warning")
+    yield from _doubts(doubts)
     yield Heading(text="The work as a script (-o json has it under `script`)")
     yield Code(lines=tuple(script.splitlines()))
+
+
+def _doubts(found: Sequence[PreflightFinding]) -> Iterator[Block]:
+    for one in found:
+        text = f"Doubtful: {one.message}" + (f" ({one.hint})" if one.hint else "")
+        yield Paragraph(text=text, tone="warning")
 
 
 def sent_report(
@@ -83,7 +87,7 @@ def sent_report(
                 Pairs(rows=tuple(rows)),
                 Heading(text="Predicted"),
                 *(predicted if head["prediction"].get("figures") else none),
-                *(Paragraph(text=f"Doubtful: {one.message}", tone="warning") for one in doubts),
+                *_doubts(doubts),
                 Heading(text="Commands"),
                 Code(lines=tuple(lines)),
                 Heading(text="What they send"),

@@ -104,7 +104,7 @@ def _budget(asked: PageRequest) -> Shown:
 
 
 def _places(asked: PageRequest) -> Shown:
-    from tonnage.api.places import places
+    from tonnage.api.place_verbs import places
 
     asked.refuse_others()
     return Shown(report=places(settings=asked.settings).report())

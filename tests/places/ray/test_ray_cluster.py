@@ -1,20 +1,23 @@
-"""A real Ray: the command line at it, a node without power, and clients that die."""
+"""A real Ray: the command line at it, a node without power, clients that die, and a run that moves between places."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from tonnage.places.contract import home_mark
 from tonnage.runs import RunFolder
+from tonnage.testing import slurm
 from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
 
 pytestmark = [
@@ -40,6 +43,8 @@ usd_per_hour = 6.0
 TONNAGE_FAKE = '{fake}'
 """
 LONGEST_S = 240.0  # of one thing that is waited for: Ray and torch take their time to start
+NEEDED = ("torch", "transformers", "pyarrow")
+FILE = "sequence-classification.tonnage.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +70,20 @@ def wait(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < until, "it did not come so far in time"
         time.sleep(0.2)
+
+
+def wait_for_step(folder: RunFolder, step: int) -> None:
+    """Until it is saved; a run that has ended before says why."""
+    wait(lambda: (folder.state().checkpoint_step or 0) >= step or folder.state().state.ended)
+    assert (folder.state().checkpoint_step or 0) >= step, folder.state()
+
+
+def lacking() -> str:
+    """What a real run needs and Ray's Python does not have."""
+    return next((name for name in NEEDED if subprocess.run(
+        [str(ray_python()), "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec('{name}') is None)"],
+        check=False,
+    ).returncode), "")  # fmt: skip
 
 
 @pytest.fixture
@@ -123,3 +142,41 @@ def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
     desk.tonnage("places", "orphans", "--end")
     wait(lambda: jobs(cluster) == [])
     assert json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == []
+
+
+@pytest.mark.skipif(bool(slurm.missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge")
+def test_slurm_then_ray_then_here(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> None:
+    """A real model: killed on Slurm, gone on with on Ray, killed there, finished here: every loss as undisturbed."""
+    pytest.importorskip("torch")
+    if missing := lacking():
+        pytest.skip(f"{ray_python()} has no {missing}: pip install 'tonnage[train]' there")
+    with slurm.slurm_cluster(tmp_path / "slurm") as batch:
+        on_slurm = '[places.batch]\nkind = "slurm"\ncores = 1\nmemory_gib = 2\ntime_limit_minutes = 10\ngrace_s = 20\n'
+        desk = desk_at(tmp_path / "here", on_slurm + terms(cluster, tmp_path, gpus=0), batch.environ)
+        del desk.environ["TONNAGE_WORKER"]
+        desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
+        file = tmp_path / "st" / FILE
+        text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 60")
+        text = text.replace("  # device: cuda", "  threads: 1\n  # device: cuda")  # others sum in another order
+        file.write_text(text.replace("every_steps: 50", "every_steps: 20"))
+        desk.tonnage("run", str(file), "--name", "plain")
+        plain, folder = desk.folder("plain"), desk.folder("moved")
+        desk.tonnage("run", str(file), "--name", "moved", "--on", "batch", "-d")
+        wait_for_step(folder, 100)
+        [job] = batch.command("squeue", "-h", "-o", "%A").splitlines()
+        batch.command("scancel", job)
+        wait(lambda: "cancelled" in desk.tonnage("ps", "-a"))
+        desk.tonnage("resume", "moved", "--on", "nodes", "-d")
+        wait(lambda: there(desk, "moved").spec_file.exists())
+        wait_for_step(there(desk, "moved"), 400)
+        [job] = jobs(cluster)
+        httpx.post(f"{cluster.address}/api/jobs/{job}/stop", trust_env=False).raise_for_status()
+        wait(lambda: jobs(cluster) == [])
+        desk.tonnage("ps")
+        desk.tonnage("resume", "moved", "--on", "local")
+    assert folder.state().state.value == "succeeded"
+    assert folder.state().attempt == 3
+    assert folder.state().lost_steps <= 20
+    assert losses(folder) == losses(plain)
+    first, last = (json.loads(one.result_file.read_text())["metrics"] for one in (plain, folder))
+    assert first == last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Final, NoReturn
 
@@ -16,7 +17,7 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 def as_document(mapping: Mapping[str, object]) -> YamlDocument:
     """The mapping as a document without lines. WorkloadError, with the key, for a value that no file could hold.
 
-    Tuples count as lists, paths and dates as their text; a NumPy scalar as the number it holds.
+    Tuples count as lists, paths and dates as their text; a NumPy scalar and a Decimal as the number it holds.
 
     >>> as_document({"kind": "train", "constraints": {"gpus": ("A100", "H100")}}).value
     {'kind': 'train', 'constraints': {'gpus': ['A100', 'H100']}}
@@ -54,6 +55,8 @@ def _plain(value: object, path: KeyPath) -> Value:
         return str(value)
     if isinstance(value, date):  # a datetime too
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
     if not isinstance(value, _PLAIN) and callable(item := getattr(value, "item", None)) and not _size(value):
         value = item()
     if not isinstance(value, _PLAIN):

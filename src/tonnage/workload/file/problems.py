@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Final, NoReturn, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,7 @@ from tonnage.workload.file.terms_fields import SharedFields
 from tonnage.workload.file.yaml_lines import KeyPath, Value, YamlDocument, dotted
 
 MOST_SHOWN: Final = 20
+WORKLOAD_PAGE: Final = "docs/workload-file.md"
 _SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "mio": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _SCALED: Final = re.compile(r"([-+]?[\d.,_' ]*\d)\s*([a-z]{0,3})", re.IGNORECASE | re.ASCII)
 
@@ -32,7 +34,7 @@ class Problem:
 
 def shorten(value: Any, limit: int = 60) -> str:
     """A value as an error message shows it."""
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -87,12 +89,21 @@ def _as_line(problem: Problem, document: YamlDocument) -> str:
 
 def explain_validation(error: ValidationError, model: type[BaseModel], document: YamlDocument) -> Iterator[Problem]:
     """Pydantic's findings in this file's own words."""
-    for details in error.errors(include_url=False):
+    yield from explain_each(error.errors(include_url=False), model, document)
+
+
+def explain_each(
+    found: Iterable[ErrorDetails], model: type[BaseModel], document: YamlDocument, *, page: str = WORKLOAD_PAGE
+) -> Iterator[Problem]:
+    """Each of pydantic's findings in this file's own words; `page` is the document that lists the file's keys."""
+    for details in found:
         path = _path_in(document, details["loc"])
         if details["type"] == "missing":
-            yield Problem((*path, details["loc"][-1]), "is missing", _hint_if_missing(details))
+            yield Problem((*path, details["loc"][-1]), "is missing", _hint_if_missing(details, page))
         elif details["type"] == "extra_forbidden":
             yield _unknown_key(path, model)
+        elif details["type"] == "value_error":  # a validator's own sentence
+            yield Problem(path, str(details["ctx"]["error"]), f"{page} lists every key")
         else:
             yield _wrong_value(path, details)
 
@@ -106,9 +117,10 @@ def _path_in(document: YamlDocument, loc: Sequence[str | int]) -> KeyPath:
     return path
 
 
-def _hint_if_missing(details: ErrorDetails) -> str | None:
+def _hint_if_missing(details: ErrorDetails, page: str) -> str:
     section = {"data": "data: {samples: 67_000, seq_len: {mean: 48, max: 128}, epochs: 3}"}.get(str(details["loc"][-1]))
-    return f"for example `{section}`" if section else "docs/workload-file.md lists every key with an example"
+    example = section is not None and page == WORKLOAD_PAGE
+    return f"for example `{section}`" if example else f"{page} lists every key with an example"
 
 
 def _unknown_key(path: KeyPath, model: type[BaseModel]) -> Problem:
@@ -116,7 +128,7 @@ def _unknown_key(path: KeyPath, model: type[BaseModel]) -> Problem:
     owner = model_at(model, path[:-1]) or model
     known = sorted(owner.model_fields, key=lambda field: field in SharedFields.model_fields)
     homes = [dotted((*where, name)) for where in _homes(model, name)]
-    if name in KINDS:
+    if name in KINDS and model in KINDS.values():
         hint = f"`{name}:` belongs to `kind: {name}`; this file has another kind"
     elif homes:
         hint = f"did you mean `{homes[0]}`?"
@@ -168,6 +180,7 @@ def _expected(details: ErrorDetails, context: dict[str, Any]) -> str:
         "int_type": "a whole number",
         "int_from_float": "a whole number",
         "float_type": "a number",
+        "decimal_type": "a number",
         "finite_number": "a finite number",
         "string_type": "text",
         "bool_type": "true or false",
@@ -184,6 +197,10 @@ def _expected(details: ErrorDetails, context: dict[str, Any]) -> str:
         return f"{words[sign]} {_number(context[sign])}"
     if kind == "literal_error":
         return f"one of {context['expected']}"
+    if kind == "string_pattern_mismatch":
+        return f"text of the form {context['pattern']}"
+    if kind == "decimal_max_places":
+        return f"at most {context['decimal_places']} decimal places"
     if kind in ("model_type", "dict_type", "model_attributes_type"):
         return "a mapping of keys and values"
     return details["msg"][0].lower() + details["msg"][1:]

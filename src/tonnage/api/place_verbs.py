@@ -1,8 +1,8 @@
-"""Places as a verb: `tonnage.places`, `tonnage.check_place`, `tonnage.orphans`."""
+"""Places as verbs: `tonnage.api.places`, `check_place`, `orphans`, `exec_in_run`, `collect_run`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.api.answers import Answer
 from tonnage.errors import InputError, PlanRefused, TonnageError
@@ -10,7 +10,7 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tonnage.places.contract import Executor, Orphan, PlaceFinding
     from tonnage.places.file import AnyPlace
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPlace:
-    """A place as places.toml has it."""
+    """A place as places.toml has it; None where its table is wrong, with what is wrong in `fault`."""
 
     name: str
-    place: AnyPlace
+    place: AnyPlace | None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,19 @@ class FoundOrphan:
 
 
 def places(*, settings: Settings | None = None) -> Answer[tuple[NamedPlace, ...]]:
-    """Every place of the project's and the home's places.toml. InputError names file and key of what is wrong."""
+    """Every place of the project's and the home's places.toml, those whose table is wrong too. InputError where a file
+    is no TOML."""
     from tonnage.api.placing import known_places
 
-    chosen = settings or current_settings()
-    found = tuple(NamedPlace(name=name, place=place) for name, place in sorted(known_places(chosen).items()))
-    return Answer(found, _listed)
+    read = known_places(settings or current_settings())
+    found = [
+        *(NamedPlace(name=name, place=place) for name, place in read.places.items()),
+        *(
+            NamedPlace(name=name, place=None, fault=f"{fault.message} ({fault.hint})")
+            for name, fault in read.faults.items()
+        ),
+    ]
+    return Answer(tuple(sorted(found, key=lambda one: one.name)), _listed)
 
 
 def check_place(name: str, *, settings: Settings | None = None) -> Answer[CheckedPlace]:
@@ -74,19 +82,22 @@ def check_place(name: str, *, settings: Settings | None = None) -> Answer[Checke
 def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tuple[FoundOrphan, ...]]:
     """Jobs of this home, at every place, that no run waits for; `end`: end them.
 
-    TonnageError where a place does not answer: what it holds is then not known.
+    TonnageError where a place does not answer: what it holds is then not known. A place whose table is wrong is the
+    answer's fault: the others were asked.
     """
     from tonnage.api.home_runs import runs_folder
     from tonnage.api.placing import executor_at, known_places
 
     chosen = settings or current_settings()
+    read = known_places(chosen)
     found = tuple(
         FoundOrphan(place=name, orphan=one)
-        for name in sorted(known_places(chosen))
+        for name in sorted(read.places)
         for one in executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
     )
     remark = "ended" if end else "`tonnage places orphans --end` ends them"
-    return Answer(found, _orphans, remarks=(remark,) if found else ())
+    fault = next(iter(read.faults.values()), None)
+    return Answer(found, _orphans, remarks=(remark,) if found else (), fault=fault)
 
 
 def exec_in_run(run: str, argv: Sequence[str], *, settings: Settings | None = None) -> int:
@@ -134,17 +145,22 @@ def _place_of(settings: Settings, run: str) -> tuple[Executor, RunFolder]:
 def _listed(found: tuple[NamedPlace, ...]) -> Report:
     from tonnage.reports.listing import Field, Listing, listing_report
 
+    def of(name: str) -> Callable[[NamedPlace], Any]:
+        return lambda one: getattr(one.place, name, None)
+
     fields: list[Field[NamedPlace]] = [
         Field(key="name", title="place", read=lambda one: one.name),
-        Field(key="kind", title="kind", read=lambda one: one.place.kind),
-        Field(key="where", title="where", read=lambda one: one.place.where),
-        Field(key="gpus", title="GPUs", read=lambda one: one.place.gpus, right=True),
-        Field(key="gpu", title="of", read=lambda one: one.place.gpu or ""),
-        Field(key="cores", title="cores", read=lambda one: one.place.cores, right=True),
-        Field(key="memory_gib", title="GiB", read=lambda one: one.place.memory_gib, right=True),
-        Field(key="usd_per_hour", title="USD/h", read=lambda one: one.place.usd_per_hour, right=True),
+        Field(key="kind", title="kind", read=of("kind")),
+        Field(key="where", title="where", read=of("where")),
+        Field(key="gpus", title="GPUs", read=of("gpus"), right=True),
+        Field(key="gpu", title="of", read=of("gpu")),
+        Field(key="cores", title="cores", read=of("cores"), right=True),
+        Field(key="memory_gib", title="GiB", read=of("memory_gib"), right=True),
+        Field(key="usd_per_hour", title="USD/h", read=of("usd_per_hour"), right=True),
+        Field(key="fault", read=lambda one: one.fault or None),
     ]
-    remarks = [] if found else ["no places.toml names a place: docs/places.md shows one"]
+    remarks = [f"{one.name} cannot be used: {one.fault}" for one in found if one.fault]
+    remarks += [] if found else ["no places.toml names a place: docs/places.md shows one"]
     return listing_report(
         Listing(schema="tonnage/places@1", title="Places", name="places", head={}, fields=fields, items=found,
                 remarks=remarks)
