@@ -4,9 +4,11 @@
 
 `tonnage gateway` runs as processes of its own before a pretended upstream. A third of the requests are streams; of all,
 one in a hundred is answered with 500 or 503, with rubbish, or cut in the middle, and one stream in thirty loses its
-client. Resident memory and open files of the workers are sampled. At the end no hold may be open but those kept for
-answers that may have been billed, and the ledger's rows that are no estimates must be the tokens that the upstream
-told, to the token.
+client. Heads and bodies vary: four keys in turns on the same connections, chats beside completions and embeddings, half
+the requests with headers of their own, bodies of 100 bytes to 60 KB, some in chunks, some that close their connection.
+Resident memory and open files of the workers are sampled. At the end no hold may be open but those kept for answers
+that may have been billed, the ledger's rows that are no estimates must be the tokens that the upstream told, to the
+token, and a sample of the answers must be booked on the key that asked.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from time import monotonic
+from typing import Any
 
 import aiohttp
 import psutil
@@ -34,25 +38,78 @@ from tonnage.testing.upstream import PretendedUpstream
 FAULTS = ("status-500", "status-503", "rubbish", "cut")
 FAULTY = 0.01  # of all requests
 SAMPLE_S = 2.0
-WORDS = "hello there my friend of the gateway"
+WORDS = ("hello", "there", "my", "friend", "of", "the", "gateway", "größer", "価格", "\\n", '"model":', "und")
+SAMPLED = 0.02  # of the answers: whose key is compared with the ledger's
 
 
-async def drive(url: str, key: str, requests: int, at_once: int, draw: random.Random) -> Counter[str]:
+class Requests:
+    """What is asked: each request drawn anew. `keys`: by name; `asked_by`: sampled request ids, and whose they are."""
+
+    def __init__(self, keys: dict[str, str], draw: random.Random) -> None:
+        self.keys, self.draw = keys, draw
+        self.asked_by: dict[str, str] = {}
+
+    def body(self, number: int) -> tuple[str, dict[str, Any]]:
+        """Path and body. Most are short, some long; the order of keys and the faults are drawn too."""
+        draw = self.draw
+        words = draw.choices(WORDS, k=min(int(draw.paretovariate(0.9) * 5), 9_000))
+        fault = [draw.choice(FAULTS)] if draw.random() < FAULTY else []
+        text = " ".join([*words, str(number), *fault])
+        kind = draw.random()
+        if kind < 0.05:
+            return "/v1/embeddings", {"model": "chat", "input": text}
+        body: dict[str, Any] = {"max_tokens": draw.randint(1, 6), "temperature": draw.choice((0, 0.5, 1.0))}
+        if kind < 0.15:
+            path = "/v1/completions"
+            body["prompt"] = text
+        else:
+            path = "/v1/chat/completions"
+            body["messages"] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": text}]
+        if draw.random() < 0.33:
+            body["stream"] = True
+        places = [*body.items(), ("model", "chat")]
+        draw.shuffle(places)
+        return path, dict(places)
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Half of them as the same client sends them each time, half with lines of their own."""
+        draw = self.draw
+        found = {"Authorization": f"Bearer {self.keys[key]}", "Content-Type": "application/json"}
+        if draw.random() < 0.5:
+            return found
+        found["User-Agent"] = f"client/{draw.randint(1, 50)}" + "x" * draw.randint(0, 200)
+        if draw.random() < 0.5:
+            found["traceparent"] = f"00-{draw.getrandbits(128):032x}-{draw.getrandbits(64):016x}-01"
+        if draw.random() < 0.2:
+            found["X-Stainless-Retry-Count"] = str(draw.randint(0, 12))
+        if draw.random() < 0.02:
+            found["Connection"] = "close"
+        if draw.random() < 0.1:
+            found = {"x-api-key": self.keys[key], **{name: one for name, one in found.items() if name[0] != "A"}}
+        return found
+
+
+async def in_chunks(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+async def drive(url: str, asking: Requests, requests: int, at_once: int) -> Counter[str]:
     """The load; answers by what became of them."""
     found: Counter[str] = Counter()
-    left = iter(range(requests))
+    left, draw, names = iter(range(requests)), asking.draw, list(asking.keys)
 
     async def client(session: aiohttp.ClientSession) -> None:
         for number in left:
-            fault = draw.choice(FAULTS) if draw.random() < FAULTY else ""
-            stream = draw.random() < 0.33
-            leaves = stream and draw.random() < 0.03
-            text = f"{WORDS} {number} {fault}".strip()
-            body = {"model": "chat", "messages": [{"role": "user", "content": text}], "max_tokens": draw.randint(1, 6)}
-            if stream:
-                body["stream"] = True
+            path, body = asking.body(number)
+            leaves = "stream" in body and draw.random() < 0.03
+            key = draw.choice(names)
+            written = json.dumps(body, ensure_ascii=draw.random() < 0.5, indent=draw.choice((None, None, 1))).encode()
+            data = in_chunks(written, draw.randint(20, 2000)) if draw.random() < 0.01 else written
             with suppress(aiohttp.ClientError):
-                async with session.post(url, json=body) as answer:
+                async with session.post(url + path, data=data, headers=asking.headers(key)) as answer:
+                    if draw.random() < SAMPLED and (name := answer.headers.get("x-tonnage-request-id")):
+                        asking.asked_by[name] = key
                     if leaves:
                         await answer.content.readany()
                         answer.close()
@@ -65,10 +122,9 @@ async def drive(url: str, key: str, requests: int, at_once: int, draw: random.Ra
                     continue
             found["broken"] += 1
 
-    headers = {"Authorization": f"Bearer {key}"}
     timeout = aiohttp.ClientTimeout(total=60)
     connector = aiohttp.TCPConnector(limit=at_once)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         await asyncio.gather(*(client(session) for _ in range(at_once)))
     return found
 
@@ -82,12 +138,11 @@ async def sample(workers: list[psutil.Process], samples: list[tuple[float, float
         await asyncio.sleep(SAMPLE_S)
 
 
-async def soak(port: int, key: str, given: argparse.Namespace, workers: list[psutil.Process]) -> None:
+async def soak(port: int, asking: Requests, given: argparse.Namespace, workers: list[psutil.Process]) -> None:
     samples: list[tuple[float, float, int]] = []
     sampling = asyncio.ensure_future(sample(workers, samples))
     began = monotonic()
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    found = await drive(url, key, given.requests, given.at_once, random.Random(given.seed))
+    found = await drive(f"http://127.0.0.1:{port}", asking, given.requests, given.at_once)
     spent_s = monotonic() - began
     await asyncio.sleep(3.0)
     sampling.cancel()
@@ -106,8 +161,8 @@ async def soak(port: int, key: str, given: argparse.Namespace, workers: list[psu
     )
 
 
-def compare(folder: Path, upstream: PretendedUpstream) -> int:
-    """The ledger against what the upstream told; 0 where they are equal."""
+def compare(folder: Path, upstream: PretendedUpstream, asking: Requests) -> int:
+    """The ledger against what the upstream told and who asked; 0 where they are equal."""
     accounts = SharedAccounts(str(folder / "gateway" / "accounts.db"))
     accounts.open()
     rows = accounts.attempts()
@@ -117,7 +172,12 @@ def compare(folder: Path, upstream: PretendedUpstream) -> int:
     outcomes = dict(Counter(row["outcome"] for row in rows))
     print(f"ledger: {len(rows):,} attempts, {len(rows) - len(sure):,} of them estimated; {outcomes}")
     print(f"tokens in and out, ledger: {told}; told by the upstream: {tuple(upstream.told)}")
-    return int(told != tuple(upstream.told))
+    booked = {row["request"]: row["key"] for row in rows}
+    known = {name: key for name, key in asking.asked_by.items() if name in booked}
+    wrong = sum(booked[name] != key for name, key in known.items())
+    print(f"keys of {len(known):,} sampled requests: {wrong} are booked on another; attempts by key:", end=" ")
+    print(dict(Counter(row["key"] for row in rows)))
+    return int(told != tuple(upstream.told) or wrong > 0 or not known)
 
 
 def main() -> int:
@@ -125,7 +185,8 @@ def main() -> int:
     for name, default in (("requests", 200_000), ("workers", 2), ("at-once", 32), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
-    key, hashed = gateway_key()
+    made = {name: gateway_key() for name in ("ann", "bob", "cy", "di")}
+    asking = Requests({name: key for name, (key, _) in made.items()}, random.Random(given.seed))
     price = {"input_usd_per_million": 1.0, "output_usd_per_million": 2.0}
     with tempfile.TemporaryDirectory() as scratch, PretendedUpstream() as upstream, ExitStack() as stack:
         folder, port = Path(scratch), free_port()
@@ -135,13 +196,14 @@ def main() -> int:
             "deployments": {"up": {"url": f"{upstream.url}/v1", "model": "tiny", "price": price},
                             "other": {"url": f"{upstream.url}/v1", "model": "tiny", "price": price}},
             "routes": {"chat": {"deployments": ["up", "other"], "policy": "fastest"}},
-            "keys": {"me": {"key": hashed, "team": "a"}}, "budgets": [{"of": "total", "usd": 100_000, "per": "day"}],
+            "keys": {name: {"key": hashed, "team": name[0]} for name, (_, hashed) in made.items()},
+            "budgets": [{"of": "total", "usd": 100_000, "per": "day"}, {"of": "key:*", "usd": 50_000}],
         }))  # fmt: skip
         command = [sys.executable, "-m", "tonnage", "gateway", str(file)]
         parent = stack.enter_context(running(command, port, TONNAGE_HOME=str(folder)))
-        asyncio.run(soak(port, key, given, parent.children()))
+        asyncio.run(soak(port, asking, given, parent.children()))
         stack.close()
-        return compare(folder, upstream)
+        return compare(folder, upstream, asking)
 
 
 if __name__ == "__main__":

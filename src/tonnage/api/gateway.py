@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -86,6 +86,11 @@ class GatewayTopOptions(Options):
 def read_matches(flag: str, texts: list[str]) -> tuple[tuple[str, str], ...]:
     """`TEXT=DEPLOYMENT` each; InputError names the flag."""
     return read_parted(flag, texts, expected="TEXT=DEPLOYMENT", example="Claude3Haiku=haiku")
+
+
+def read_labels(flag: str, texts: list[str]) -> tuple[tuple[str, str], ...]:
+    """`CLASSIFIER=LABEL` each; InputError names the flag."""
+    return read_parted(flag, texts, expected="CLASSIFIER=LABEL", example="topic=code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,11 +200,13 @@ def explain_request(
     *,
     key: str | None = None,
     surface: str = "chat",
+    labels: Sequence[tuple[str, str]] = (),
     settings: Settings | None = None,
 ) -> Answer[Explained]:
     """What would happen to a request (a JSON file as a client sends it), now; nothing is sent.
 
-    `key`: the name of a key of the gateway file. Raises InputError for a request that the gateway would not read.
+    `key`: the name of a key of the gateway file; `labels`: (classifier, label) that it is supposed to say, as none is
+    asked. Raises InputError for a request that the gateway would not read, UnknownName for a classifier or label.
     """
     from tonnage.gateway.explaining import explain
     from tonnage.gateway.proxy.asked import OUTPUT_KEYS, UnreadableRequest, read_asked
@@ -223,10 +230,28 @@ def explain_request(
     begins = {one.id: one.begin(now) for one in found.allowances}
     with _accounts(found) as accounts:
         states = accounts.states() if accounts else []
-        first_bytes = accounts.first_bytes(time() - DAY_S) if accounts else {}
+        speeds = accounts.speeds(time() - DAY_S) if accounts else {}
     taken = {one.account[0]: one.committed for one in states if begins.get(one.account[0]) == one.account[1]}
-    made = explain(found, asked, _caller(found, key), taken, first_bytes=first_bytes)
+    said = _supposed(found, labels)
+    made = explain(found, asked, _caller(found, key), taken, speeds=speeds, labels=said)
     return Answer(made, explained_report)
+
+
+def _supposed(gateway: Gateway, labels: Sequence[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """By classifier. UnknownName for one, or for a label, that no rule names."""
+    found: dict[str, frozenset[str]] = {}
+    for name, label in labels:
+        if name not in gateway.classifiers:
+            hint = did_you_mean(
+                nearest(name, gateway.classifiers), f"known: {', '.join(gateway.classifiers) or 'none'}"
+            )
+            raise UnknownName(f"no classifier is named '{name}'", hint=hint)
+        known = gateway.classifiers[name].labels
+        if label not in known:
+            hint = did_you_mean(nearest(label, known), f"labels of rules: {', '.join(sorted(known))}")
+            raise UnknownName(f"no rule names the label '{label}' of {name}", hint=hint)
+        found[name] = found.get(name, frozenset()) | {label}
+    return found
 
 
 def simulate_gateway(

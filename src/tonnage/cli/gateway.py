@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tonnage.api.gateway import GatewayReconcileOptions, GatewaySimulateOptions, GatewaySpendOptions, GatewayTopOptions
+from tonnage.api.gateway import (
+    GatewayReconcileOptions,
+    GatewaySimulateOptions,
+    GatewaySpendOptions,
+    GatewayTopOptions,
+    read_labels,
+)
 from tonnage.api.question_pairs import GatewaySimilarOptions
 from tonnage.cli.declared import Commands, ReportSession, completing
 
@@ -87,6 +93,15 @@ def explain(
     surface: Annotated[
         str, typer.Option("--surface", help="chat, completions, responses, embeddings or messages.")
     ] = "chat",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="CLASSIFIER=LABEL",
+            show_default=False,
+            help="What a classifier is supposed to say, as none is asked; may be repeated.",
+        ),
+    ] = None,
     *,
     session: ReportSession,
 ) -> None:
@@ -96,7 +111,9 @@ def explain(
     """
     from tonnage import api
 
-    session.show_answer(api.explain_request(file, request, key=key, surface=surface, settings=session.settings))
+    labels = read_labels("--label", label or [])
+    answer = api.explain_request(file, request, key=key, surface=surface, labels=labels, settings=session.settings)
+    session.show_answer(answer)
 
 
 @commands.command("simulate", short_help="Replay a log against another policy: cost, latency, refusals")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -12,10 +12,12 @@ from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.guardrails.detectors import make_detector, replaced
 from tonnage.gateway.guardrails.texts import text_slots
 from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.money.shared_accounts import LedgerSpeed
 from tonnage.gateway.observing.redaction import without_escapes
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
 from tonnage.gateway.proxy.bounds import UNSTATED_OUTPUT_TOKENS
-from tonnage.gateway.routing.choosing import Considered, Facts, considered, order
+from tonnage.gateway.routing.choosing import Considered, Facts, considered, holds, order
+from tonnage.gateway.routing.classes import last_text, wanted_classes
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.gateway.semantic.questions import question_of
 from tonnage.values import dataclass
@@ -32,6 +34,20 @@ class Budgeted:
     @property
     def refuses(self) -> bool:
         return self.allowance.hard and self.taken + self.needs > self.allowance.cap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMet:
+    """A rule of the route. `supposed`: a classifier would be asked first, and says what the asker supposes, or nothing;
+    `adds_s`: how long it takes, by the ledger."""
+
+    conditions: str
+    deployments: tuple[str, ...]
+    holds: bool
+    taken: bool  # it is the first that holds
+    classifier: str | None = None
+    supposed: tuple[str, ...] = ()
+    adds_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +79,25 @@ class Explained:
     cached: bool  # whether its answer would be kept and given again
     compared: bool  # whether an answer to a question that means the same would be looked for
     checks: tuple[GuardrailCheck, ...]  # of what is asked
+    language: str | None  # of the user's last text; None: not known, or no rule asks
+    rules: tuple[RuleMet, ...]
     queue: QueueEntry | None  # where it may wait at a limit of requests at a time
 
 
 def explain(
-    gateway: Gateway, asked: GatewayRequest, caller: Caller, taken: dict[str, int], *, first_bytes: dict[str, float]
-) -> Explained:
-    """`taken`: what is settled, by the id of an allowance in its present window; `first_bytes`: measured
-    seconds to the first byte, by deployment, where there are any."""
+    gateway: Gateway, asked: GatewayRequest, caller: Caller, taken: dict[str, int], *,
+    speeds: Mapping[str, LedgerSpeed], labels: Mapping[str, frozenset[str]],
+) -> Explained:  # fmt: skip
+    """`taken`: what is settled, by the id of an allowance in its present window; `speeds`: measured, by deployment,
+    where there are any; `labels`: what classifiers would say, by name: they are not asked."""
     route = gateway.routes[asked.model]
     cached = route.cache is not None and (route.cache.when == "always" or asked.repeats)
-    healths = {
-        name: DeploymentHealth(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()
-    }
-    facts = Facts(surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix)
+    healths = {name: _health(one.first_byte_s, speeds.get(name)) for name, one in gateway.deployments.items()}
+    classes = wanted_classes(gateway, route).read(last_text(asked))._replace(labels=labels)
+    facts = Facts(
+        surface=asked.surface, input_tokens=asked.input_tokens_estimate, caller=caller, prefix=asked.prefix,
+        classes=classes,
+    )  # fmt: skip
     seen = considered(route, facts, gateway, healths, 0.0)
     names = tuple(order(route, facts, gateway, healths, 0.0, Random(0)))
     held = {one.name: _held_pico(gateway, asked, route, one.name) for one in seen}
@@ -89,8 +110,31 @@ def explain(
         budgets=tuple(_budgeted(gateway.allowances_of(caller, route.name), asked, taken, first)),
         fallbacks=tuple(_fallbacks(gateway, route)),
         cached=cached, compared=cached and _is_compared(route, asked), queue=gateway.queue,
-        checks=tuple(_checked(gateway, route, asked)),
+        checks=tuple(_checked(gateway, route, asked)), language=classes.language,
+        rules=tuple(_rules(gateway, route, facts, speeds)),
     )  # fmt: skip
+
+
+def _health(stated_first_byte_s: float | None, speed: LedgerSpeed | None) -> DeploymentHealth:
+    if speed is None:
+        return DeploymentHealth(stated_first_byte_s)
+    found = DeploymentHealth(stated_first_byte_s if speed.first_byte_s is None else speed.first_byte_s)
+    found.expect(token_s=speed.token_s, output_tokens=speed.output_tokens, request_s=speed.request_s)
+    return found
+
+
+def _rules(gateway: Gateway, route: Route, facts: Facts, speeds: Mapping[str, LedgerSpeed]) -> Iterator[RuleMet]:
+    before = False
+    for rule in route.rules:
+        met, adds_s = holds(rule, facts), None
+        if rule.classifier is not None and (speed := speeds.get(gateway.classifiers[rule.classifier].deployment)):
+            adds_s = speed.request_s
+        yield RuleMet(
+            conditions=rule.conditions, deployments=rule.deployments, holds=met, taken=met and not before,
+            classifier=rule.classifier, supposed=tuple(sorted(facts.classes.labels.get(rule.classifier or "", ()))),
+            adds_s=adds_s,
+        )  # fmt: skip
+        before = before or met
 
 
 def _is_compared(route: Route, asked: GatewayRequest) -> bool:

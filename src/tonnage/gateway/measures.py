@@ -34,12 +34,14 @@ _COUNTERS: Final = {
     "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
     "tonnage_gateway_canary_total": "Attempts of routes with a canary, by side and what they met.",
     "tonnage_gateway_shadow_total": "Requests asked of a shadow too, by how the answers compare.",
+    "tonnage_gateway_classified_total": "Requests of routes with rules on texts, by what said so and what it said.",
     "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
 }
 _TIMES: Final = {
     "tonnage_gateway_added_seconds": "Time in the gateway before the request was sent on.",
     "tonnage_gateway_first_byte_seconds": "From a request to the first byte of its answer, by deployment.",
     "tonnage_gateway_waiting_seconds": "Time in the line of a limit.",
+    "tonnage_gateway_classifying_seconds": "What a classifier added to a request, by classifier.",
     "tonnage_gateway_latency_seconds": "From a request to the end of its answer, by deployment.",
 }
 Labels = tuple[tuple[str, str], ...]

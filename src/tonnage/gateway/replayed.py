@@ -11,6 +11,7 @@ import orjson
 
 from tonnage.errors import DataError
 from tonnage.gateway.observing.log_files import log_files
+from tonnage.gateway.routing.classes import UNCLASSIFIED, RequestClasses
 from tonnage.values import dataclass
 
 COLUMNS: Final = ("at_s", "key", "route", "input_tokens", "output_tokens")
@@ -25,6 +26,7 @@ class LoggedRequest:
     route: str
     input_tokens: int
     output_tokens: int
+    classes: RequestClasses = UNCLASSIFIED  # what the gateway found of its text, where the log has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +81,25 @@ def _request(row: Mapping[str, Any], place: str) -> LoggedRequest:
     try:
         made = LoggedRequest(
             at_s=float(row["at_s"]), key=str(row.get("key") or "none"), route=str(row["route"]),
-            input_tokens=int(row["input_tokens"]), output_tokens=int(row["output_tokens"]),
+            input_tokens=int(row["input_tokens"]), output_tokens=int(row["output_tokens"]), classes=_classes(row),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{place}: {error!r}", hint=f"columns: {', '.join(COLUMNS)}") from error
     if made.input_tokens < 0 or made.output_tokens < 0:
         raise DataError(f"{place}: negative tokens", hint="counts are 0 or more")
     return made
+
+
+def _classes(row: Mapping[str, Any]) -> RequestClasses:
+    """As a request log has them; a table says labels as `CLASSIFIER=LABEL` and words with `;` between."""
+    labels, words = row.get("labels") or {}, row.get("words") or ()
+    if isinstance(labels, str):
+        pairs = [one.strip().partition("=") for one in labels.split(";") if one.strip()]
+        labels = {name: [label for one, _, label in pairs if one == name] for name, _, _ in pairs}
+    if isinstance(words, str):
+        words = [one.strip() for one in words.split(";") if one.strip()]
+    said = {str(name): frozenset(map(str, found)) for name, found in labels.items()}
+    return RequestClasses(row.get("language") or None, frozenset(map(str, words)), said)
 
 
 def _share(row: Mapping[str, Any], place: str) -> float:

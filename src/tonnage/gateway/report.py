@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.gateway.explaining import Budgeted, Explained
+from tonnage.gateway.explaining import Budgeted, Explained, RuleMet
 from tonnage.gateway.file.described import Deployment, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
@@ -65,6 +65,9 @@ DEPLOYMENTS: Final[Fields[Deployment]] = (
     Field("price_source", lambda one: one.rates.source, title="price from", wraps=True),
     Field("price_read_on", lambda one: one.rates.read_on, title="read on"),
     Field("at_once", lambda one: one.at_once, title="at once", right=True),
+    Field("quality", lambda one: None if one.quality is None else one.quality.value, right=True),
+    Field("quality_metric", lambda one: None if one.quality is None else one.quality.metric),
+    Field("quality_samples", lambda one: None if one.quality is None else one.quality.samples),
 )  # fmt: skip
 SPENT: Final[Fields[NameSpend]] = (
     Field("name", lambda one: one.name, title="name"),
@@ -140,19 +143,34 @@ def _explained_blocks(found: Explained) -> Iterator[Block]:
         ("kept", _kept(found)), ("after these", ", ".join(found.fallbacks) or "no other route"),
         *_conduct(found),
     ))  # fmt: skip
-    columns = ("", "deployment", "expected USD", "held USD", "first byte s", "why not")
+    columns = ("", "deployment", "expected USD", "held USD", "first byte s", "answer s", "why not")
     rows = []
     for one in sorted(found.candidates, key=lambda one: _place(found, one.name) or 99):
-        first = "-" if one.first_byte_s is None else short(one.first_byte_s, 3)
+        first, answer = ("-" if it is None else short(it, 3) for it in (one.first_byte_s, one.answer_s))
         place = _place(found, one.name)
         rows.append((
             "" if place is None else str(place), one.name, usd_text(one.usd_pico), usd_text(found.held_pico[one.name]),
-            first, "" if one.why_not is None else _WHY_NOT[one.why_not],
+            first, answer, "" if one.why_not is None else _WHY_NOT[one.why_not],
         ))  # fmt: skip
     yield Table(columns=tuple(Column(title=one) for one in columns), rows=tuple(rows))
     if found.budgets:
         yield Heading(text="Taken from")
         yield Pairs(rows=tuple((one.allowance.words, _taken(one)) for one in found.budgets))
+
+
+def _rule(one: RuleMet) -> str:
+    said = f"to {', '.join(one.deployments)}: " + ("taken" if one.taken else "holds" if one.holds else "does not hold")
+    if one.classifier is None:
+        return said
+    took = "" if one.adds_s is None else f", {short(one.adds_s * 1000, 3)} ms"
+    if one.supposed:
+        return f"{said}; {one.classifier} is supposed to say {', '.join(one.supposed)}{took}"
+    return f"{said}; {one.classifier} is asked when it is sent{took}: suppose with --label {one.classifier}=LABEL"
+
+
+def _rule_document(one: RuleMet) -> dict[str, Any]:
+    return {"conditions": one.conditions, "deployments": list(one.deployments), "holds": one.holds, "taken": one.taken,
+            "classifier": one.classifier, "supposed": list(one.supposed), "adds_s": one.adds_s}  # fmt: skip
 
 
 def _kept(found: Explained) -> str:
@@ -164,6 +182,10 @@ def _kept(found: Explained) -> str:
 def _conduct(found: Explained) -> Iterator[tuple[str, str]]:
     """What may happen to it beside the deployments in their order."""
     route = found.route
+    if found.language is not None:
+        yield "language", found.language
+    for number, rule in enumerate(found.rules, start=1):
+        yield f"rule {number}, {rule.conditions}", _rule(rule)
     for one in found.checks:
         if one.found is None:
             said = f"asks {one.rule.deployment} when it is sent, then may {one.rule.act}"
@@ -212,12 +234,13 @@ def _explained_document(found: Explained) -> dict[str, Any]:
         "schema": "tonnage/gateway-explanation@1", "route": found.route.name, "policy": found.route.policy,
         "caller": found.caller.name, "input_tokens_estimate": found.input_tokens_estimate,
         "input_tokens_at_most": found.most_input_tokens, "answer_is_kept": found.cached,
-        "questions_are_compared": found.compared, **_conduct_document(found),
+        "questions_are_compared": found.compared, "language": found.language,
+        "rules": [_rule_document(one) for one in found.rules], **_conduct_document(found),
         "order": list(found.order), "fallbacks": list(found.fallbacks),
         "candidates": [
             {"deployment": one.name, "place": _place(found, one.name), "why_not": one.why_not,
              "expected_usd": usd_text(one.usd_pico), "held_usd": usd_text(found.held_pico[one.name]),
-             "first_byte_s": one.first_byte_s}
+             "first_byte_s": one.first_byte_s, "answer_s": one.answer_s}
             for one in found.candidates
         ],
         "allowances": [{**_allowance(one.allowance), "taken": one.taken, "needs": one.needs, "refuses": one.refuses}

@@ -4,8 +4,9 @@ Deployments hold as many requests at a time as the file says, each for the first
 speed that the ledger measured. Allowances are taken at what a request costs; the gateway itself holds a bound while a
 request is under way, so close to a cap it refuses a little earlier. With a queue, requests wait for places by priority
 and then in the order they came, in one line (the gateway has one for each limit and worker, takes turns among keys and
-refuses at once who would be too late). A guardrail that a deployment decides costs its tokens and its time before each
-request; what guardrails find is in the texts, which no log has.
+refuses at once who would be too late). A guardrail or classifier that a deployment decides costs its tokens and its
+time before each request; what guardrails find is in the texts, which no log has; rules on languages, words and labels
+hold as the log has them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tonnage.gateway.file.described import ANYBODY, Caller, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.replayed import LoggedRequest
 from tonnage.gateway.routing.choosing import Facts, deployments_of, order
+from tonnage.gateway.routing.classes import wanted_classes
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
@@ -38,6 +40,7 @@ class Speed:
 
     first_byte_s: float | None
     per_output_token_s: float | None
+    output_tokens: float | None = None  # a mean of its answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class RequestReplay:
     def __init__(self, gateway: Gateway, speeds: Mapping[str, Speed], random: Random) -> None:
         self.gateway, self.speeds, self.random = gateway, speeds, random
         self._callers: dict[str, Caller] = {one.name: one for one in gateway.callers.values()}
-        self._healths = {name: DeploymentHealth(found.first_byte_s) for name, found in speeds.items()}
+        self._healths = {name: _health(found) for name, found in speeds.items()}
         self._ends: list[tuple[float, int, str, tuple[Allowance, ...]]] = []
         self._waiting: list[_Waiting] = []
         self._taken: Counter[tuple[str, int]] = Counter()
@@ -150,7 +153,7 @@ class RequestReplay:
     def _answer(self, one: LoggedRequest, now_s: float, waited_s: float) -> _Refused | None:
         """None: a deployment takes it; else what keeps it from one."""
         caller = self._callers.get(one.key, ANYBODY)
-        facts = Facts(surface="chat", input_tokens=one.input_tokens, caller=caller)
+        facts = Facts(surface="chat", input_tokens=one.input_tokens, caller=caller, classes=one.classes)
         base = self.gateway.allowances_of(caller, one.route)
         route: Route | None = self.gateway.routes[one.route]
         place = False
@@ -228,8 +231,17 @@ class RequestReplay:
         heappush(self._ends, (now_s + took_s, self._number, name, places))
 
     def _judges(self, route: Route) -> Iterator[str]:
-        """Deployments that decide a guardrail of what is asked, one for each."""
+        """Deployments that decide a guardrail of what is asked, one for each, and classifiers."""
+        for name in wanted_classes(self.gateway, route).classifiers:
+            yield self.gateway.classifiers[name].deployment
         for name in route.guardrails:
             rule = self.gateway.guardrails[name]
             if rule.deployment is not None and "input" in rule.on:
                 yield rule.deployment
+
+
+def _health(speed: Speed) -> DeploymentHealth:
+    found, tokens = DeploymentHealth(speed.first_byte_s), speed.output_tokens
+    if tokens and speed.per_output_token_s is not None:
+        found.expect(token_s=(speed.first_byte_s or 0.0) / tokens + speed.per_output_token_s, output_tokens=tokens)
+    return found

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from statistics import median
+from statistics import mean, median
 from typing import Any, cast, get_args
 
 from tonnage.errors import InputError
@@ -25,17 +25,19 @@ from tonnage.reports.wording import short
 
 def speeds(gateway: Gateway, attempts: Iterable[Mapping[str, Any]]) -> dict[str, Speed]:
     """By deployment: medians of what the ledger measured, else what the file states."""
-    firsts, per_token = defaultdict(list), defaultdict(list)
+    firsts, per_token, written = defaultdict(list), defaultdict(list), defaultdict(list)
     for one in attempts:
         if one["outcome"] != "ok" or one["first_byte_s"] is None:
             continue
         firsts[one["deployment"]].append(one["first_byte_s"])
         if one["output_tokens"]:
             per_token[one["deployment"]].append((one["latency_s"] - one["first_byte_s"]) / one["output_tokens"])
+            written[one["deployment"]].append(one["output_tokens"])
     return {
         name: Speed(
             first_byte_s=median(firsts[name]) if firsts[name] else one.first_byte_s,
             per_output_token_s=median(per_token[name]) if per_token[name] else None,
+            output_tokens=mean(written[name]) if written[name] else None,
         )
         for name, one in gateway.deployments.items()
     }

@@ -14,6 +14,7 @@ from tonnage.gateway.money.shared_accounts import AccountState
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.settlement import AttemptUnderWay
+from tonnage.gateway.routing.choosing import expected_answer_s
 
 
 def worker_state(running: Running, attempts: Iterable[AttemptUnderWay], waiting: int) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def status_document(
         "schema": "tonnage/gateway-status@1", "at_s": now_s, "workers": len(living),
         "deployments": {name: {
             "under_way": sum(one["under_way"].get(name, 0) for one in living),
-            "first_byte_s": health.first_byte_s, "failures_in_a_row": health.failures,
+            "first_byte_s": health.first_byte_s, "answer_s": _answer_s(running, name), "failures_in_a_row": health.failures,
             "resting": not health.available(monotonic()),
             "resting_workers": sum(name in one.get("resting", ()) for one in living),
         } for name, health in running.healths.items()},
@@ -55,6 +56,12 @@ def status_document(
         "accounts": str(states) if failed else None,
         **added_up(all_counted).document(),
     }  # fmt: skip
+
+
+def _answer_s(running: Running, name: str) -> float | None:
+    """Of one more request now, as far as this worker has measured."""
+    gateway, health = running.gateway, running.healths[name]
+    return expected_answer_s(gateway.deployments[name], health, health.output_tokens, gateway.listen.workers)
 
 
 def _allowances(gateway: Gateway, states: Sequence[AccountState], now_s: float) -> list[dict[str, Any]]:

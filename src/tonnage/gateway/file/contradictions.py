@@ -8,7 +8,9 @@ from typing import Final
 from tonnage.comparison.door import unknown
 from tonnage.errors import InputError
 from tonnage.gateway.file.allowed import rates_of, scope_names
-from tonnage.gateway.file.entries import DeploymentEntry, GatewayEntries, RouteEntry
+from tonnage.gateway.file.classifier_entries import classifier_problems, language_problems
+from tonnage.gateway.file.described import Gateway
+from tonnage.gateway.file.entries import DeploymentEntry, GatewayEntries, RouteEntry, RouteRuleEntry
 from tonnage.gateway.file.guardrail_entries import guardrail_problems
 from tonnage.gateway.file.media_entries import media_problems
 from tonnage.http.pool import read_endpoint
@@ -32,6 +34,9 @@ def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
         yield from _route_problems(name, route, entries)
     for check in entries.guardrails.values():
         yield from guardrail_problems(check, entries.deployments)
+    used = {rule.classifier for route in entries.routes.values() for rule in route.rules if rule.classifier}
+    for classifier in entries.classifiers.values():
+        yield from classifier_problems(classifier, entries.deployments, used)
     yield from _repeated(entries)
     counted = entries.limits_in == "redis"
     if counted and entries.redis is None:
@@ -75,6 +80,8 @@ def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
                 yield Problem(
                     (*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`"
                 )
+    if one.quality is not None and one.quality_from is not None:
+        yield Problem((*here, "quality_from"), "stands beside quality", "one of them says its score")
     try:
         read_endpoint(one.url)
     except InputError as error:
@@ -89,9 +96,7 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         if one not in entries.deployments:
             yield unknown((*here, "deployments"), "deployment", one, entries.deployments)
     for index, rule in enumerate(route.rules):
-        for one in rule.deployments:
-            if one not in entries.deployments:
-                yield unknown((*here, "rules", index, "deployments"), "deployment", one, entries.deployments)
+        yield from _rule_problems((*here, "rules", index), rule, entries)
     if route.policy == "weighted" and set(route.weights or {}) != set(route.deployments):
         yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
     if route.fallback is not None and route.fallback not in entries.routes:
@@ -118,10 +123,43 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
             break
         passed.append(at)
         at = entries.routes[at].fallback
-    if route.quality is not None:
-        for one in route.deployments:
-            if one in entries.deployments and entries.deployments[one].quality is None:
-                yield Problem((*here, "quality"), f"the quality of {one} is not known", "state it: `quality:` there")
+
+
+def _rule_problems(here: tuple[str | int, ...], rule: RouteRuleEntry, entries: GatewayEntries) -> Iterator[Problem]:
+    for one in rule.deployments:
+        if one not in entries.deployments:
+            yield unknown((*here, "deployments"), "deployment", one, entries.deployments)
+    yield from language_problems((*here, "languages"), rule.languages or ())
+    if rule.classifier is not None and rule.classifier not in entries.classifiers:
+        yield unknown((*here, "classifier"), "classifier", rule.classifier, entries.classifiers)
+    if (rule.classifier is None) != (rule.labels is None):
+        missing = "labels" if rule.labels is None else "classifier"
+        yield Problem((*here, missing), "is missing", "`classifier: NAME` and `labels: ...` go together")
+
+
+def quality_contradictions(gateway: Gateway) -> Iterator[Problem]:
+    """Floors of routes that cannot be held: deployments without a score, scores of different measures. A score that a
+    file states is of whatever measure its writer says."""
+    for name, route in gateway.routes.items():
+        here = ("routes", name, "quality")
+        if route.quality is None:
+            continue
+        named = [*route.deployments, *(one for rule in route.rules for one in rule.deployments)]
+        if route.canary is not None:
+            named.append(route.canary.deployment)
+        measures: dict[str, str] = {}
+        for one in dict.fromkeys(named):
+            score = gateway.deployments[one].quality
+            if score is None and not route.quality_unknown:
+                yield Problem(
+                    here, f"the quality of {one} is not known",
+                    "`quality:` or `quality_from:` there; `quality_unknown: allow` here uses it all the same",
+                )  # fmt: skip
+            elif score is not None and score.metric is not None:
+                measures.setdefault(score.metric, one)
+        if len(measures) > 1:
+            each = " and ".join(f"{metric} of {one}" for metric, one in measures.items())
+            yield Problem(here, f"cannot be compared with {each}", "one measure for all deployments of a route")
 
 
 def _semantic_problems(path: tuple[str | int, ...], name: str, entries: GatewayEntries) -> Iterator[Problem]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect, Surface
 from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.classifier_entries import RequestClassifier
 from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
+from tonnage.gateway.file.quality_entries import QualityScore
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates
@@ -32,7 +35,7 @@ class Deployment:
     timeouts: TimeoutsEntry
     at_once: int | None
     max_output_tokens: int | None
-    quality: float | None
+    quality: QualityScore | None
     first_byte_s: float | None
     image_tokens: int
     stored_tokens: int | None
@@ -51,6 +54,26 @@ class RouteRule:
     teams: frozenset[str] | None
     keys: frozenset[str] | None
     regions: frozenset[str] | None
+    languages: frozenset[str] | None
+    words: tuple[str, ...] | None
+    classifier: str | None
+    labels: frozenset[str]
+
+    @property
+    def conditions(self) -> str:
+        """Its conditions, as pages name them."""
+        said = [] if self.input_tokens_above is None else [f"input above {self.input_tokens_above:,} tokens"]
+        if self.teams is not None:
+            said.append(f"team {_either(self.teams)}")
+        if self.keys is not None:
+            said.append(f"key {_either(self.keys)}")
+        if self.languages is not None:
+            said.append(f"language {_either(self.languages)}")
+        if self.words is not None:
+            said.append(f"the words {_either(self.words)}")
+        if self.classifier is not None:
+            said.append(f"{self.classifier} says {_either(self.labels)}")
+        return ", ".join(said) or "every request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +86,7 @@ class Route:
     weights: tuple[float, ...]  # beside `deployments`
     first_byte_s: float | None
     quality: float | None
+    quality_unknown: bool  # deployments without a score are used all the same
     max_tokens: int | None
     cache: CacheEntry | None
     rules: tuple[RouteRule, ...]
@@ -108,6 +132,7 @@ class Gateway:
     durable: bool
     after_disconnect_s: float
     guardrails: dict[str, Guardrail]
+    classifiers: dict[str, RequestClassifier]
     queue: QueueEntry | None  # None: nobody waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
@@ -129,3 +154,7 @@ class Gateway:
         """What a request of a caller on a route is taken from, deployments apart."""
         names = {"total": "", "key": caller.name, "team": caller.team, "project": caller.project, "route": route}
         return tuple(one for one in self.allowances if names.get(one.scope) == one.name)
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(sorted(names))

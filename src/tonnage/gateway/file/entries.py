@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text
 from tonnage.gateway.file.batches import BatchesEntry
+from tonnage.gateway.file.classifier_entries import ClassifierEntry
 from tonnage.gateway.file.conduct_entries import (
     CanaryEntry,
     HedgeEntry,
@@ -16,9 +17,10 @@ from tonnage.gateway.file.conduct_entries import (
     SemanticEntry,
     ShadowEntry,
 )
-from tonnage.gateway.file.guardrail_entries import GuardrailEntry
+from tonnage.gateway.file.guardrail_entries import GuardrailEntry, Texts
 from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
+from tonnage.gateway.file.quality_entries import QualityFromEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,
@@ -31,6 +33,7 @@ from tonnage.workload.file.fields import (
     StrictModel,
     TokenLength,
     Word,
+    Words,
 )
 from tonnage.workload.file.fields import (
     key as entry,
@@ -145,6 +148,7 @@ class DeploymentEntry(StrictModel):
     tokens_per_minute: TokenLength | None = entry("Its provider's limit.", default=None)
     max_output_tokens: TokenLength | None = entry("The most it writes for one request.", default=None)
     quality: PositiveOrZero | None = entry("Its score in your own evaluation.", default=None)
+    quality_from: QualityFromEntry | None = entry("A file of an evaluation that has the score.", default=None)
     first_byte_ms: Positive | None = entry("Expected time to the first byte, until it is measured.", default=None)
     image_tokens: TokenLength = entry("The most that an image given by its address counts.", default=4096)
     stored_tokens: TokenLength | None = entry(
@@ -173,6 +177,12 @@ class RouteRuleEntry(StrictModel):
     input_tokens_above: TokenLength | None = entry("Longer inputs than this.", default=None)
     teams: Names | None = entry("Requests of these teams.", default=None)
     keys: Names | None = entry("Requests with these keys.", default=None)
+    languages: Names | None = entry(
+        "Requests whose last text of the user is in these languages (en, de, ...), or `unknown`.", default=None
+    )
+    words: Texts | None = entry("Requests with one of these words or phrases in that text, in any case.", default=None)
+    classifier: Word | None = entry("A classifier that is asked about that text ...", default=None)
+    labels: Words | None = entry("... and those of its labels for which the rule holds.", default=None)
     regions: Annotated[tuple[Word, ...], BeforeValidator(_as_list)] | None = entry(
         "Residency: only deployments there.", default=None
     )
@@ -196,6 +206,9 @@ class RouteEntry(StrictModel):
         "The promise: deployments that are expected to be later come last.", default=None
     )
     quality: PositiveOrZero | None = entry("Deployments below this quality are not used.", default=None)
+    quality_unknown: Literal["refuse", "allow"] = entry(
+        "Deployments without a score, where there is a floor: refused when the file is read, or used.", default="refuse"
+    )
     max_tokens: TokenLength | None = entry("Output tokens where the client states none.", default=None)
     cache: CacheEntry | None = entry("Answers that are kept.", default=None)
     rules: Annotated[tuple[RouteRuleEntry, ...], BeforeValidator(_as_list)] = entry(
@@ -253,6 +266,7 @@ class GatewayEntries(StrictModel):
     budgets: Annotated[tuple[BudgetEntry, ...], BeforeValidator(_as_list)] = entry("Dollars.", default=())
     limits: Annotated[tuple[LimitEntry, ...], BeforeValidator(_as_list)] = entry("Rates.", default=())
     guardrails: Named[GuardrailEntry] = entry("Checks of what is asked and answered, by name.", default={})
+    classifiers: Named[ClassifierEntry] = entry("Who says what requests are about, for rules, by name.", default={})
     queue: QueueEntry | None = entry(
         "Requests wait at limits of requests at a time. Default: they are refused.", default=None
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -12,7 +13,8 @@ from tonnage.comparison.door import load_text, parse_entries, read_reference
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
-from tonnage.gateway.file.contradictions import contradictions
+from tonnage.gateway.file.classifier_entries import read_classifier
+from tonnage.gateway.file.contradictions import contradictions, quality_contradictions
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
     DeploymentEntry,
@@ -25,6 +27,7 @@ from tonnage.gateway.file.entries import (
 from tonnage.gateway.file.guardrail_entries import read_guardrail
 from tonnage.gateway.file.media_entries import read_media_rates
 from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.file.quality_entries import QualityScore, read_quality
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
@@ -51,7 +54,11 @@ def load_gateway(
     raise_problems(contradictions(entries), document)
     environment = os.environ if environment is None else environment
     admin_key = entries.listen.admin_key
-    return Gateway(
+    labels: defaultdict[str, set[str]] = defaultdict(set)
+    for rule in (rule for route in entries.routes.values() for rule in route.rules):
+        if rule.classifier is not None:
+            labels[rule.classifier].update(rule.labels or ())
+    found = Gateway(
         listen=entries.listen,
         deployments={
             name: _deployment(one, path.parent, catalog_rates, planned_speeds)
@@ -70,6 +77,7 @@ def load_gateway(
         after_disconnect_s=entries.after_disconnect,
         log_days=entries.log_days,
         guardrails={name: read_guardrail(one, path.parent) for name, one in entries.guardrails.items()},
+        classifiers={name: read_classifier(one, frozenset(labels[name])) for name, one in entries.classifiers.items()},
         queue=entries.queue,
         batches=entries.batches,
         request_log=_request_log(entries, path.parent, home),
@@ -80,6 +88,8 @@ def load_gateway(
         },
         idempotency=entries.idempotency if entries.idempotency.on else None,
     )
+    raise_problems(quality_contradictions(found), document)
+    return found
 
 
 def key_hash(key: str) -> str:
@@ -109,7 +119,7 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         timeouts=one.timeouts,
         at_once=one.at_once,
         max_output_tokens=one.max_output_tokens,
-        quality=one.quality,
+        quality=_quality(one, folder),
         first_byte_s=None if one.first_byte_ms is None else one.first_byte_ms / 1000.0,
         image_tokens=one.image_tokens,
         stored_tokens=one.stored_tokens,
@@ -118,6 +128,12 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         media=media,
         surfaces=_surfaces(one, media),
     )
+
+
+def _quality(one: DeploymentEntry, folder: Path) -> QualityScore | None:
+    if one.quality_from is not None:
+        return read_quality(one.quality_from, folder, f"deployments.{one.name}.quality_from")
+    return None if one.quality is None else QualityScore(value=one.quality)
 
 
 def _surfaces(one: DeploymentEntry, media: MediaRates | None) -> frozenset[Surface]:
@@ -173,16 +189,19 @@ def _route(one: RouteEntry) -> Route:
             teams=None if rule.teams is None else frozenset(rule.teams),
             keys=None if rule.keys is None else frozenset(rule.keys),
             regions=None if rule.regions is None else frozenset(rule.regions),
+            languages=None if rule.languages is None else frozenset(rule.languages),
+            words=rule.words,
+            classifier=rule.classifier,
+            labels=frozenset(rule.labels or ()),
         )
         for rule in one.rules
     )
     weights = tuple((one.weights or {}).get(name, 1.0) for name in one.deployments)
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
-        quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
-        retry=one.retry, fallback=one.fallback, sticky=one.sticky, hedge=one.hedge, canary=one.canary,
-        shadow=one.shadow,
-        guardrails=one.guardrails,
+        quality=one.quality, quality_unknown=one.quality_unknown == "allow", max_tokens=one.max_tokens,
+        cache=one.cache, rules=rules, retry=one.retry, fallback=one.fallback, sticky=one.sticky,
+        hedge=one.hedge, canary=one.canary, shadow=one.shadow, guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 

@@ -6,7 +6,16 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import batches, conduct_entries, entries, guardrail_entries, media_entries, observing
+from tonnage.gateway.file import (
+    batches,
+    classifier_entries,
+    conduct_entries,
+    entries,
+    guardrail_entries,
+    media_entries,
+    observing,
+    quality_entries,
+)
 from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -16,6 +25,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`price.above`", entries.LongPriceEntry),
     ("`media`", media_entries.MediaEntry),
     ("`own`", entries.OwnEntry),
+    ("`quality_from`", quality_entries.QualityFromEntry),
     ("`sign_in`", entries.SignInEntry),
     ("`timeouts`", entries.TimeoutsEntry),
     ("A route", entries.RouteEntry),
@@ -30,6 +40,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
     ("A guardrail", guardrail_entries.GuardrailEntry),
+    ("A classifier", classifier_entries.ClassifierEntry),
     ("`queue`", conduct_entries.QueueEntry),
     ("`batches`", batches.BatchesEntry),
     ("`request_log`", observing.RequestLogEntry),

@@ -1,14 +1,14 @@
-"""A rule that asks a deployment of classification, whose cost is held, settled and put into the ledger as any other."""
+"""A deployment of classification, asked for a guardrail or for a route's rules: its cost is held, settled and put into
+the ledger as any other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
 from tonnage.gateway.file.described import Caller
-from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
 from tonnage.gateway.proxy.running import Running
@@ -24,12 +24,30 @@ class CheckFailed(Exception):
     """A rule could not look at a text."""
 
 
-class Classifier:
-    """Of one rule. `running`: the configuration at work, with the deployment that is asked."""
+class ClassifierTerms(Protocol):
+    """What is asked of the deployment: `labels` that count from the score `above` on, texts in windows of letters,
+    `moderations`: OpenAI's way, else that of an encoder server."""
 
-    def __init__(self, rule: Guardrail, running: Running, book: SpendBook) -> None:
-        assert rule.deployment is not None
-        self.rule, self._asking = rule, SideRequests(rule.deployment, running, book)
+    @property
+    def labels(self) -> frozenset[str]: ...
+    @property
+    def above(self) -> float: ...
+    @property
+    def moderations(self) -> bool: ...
+    @property
+    def window_chars(self) -> int: ...
+
+
+class Classifier:
+    """Of one rule. `running`: the configuration at work, with the deployment that is asked; `outcome`: as the ledger
+    names its requests."""
+
+    def __init__(
+        self, rule: ClassifierTerms, deployment: str | None, running: Running, book: SpendBook, outcome: str
+    ) -> None:
+        assert deployment is not None
+        self.rule, self._outcome = rule, outcome
+        self._asking = SideRequests(deployment, running, book)
         self.deployment = self._asking.deployment
 
     async def labels(self, texts: Sequence[str], *, caller: Caller, route: str, request: str) -> frozenset[str]:
@@ -54,7 +72,7 @@ class Classifier:
             body=body,
             tokens=sum(len(one) // BYTES_PER_TOKEN + 1 for one in texts),
             most_tokens=len(body) + TOKENS_A_WINDOW * len(texts),
-            outcome="guardrail",
+            outcome=self._outcome,
         )
         try:
             return await self._asking.ask(asked, self._found, caller=caller, route=route, request=request)

@@ -43,14 +43,19 @@ class ShapeDetector:
         return [DetectedText(begin, end, self._kinds[kind]) for begin, end, kind in found_shapes(text, self._kinds)]
 
 
-class WordDetector:
+def phrases_pattern(words: Iterable[str]) -> re.Pattern[str]:
     """Whole words and phrases, in any case; spaces of a phrase match any run of them."""
+    phrases = sorted({r"\s+".join(map(re.escape, one.split())) for one in words}, key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)
+
+
+class WordDetector:
+    """Stated words and phrases."""
 
     slow = False
 
     def __init__(self, words: Sequence[str]) -> None:
-        phrases = sorted({r"\s+".join(map(re.escape, one.split())) for one in words}, key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)
+        self._pattern = phrases_pattern(words)
 
     def find(self, text: str) -> list[DetectedText]:
         return [DetectedText(one.start(), one.end(), "topic") for one in self._pattern.finditer(text)]

@@ -190,7 +190,8 @@ def make_guards(running: Running, book: SpendBook, measures: GatewayMeasures) ->
     for name in named:
         said = gateway.guardrails[name]
         detector = make_detector(said)
-        rules[name] = Rule(said, detector, Classifier(said, running, book) if detector is None else None)
+        classifier = None if detector else Classifier(said, said.deployment, running, book, "guardrail")
+        rules[name] = Rule(said, detector, classifier)
     return {
         name: RouteGuard([rules[one] for one in route.guardrails], measures)
         for name, route in gateway.routes.items()

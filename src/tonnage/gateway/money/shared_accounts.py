@@ -7,7 +7,7 @@ committed + leased <= cap, so that workers together cannot pass a cap, whichever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tonnage.errors import InputError
 from tonnage.gateway.money.sql_store import AccountsError, SqlStore
@@ -76,6 +76,15 @@ class Granted:
     granted: Mapping[AccountKey, int]
     short: Mapping[AccountKey, int]
     others: bool
+
+
+class LedgerSpeed(NamedTuple):
+    """Means of a deployment's answers, in seconds; None: there are none of the kind."""
+
+    first_byte_s: float | None
+    token_s: float | None  # an output token, of whole requests
+    output_tokens: float | None  # of those that have some
+    request_s: float | None  # of those that write no tokens
 
 
 class SharedAccounts(SqlStore):
@@ -247,16 +256,20 @@ class SharedAccounts(SqlStore):
             ).fetchall()
         return [(str(row[0]), int(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5])) for row in rows]
 
-    def first_bytes(self, since_s: float) -> dict[str, float]:
-        """Mean seconds to the first byte of answers since then, by deployment."""
+    def speeds(self, since_s: float) -> dict[str, LedgerSpeed]:
+        """How fast answers since then were, by deployment; those of a classifier, which have no first byte, too."""
         with self._read() as cursor:
             rows = self._run(
                 cursor,
-                "SELECT deployment, avg(first_byte_s) FROM attempts WHERE at >= ? AND outcome = 'ok'"
-                " AND first_byte_s IS NOT NULL GROUP BY deployment",
+                "SELECT deployment, avg(first_byte_s), sum(CASE WHEN output_tokens > 0 THEN latency_s END)"
+                " / sum(output_tokens), avg(CASE WHEN output_tokens > 0 THEN output_tokens END),"
+                " avg(CASE WHEN coalesce(output_tokens, 0) = 0 THEN latency_s END)"
+                " FROM attempts WHERE at >= ? AND outcome IN ('ok', 'classifier') GROUP BY deployment",
                 (since_s,),
             ).fetchall()
-        return {str(name): float(seconds) for name, seconds in rows}
+        return {
+            str(name): LedgerSpeed(*(None if one is None else float(one) for one in means)) for name, *means in rows
+        }
 
     def forget_attempts(self, before_s: float) -> None:
         """Attempts older than this are no longer kept; what they cost stays in the accounts."""

@@ -13,6 +13,7 @@ from tonnage.gateway.observing.trace_context import TraceContext
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
     from tonnage.gateway.proxy.replies import GatewayReply
+    from tonnage.gateway.routing.classes import RequestClasses
 
 SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
 RECORD_BYTES: Final = 1024  # of a line without bodies
@@ -32,8 +33,8 @@ class RequestRecord:
     its route has none; `reply`: what the gateway itself answered; `status` 0: its client left before an answer."""
 
     __slots__ = (
-        "answer", "asked", "at_s", "attempts", "began_s", "cache", "caller", "guard", "latency_s", "reply", "request",
-        "room", "route", "status", "surface", "trace",
+        "answer", "asked", "at_s", "attempts", "began_s", "cache", "caller", "classes", "guard", "latency_s", "reply",
+        "request", "room", "route", "status", "surface", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +47,7 @@ class RequestRecord:
         self.trace: TraceContext | None = None
         self.cache: str | None = None
         self.guard: str | None = None
+        self.classes: RequestClasses | None = None
         self.reply: GatewayReply | None = None
         self.status, self.latency_s = 0, 0.0
         self.answer: list[bytes] = []
@@ -81,13 +83,21 @@ class RequestRecord:
             "stream": self.asked is not None and self.asked.stream, "status": self.status,
             "refused": None if self.reply is None else self.reply.kind,
             "limit": None if self.reply is None else dict(self.reply.more).get("limit"),
-            "cache": self.cache, "guard": self.guard, "deployment": last.get("deployment"),
+            "cache": self.cache, "guard": self.guard, **_classes(self.classes), "deployment": last.get("deployment"),
             "first_byte_s": last.get("first_byte_s"), "latency_s": round(self.latency_s, 6),
             "input_tokens": last.get("input_tokens"), "output_tokens": last.get("output_tokens"),
             "cached_tokens": last.get("cached_tokens"),
             "usd_pico": sum(one["usd_pico"] for one in attempts),
             "estimated": any(one["estimated"] for one in attempts), "attempts": attempts, "sample": sample,
         }  # fmt: skip
+
+
+def _classes(found: RequestClasses | None) -> dict[str, Any]:
+    """Only of routes whose rules ask for them: what the text itself is stays out."""
+    if found is None:
+        return {}
+    labels = {name: sorted(labels) for name, labels in found.labels.items()}
+    return {"language": found.language, "words": sorted(found.words), "labels": labels}
 
 
 def _attempt(deployment: str, found: AttemptOutcome) -> dict[str, Any]:

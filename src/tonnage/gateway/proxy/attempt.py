@@ -341,7 +341,9 @@ class Attempt:
 
     def head(self, kind: bytes, told: int | None) -> bytes:
         request, name = self.journey.request.encode(), self.deployment.name.encode()
-        head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\nx-tonnage-deployment: %b\r\n" % (kind, request, name)
+        head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\nx-tonnage-deployment: %b\r\n%b" % (
+            kind, request, name, self.journey.class_head
+        )  # fmt: skip
         if self._dropped:
             head += b"x-tonnage-dropped: %b\r\n" % self._dropped
         return head if told is None else b"%bx-tonnage-max-tokens: %d\r\n" % (head, told)

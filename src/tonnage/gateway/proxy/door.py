@@ -31,6 +31,7 @@ from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.proxy.asked import SURFACES, GatewayRequest, UnreadableRequest, read_asked
 from tonnage.gateway.proxy.attempt import PASSED_ON
+from tonnage.gateway.proxy.classifying import route_classifying
 from tonnage.gateway.proxy.express import Express
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
@@ -62,6 +63,7 @@ class Door:
         self.guards = make_guards(running, book, measures)
         self.semantic = _semantic_caches(running, book)
         self.shadows = _shadows(running)
+        self.classifying = route_classifying(running, book)
         self.repeats = Repeats(book, measures)
         self.waiting = WaitingRoom(book, measures)
         self.express = Express(self)
@@ -75,6 +77,7 @@ class Door:
         self.guards = make_guards(running, self.book, self.measures)
         self.semantic = _semantic_caches(running, self.book)
         self.shadows = _shadows(running)
+        self.classifying = route_classifying(running, self.book)
         self.running = running
 
     async def handle(self, exchange: ClientExchange) -> None:
@@ -140,6 +143,10 @@ class Door:
             await guard.through(journey, self._answer)
 
     async def _answer(self, journey: Journey) -> None:
+        classifying = self.classifying.get(journey.route.name)
+        if classifying is not None and (refused := await classifying.read(journey)) is not None:
+            journey.refuse(refused)
+            return
         cache = self.running.caches.get(journey.route.name)
         if cache is not None and await self._kept(cache, journey):
             return

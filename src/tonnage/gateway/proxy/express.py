@@ -4,7 +4,8 @@ It is what a journey's first attempt does, with all that does not change from re
 asks, by the head of the request (`KnownHead`); what a route of theirs takes and where it goes (`Target`). Nothing of it
 waits: the worker's leases pay for the hold, and a connection is free. Whatever turns out to need more (a lease, a new
 connection, a refusal, a fault, another deployment) is a `Journey`'s, which goes on from there. Routes with more to do
-than to choose a deployment (a cache, guardrails, hedging, a canary, a shadow) are a journey's from the beginning.
+than to choose a deployment (a cache, guardrails, hedging, a canary, a shadow, rules on texts) are a journey's from the
+beginning.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.proxy.settlement import Settlement
 from tonnage.gateway.proxy.streaming import Streaming
 from tonnage.gateway.routing.choosing import Facts, order
+from tonnage.gateway.routing.classes import wanted_classes
 from tonnage.http.connection import Connection
 
 if TYPE_CHECKING:
@@ -159,7 +161,8 @@ class Express:
         gateway = running.gateway
         self._running, self._routes = running, {}
         for name, route in gateway.routes.items():
-            if not (route.cache or route.guardrails or route.hedge or route.canary or route.shadow or gateway.queue):
+            more = route.cache or route.guardrails or route.hedge or route.canary or route.shadow or gateway.queue
+            if not (more or wanted_classes(gateway, route)):
                 self._routes[name] = len(route.deployments) == 1 and not route.rules and route.quality is None
 
     def _target(self, known: KnownHead, asked: GatewayRequest, now_s: float) -> ExpressTarget | None:

@@ -25,6 +25,7 @@ from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.proxy.settlement import AttemptTracker
 from tonnage.gateway.routing.choosing import Facts, considered, deployments_of, expected_first_byte_s, order
+from tonnage.gateway.routing.classes import RequestClasses
 
 SECOND_ROUND_S: Final = 0.1  # before deployments that failed are asked once more
 
@@ -47,6 +48,7 @@ class Journey:
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
         self.full: list[Allowance] = []  # limits of requests at a time that refused it
+        self.class_head = b""  # what clients are told of its text
         self.sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
@@ -127,6 +129,16 @@ class Journey:
         """Go on with a changed request."""
         facts, self.asked = self.facts, asked
         self._facts = facts._replace(input_tokens=asked.input_tokens_estimate, prefix=asked.prefix)
+
+    def classified(self, classes: RequestClasses, head: bytes) -> None:
+        """What its text is about, before a deployment is chosen."""
+        self._facts, self.class_head = self.facts._replace(classes=classes), head
+        if self.record is not None:
+            self.record.classes = classes
+
+    def refuse(self, reply: GatewayReply) -> None:
+        """It is not sent."""
+        self._answer(reply)
 
     def told_added(self) -> None:
         """The time that the gateway took before it sent the request on."""

@@ -71,12 +71,14 @@ class Settlement:
 
     def done(self, usage: Usage | None, *, written_tokens: int, outcome: str) -> int:
         """Settle an answer: by its usage, else by what was seen of it. Pico-dollars."""
+        now_s = monotonic()
         if outcome in ("cut", "failed"):
             self.failed = True
-            self.health.fail(monotonic())
+            self.health.fail(now_s)
             self.meter.fault(outcome)
         else:
-            self.health.succeed(self.first_byte_s or 0.0, None if usage is None else usage.output_tokens)
+            outputs = None if usage is None else usage.output_tokens
+            self.health.succeed(self.first_byte_s or 0.0, outputs, now_s - self.began_s)
         media = self._asked.media
         if media is not None:
             return self._done_media(media, usage, outcome)

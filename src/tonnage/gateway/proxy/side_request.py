@@ -92,13 +92,16 @@ class SideRequests:
         except NotUsable as error:
             why = f"status-{status}" if status != 200 else "not-an-answer"
             raise SideFailed(f"{deployment.name} answered {error}") from error
+        except asyncio.CancelledError:  # who asked does not wait any longer, or has left
+            why = "given-up"
+            raise
         else:
             why = "ok"
             return found
         finally:
             taken_s = monotonic() - began_s
             if why == "ok":
-                health.succeed(taken_s, None)
+                health.succeed(taken_s, None, taken_s)
             else:
                 health.fail(monotonic())
             self.book.settle(hold, None if not sent else AttemptOutcome(

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from math import inf
 from random import Random
+from statistics import fmean
 from typing import Final, Literal, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route
+from tonnage.gateway.file.classifier_entries import UNKNOWN_LANGUAGE
+from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.media.asked import MediaAsk, NoPrice
+from tonnage.gateway.proxy.asked import OUTPUT_KEYS
+from tonnage.gateway.routing.classes import UNCLASSIFIED, RequestClasses
 from tonnage.gateway.routing.health import DeploymentHealth
 from tonnage.values import dataclass
 
@@ -21,7 +26,7 @@ WhyNot = Literal["dialect", "resting", "quality", "region", "tried"]
 class Facts(NamedTuple):
     """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins;
     `regions`: where an earlier route's rule says that it must be computed;
-    `canary`: the new deployment that it is to try first."""
+    `canary`: the new deployment that it is to try first; `classes`: what rules ask of its text."""
 
     surface: Surface
     input_tokens: int
@@ -30,15 +35,17 @@ class Facts(NamedTuple):
     regions: frozenset[str] | None = None
     media: MediaAsk | None = None
     canary: str | None = None
+    classes: RequestClasses = UNCLASSIFIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A deployment as the policy sees it: expected cost and time of this request, or why it is not used."""
+    """A deployment as the policy sees it: expected cost and times of this request, or why it is not used."""
 
     name: str
     usd_pico: int
     first_byte_s: float | None
+    answer_s: float | None  # to its end, the wait for a place included
     why_not: WhyNot | None = None
 
 
@@ -53,12 +60,13 @@ def considered(
 ) -> list[Considered]:
     """Every deployment that the route names for this request, in the file's order."""
     names, regions = deployments_of(route, facts)
-    found = []
+    outputs, found = expected_output_tokens(facts.surface, [healths[name] for name in names]), []
     for name in names:
         deployment, health = gateway.deployments[name], healths[name]
         found.append(Considered(
             name=name, usd_pico=expected_pico(deployment, health, facts),
             first_byte_s=expected_first_byte_s(deployment, health),
+            answer_s=expected_answer_s(deployment, health, outputs, gateway.listen.workers),
             why_not=_why_not(deployment, health, route, facts.surface, regions, now_s, tried),
         ))  # fmt: skip
     return found
@@ -91,11 +99,7 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
     """The deployments of the first rule that holds for a request, else the route's own; and where they must compute:
     a fallback does not lift what the route before it said."""
     for rule in route.rules:
-        if rule.input_tokens_above is not None and facts.input_tokens <= rule.input_tokens_above:
-            continue
-        if rule.teams is not None and facts.caller.team not in rule.teams:
-            continue
-        if rule.keys is not None and facts.caller.name not in rule.keys:
+        if not holds(rule, facts):
             continue
         if facts.regions is None or rule.regions is None:
             return rule.deployments, facts.regions if rule.regions is None else rule.regions
@@ -103,6 +107,21 @@ def deployments_of(route: Route, facts: Facts) -> tuple[tuple[str, ...], frozens
     if facts.canary is not None and route.canary is not None and route.canary.deployment == facts.canary:
         return (facts.canary, *route.deployments), facts.regions
     return route.deployments, facts.regions
+
+
+def holds(rule: RouteRule, facts: Facts) -> bool:
+    """Whether every condition of a rule is met. What is not known of a text meets none but `unknown`."""
+    if rule.input_tokens_above is not None and facts.input_tokens <= rule.input_tokens_above:
+        return False
+    if rule.teams is not None and facts.caller.team not in rule.teams:
+        return False
+    if rule.keys is not None and facts.caller.name not in rule.keys:
+        return False
+    if rule.languages is not None and (facts.classes.language or UNKNOWN_LANGUAGE) not in rule.languages:
+        return False
+    if rule.words is not None and facts.classes.words.isdisjoint(rule.words):
+        return False
+    return rule.classifier is None or not rule.labels.isdisjoint(facts.classes.labels.get(rule.classifier, ()))
 
 
 def expected_pico(deployment: Deployment, health: DeploymentHealth, facts: Facts) -> int:
@@ -122,6 +141,19 @@ def expected_first_byte_s(deployment: Deployment, health: DeploymentHealth) -> f
     return health.first_byte_s * (1.0 + max(full - 0.5, 0.0) * 2.0)
 
 
+def expected_output_tokens(surface: Surface, healths: Sequence[DeploymentHealth]) -> float:
+    """Of one request, the same wherever it goes: what answers have had, the mean of deployments; 0: it writes none."""
+    return fmean(one.output_tokens for one in healths) if OUTPUT_KEYS.get(surface) and healths else 0.0
+
+
+def expected_answer_s(
+    deployment: Deployment, health: DeploymentHealth, output_tokens: float, workers: int
+) -> float | None:
+    """When its answer is expected to be whole. Workers share the places of a deployment, each sees its own requests."""
+    places = None if deployment.at_once is None else deployment.at_once / workers
+    return health.answer_s(output_tokens, places)
+
+
 def _why_not(
     deployment: Deployment, health: DeploymentHealth, route: Route, surface: Surface, regions: frozenset[str] | None,
     now_s: float, tried: Sequence[str],
@@ -130,8 +162,10 @@ def _why_not(
         return "tried"
     if surface not in deployment.surfaces:
         return "dialect"
-    if route.quality is not None and (deployment.quality or 0.0) < route.quality:
-        return "quality"
+    if route.quality is not None:
+        score = deployment.quality
+        if not route.quality_unknown if score is None else score.value < route.quality:
+            return "quality"
     if regions is not None and deployment.region not in regions:
         return "region"
     return None if health.available(now_s) else "resting"
@@ -150,9 +184,14 @@ class _Choice:
     def cost(self, name: str) -> int:
         return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts)
 
-    def first_byte_s(self, name: str) -> float:
-        """0 where nothing is known: it is tried, and then known."""
-        return expected_first_byte_s(self.gateway.deployments[name], self.healths[name]) or 0.0
+    def wait(self, name: str, output_tokens: float) -> tuple[float, int]:
+        """Predicted seconds to the end of an answer, then requests in flight. One of which nothing is known is tried
+        by one request at a time, and then known; others go to those that are, or to the emptiest."""
+        gateway, health = self.gateway, self.healths[name]
+        found = expected_answer_s(gateway.deployments[name], health, output_tokens, gateway.listen.workers)
+        if found is None:
+            found = inf if health.under_way else 0.0
+        return found, health.under_way
 
     def full(self, name: str) -> float:
         """The share of its places that are taken."""
@@ -180,10 +219,12 @@ def _cheapest(choice: _Choice, names: list[str]) -> list[str]:
 
 
 def _fastest(choice: _Choice, names: list[str]) -> list[str]:
-    """Of two drawn at random the one expected to answer first, then the others by the same measure: the best of all
-    would be found by every worker at once. Source: Mitzenmacher 2001, «The power of two choices»."""
-    first = min(choice.random.sample(names, 2), key=choice.first_byte_s)
-    return [first, *sorted((name for name in names if name != first), key=choice.first_byte_s)]
+    """Of two drawn at random the one with the shorter predicted wait, then the others by the same measure: the best of
+    all would be found by every worker at once. Source: Mitzenmacher 2001, «The power of two choices»."""
+    outputs = expected_output_tokens(choice.facts.surface, [choice.healths[name] for name in names])
+    waits = {name: choice.wait(name, outputs) for name in names}
+    first = min(choice.random.sample(names, 2), key=waits.__getitem__)
+    return [first, *sorted((name for name in names if name != first), key=waits.__getitem__)]
 
 
 def _weighted(choice: _Choice, names: list[str]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from tonnage.gateway.routing.load_line import LoadLine
+
 FAILURES_TO_OPEN: Final = 5  # in a row
 FIRST_REST_S: Final = 2.0  # without requests after it; twice as long each time, up to the longest
 LONGEST_REST_S: Final = 60.0
@@ -21,12 +23,26 @@ class DeploymentHealth:
     def __init__(self, first_byte_s: float | None = None) -> None:
         self.first_byte_s = first_byte_s  # expected, then measured; None: nothing is known
         self.output_tokens = 256.0  # a mean of its answers
+        self.token_line = LoadLine()  # seconds an output token, of whole requests
+        self.request_line = LoadLine()  # seconds a request that writes no tokens
         self.under_way = 0
         self.failures = 0
         self.not_before_s = 0.0
         self._rest_s = FIRST_REST_S
         self._busy_rest_s = FIRST_BUSY_REST_S
         self._probing = False
+
+    def expect(
+        self, *, token_s: float | None = None, output_tokens: float | None = None, request_s: float | None = None
+    ) -> None:
+        """What others have measured of it, one request at a time: seconds an output token, output tokens a request,
+        seconds of a request without any."""
+        if output_tokens:
+            self.output_tokens = output_tokens
+        if token_s is not None:
+            self.token_line.add(1, token_s)
+        if request_s is not None:
+            self.request_line.add(1, request_s)
 
     def available(self, now_s: float) -> bool:
         """Whether it may be asked: it is well, or has rested and nobody is trying it."""
@@ -39,7 +55,12 @@ class DeploymentHealth:
         if self.failures >= FAILURES_TO_OPEN:
             self._probing = True
 
-    def succeed(self, first_byte_s: float, output_tokens: int | None) -> None:
+    def succeed(self, first_byte_s: float, output_tokens: int | None, took_s: float) -> None:
+        """`took_s`: from the request to the end of its answer."""
+        if output_tokens:
+            self.token_line.add(self.under_way, took_s / output_tokens)
+        else:
+            self.request_line.add(self.under_way, took_s)
         self.under_way -= 1
         self.failures, self._probing, self._rest_s = 0, False, FIRST_REST_S
         self._busy_rest_s = FIRST_BUSY_REST_S
@@ -47,6 +68,22 @@ class DeploymentHealth:
         self.first_byte_s = first_byte_s if known is None else known + SMOOTHING * (first_byte_s - known)
         if output_tokens:
             self.output_tokens += SMOOTHING * (output_tokens - self.output_tokens)
+
+    def answer_s(self, output_tokens: float, places: float | None) -> float | None:
+        """When one more request is expected to be answered whole: the wait for a place, then its output tokens at the
+        seconds a token that so many in flight take; None: nothing is measured.
+
+        `output_tokens` 0: it writes none. `places`: requests that it holds at a time, None: not known. Of `c` places
+        that are all taken one becomes free every S/c on average, S being the time of a request.
+        """
+        line = self.token_line if output_tokens else self.request_line
+        each_s = line.at(self.under_way + 1 if places is None else min(self.under_way + 1, max(int(places), 1)))
+        if each_s is None:
+            return None
+        service_s = each_s * (output_tokens or 1.0)
+        if places is None or self.under_way < places:
+            return service_s
+        return service_s + (self.under_way - places + 1.0) / places * service_s
 
     def fail(self, now_s: float) -> None:
         self.under_way -= 1
