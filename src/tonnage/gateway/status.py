@@ -43,7 +43,8 @@ def status_document(
         "schema": "tonnage/gateway-status@1", "at_s": now_s, "workers": len(living),
         "deployments": {name: {
             "under_way": sum(one["under_way"].get(name, 0) for one in living),
-            "first_byte_s": health.first_byte_s, "answer_s": _answer_s(running, name), "failures_in_a_row": health.failures,
+            "first_byte_s": health.first_byte_s, "answer_s": _answer_s(running, name),
+            "failures_in_a_row": health.failures,
             "resting": not health.available(monotonic()),
             "resting_workers": sum(name in one.get("resting", ()) for one in living),
         } for name, health in running.healths.items()},
