@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from tonnage.api.spent_budgets import budget_runs
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
+    from tonnage.api.tabular_calibration import calibrate_tabular
     from tonnage.api.team_budgets import check_budgets, list_budgets
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.api.vector_benches import BenchVectorsOptions, bench_vectors
@@ -92,13 +93,13 @@ __all__ = [
     "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions",
     "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup",
     "batch", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup", "bench_vectors", "breakeven",
-    "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrated_model_of", "check_budgets",
-    "check_deployed", "check_gateway", "check_place", "check_server", "check_watch", "collect_run", "compare",
-    "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows", "export_watch",
-    "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files",
-    "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out",
-    "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places",
-    "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
+    "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular", "calibrated_model_of",
+    "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server", "check_watch", "collect_run",
+    "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
+    "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top",
+    "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in",
+    "log_out", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans",
+    "places", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
     "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run",
     "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
     "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_backup",
@@ -144,6 +145,7 @@ __getattr__ = lazy_names(
         ".logging_in": ("check_server", "log_in", "log_out"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
+        ".tabular_calibration": ("calibrate_tabular",),
         ".vector_benches": ("BenchVectorsOptions", "bench_vectors"),
         ".place_benches": ("BenchPlacesOptions", "bench_places"),
         ".place_verbs": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),

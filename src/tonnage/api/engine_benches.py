@@ -53,6 +53,7 @@ def bench_run(
     """
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
+    from tonnage.calibration.tabular_file import load_tabular
     from tonnage.reports.engine_bench import engine_bench_report
     from tonnage.side_by_side.reading import load_bench
 
@@ -67,17 +68,19 @@ def bench_run(
         if not options.dry_run or not folder.journal.is_file():
             folder.begin(spec, resume=options.resume or options.dry_run)
         if options.dry_run:
-            found = result_of(spec, folder, prepare_all(spec, folder))
+            found = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))
             return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
         try:
             found = carry_out(spec, folder, settings.home, say=on_step or _silent)
         except KeyboardInterrupt:
             if folder.cells():
-                so_far = result_of(spec, folder, prepare_all(spec, folder))
+                so_far = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))
                 _write(Answer(so_far, engine_bench_report), folder, options)
             (on_step or _silent)("stopped: finished cells are kept, and --resume goes on")
             raise
-        answer = Answer(found, engine_bench_report, _fault(found), remarks=(f"report: {folder.report}",))
+        answer = Answer(
+            found, engine_bench_report, _fault(found), remarks=(f"report: {folder.report}", _way_back(folder))
+        )
         _write(answer, folder, options)
     return answer
 
@@ -188,6 +191,14 @@ def _forget(folder: BenchFolder) -> None:
         if one.name == "lock":
             continue
         shutil.rmtree(one) if one.is_dir() else one.unlink()
+
+
+def _way_back(folder: BenchFolder) -> str:
+    """How the rows correct the next prediction."""
+    return (
+        f"rows: {folder.path / 'rows.csv'}; `tonnage calibrate --tabular` with this file (repeated for those of other "
+        "benches) corrects plans of `kind: tabular` and the next bench"
+    )
 
 
 def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:

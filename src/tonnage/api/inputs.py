@@ -11,6 +11,7 @@ from typing import Any
 
 from tonnage.api.catalogs import load_catalog
 from tonnage.calibration.store import Calibration, read_calibration
+from tonnage.calibration.tabular_file import load_tabular
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
@@ -68,6 +69,7 @@ def calibrated_model_of(
         calibrated = CalibratedModel.of(read_calibration(Path(file)))
     else:
         calibrated = CalibratedModel.packaged()
+    calibrated = replace(calibrated, tabular=load_tabular(settings.home))
     if memory_margin is None:
         return calibrated
     if not 0 <= memory_margin <= LARGEST_MARGIN:  # NaN fails too

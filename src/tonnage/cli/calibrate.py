@@ -46,14 +46,25 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
+    tabular: Annotated[
+        list[str] | None,
+        typer.Option("--tabular", metavar="FILE", help="Rows of `tonnage bench`, CSV; may be repeated. Only --out goes "
+                     "with it. [default of --out: home]", show_default=False),
+    ] = None,
     session: MarketSession,
 ) -> None:  # fmt: skip
     """Fit the physical parameters to measured runs, leaving each family out in turn; write a calibration file.
 
     The residuals of what was left out give the 80 % intervals. The same files and clock give the same bytes.
     With --local instead: measure this machine (under a minute) into a device profile, for `tonnage size FILE
-    --device local`; --rows adds measured runs to it, which narrow its intervals.
+    --device local`; --rows adds measured runs to it, which narrow its intervals. With --tabular: what rows of `tonnage
+    bench` say of each engine and device corrects plans of `kind: tabular` and later benches.
     """
+    if tabular:
+        given = {"--training": training, "--inference": inference, "--local": local, "--export": export}
+        _refuse({**given, **given_flags(of_machine), **given_flags(asked)}, "does not go with --tabular")
+        _calibrate_tabular(session, tabular, out)
+        return
     if local:
         published = {"--training": training, "--inference": inference, "--peaks": asked.peaks}
         _refuse(published, "is for published runs; leave out --local")
@@ -85,6 +96,13 @@ def _calibrate_local(session: Session, asked: LocalOptions, out: str | None, exp
             on_step=lambda what, done, of: meter.show(f"{what} ({done} of {of}) ..." if of else f"{what} ..."),
         )  # fmt: skip
     session.show_answer(answer)
+
+
+def _calibrate_tabular(session: Session, files: list[str], out: str | None) -> None:
+    from tonnage import api
+
+    session.private_home()
+    session.show_answer(api.calibrate_tabular(files, out=out, settings=session.settings))
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tonnage.calibration.intervals import FARTHEST, Intervals
 from tonnage.calibration.store import Calibration, calibrated_engines, load_calibration
+from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.intervals import Interval
@@ -39,6 +40,7 @@ class CalibratedModel:
     inference: Any = None
     seen: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: MappingProxyType({}))
     made_on: str | None = None  # of the calibration; None: there is none
+    tabular: TabularFit | None = None  # what rows of benches say; None: there are none
 
     @classmethod
     def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> CalibratedModel:

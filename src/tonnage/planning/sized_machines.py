@@ -44,7 +44,7 @@ def size_job(
     if isinstance(job, TabularJob):
         from tonnage.planning.layouts.tabular_sizing import size_tabular
 
-        return _merge(size_tabular(job, catalog, instances, constraints, calibrated.assumed))  # no layouts to choose
+        return _merge(size_tabular(job, catalog, instances, constraints, calibrated))  # no layouts to choose
     if isinstance(job, TrainJob):
         return _merge(_size_training(job, catalog, instances, constraints, calibrated, item))
     return _merge(_size_serving(job, catalog, instances, constraints, calibrated, item))

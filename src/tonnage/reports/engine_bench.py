@@ -9,8 +9,9 @@ from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, P
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
+from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import BenchResult, EngineResult, rate_of
-from tonnage.side_by_side.spec import BenchData
+from tonnage.side_by_side.spec import BenchData, EngineSpec
 from tonnage.sizing.estimates import Figure
 from tonnage.units import to_gib
 
@@ -123,7 +124,10 @@ def _phase_table(rows: list[EngineResult]) -> Table:
 
 
 def _predicted_table(rows: list[EngineResult]) -> Table:
-    titles = ("engine", "predicted s (80 %)", "measured s", "measured / predicted", "predicted GiB", "measured GiB")
+    titles = (
+        "engine", "predicted s (80 %)", "by tables", "measured s", "measured / predicted", "predicted GiB",
+        "measured GiB",
+    )  # fmt: skip
     columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
     return Table(columns=columns, rows=tuple(_predicted_row(row) for row in rows if row.done))
 
@@ -135,7 +139,14 @@ def _predicted_row(row: EngineResult) -> tuple[str, ...]:
     sizes = [
         UNKNOWN if one is None else short(to_gib(one.value), 3) for one in (row.predicted_bytes, row.peak_rss_bytes)
     ]
-    return row.engine.name, _spread(said), _plain(seen), over + (" inside" if inside else ""), *sizes
+    return (
+        row.engine.name,
+        _spread(said),
+        str(row.predicted_by_tables or UNKNOWN),
+        _plain(seen),
+        over + (" inside" if inside else ""),
+        *sizes,
+    )
 
 
 def _failures(found: BenchResult) -> Iterator[Block]:
@@ -203,8 +214,9 @@ def _row_document(row: EngineResult) -> dict[str, Any]:
     figures = {name: plain_figure(getattr(row, name)) for name in FIGURES}
     return {
         "data": row.data.name, "name": row.engine.name, "engine": row.engine.engine, "threads": row.engine.threads,
-        "workers": row.engine.workers, "devices": list(row.engine.devices), "done": row.done, "failed": row.failed,
-        "reason": row.reason, "reached_target": row.reached, **figures,
+        "workers": row.engine.workers,
+        "predicted_by_tables": row.predicted_by_tables, "devices": list(row.engine.devices), "done": row.done,
+        "failed": row.failed, "reason": row.reason, "reached_target": row.reached, **figures,
         "curve": [[plain_number(seconds), plain_number(value)] for seconds, value in row.curve],
         "versions": dict(row.versions or {}),
     }  # fmt: skip
@@ -217,11 +229,9 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
         if cell.reason is not None or cell.engine not in engines:
             continue
         engine = engines[cell.engine]
-        count, columns = found.shapes[cell.data]
         figures = {"train_s": cell.train_s, "work_s": cell.work_s, "rows_per_s": rate_of(cell, engine),
                    "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes}  # fmt: skip
-        about = (f"rows={count}; columns={columns}; threads={engine.threads}; workers={engine.workers}; "
-                 f"repeat={cell.turn + 1}; passes={engine.passes}")  # fmt: skip
+        about = _about(found, cell, engine)
         gpus = len(engine.devices) or None
         batch = engine.batch if engine.family == "mlp" else None
         device = ",".join(engine.devices) or found.host.processor
@@ -229,3 +239,21 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
         for metric, value in figures.items():
             yield [f"{config}/{cell.turn + 1}/{metric}", config, "tonnage bench", engine.engine, device, gpus, batch,
                    "fp32", engine.family, metric, value, about]  # fmt: skip
+
+
+def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
+    """What the columns of measured rows have no place for; `calibration.tabular_rows` reads it back."""
+    count, columns = found.shapes[cell.data]
+    job = engine.tabular_job(count, columns, found.facts.get(cell.data))
+    said: dict[str, Any] = {
+        "data": cell.data, "rows": count, "columns": columns, "threads": engine.threads, "workers": engine.workers,
+        "threads_per_core": f"{found.host.threads_per_core:g}", "arm": "yes" if found.host.arm else "no",
+        "repeat": cell.turn + 1, "passes": engine.passes,
+    }  # fmt: skip
+    if engine.family == "mlp":
+        said |= {"hidden": "x".join(map(str, engine.hidden)), "batch": engine.batch}
+    else:
+        said |= {"trees": job.trees, "depth": job.depth, "bins": job.bins}
+    if cell.busy_before_cores is not None:
+        said["busy_cores"] = f"{cell.busy_before_cores:.2f}"
+    return "; ".join(f"{key}={value}" for key, value in said.items())

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from math import exp, log, sqrt
 from statistics import fmean, stdev
 from typing import Final
 
 import numpy as np
 
+from tonnage.calibration.tabular_fit import TabularFit, correction
+from tonnage.calibration.tabular_rows import physics
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec
+from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
 from tonnage.sizing.estimates import Figure
-from tonnage.sizing.tabular import (
-    TABULAR_MEMORY_SPREAD,
-    CpuColumns,
-    TabularEstimate,
-    estimate_mlp_on_cpus,
-    estimate_trees_on_cpus,
-    time_spread,
-)
+from tonnage.sizing.tabular import TABULAR_MEMORY_SPREAD, CpuColumns
 from tonnage.values import dataclass
 
 _T90: Final = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383)  # Student's t, 0.9, 1 to 9 degrees
@@ -34,6 +30,10 @@ class Host:
     logical_cores: int
     memory_bytes: float
     arm: bool
+
+    @property
+    def threads_per_core(self) -> float:
+        return self.logical_cores / max(self.physical_cores, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,7 @@ class EngineResult:
     peak_rss_bytes: Figure | None = None
     predicted_s: Figure | None = None
     predicted_bytes: Figure | None = None
+    predicted_by_tables: int = 0  # tables whose rows corrected the prediction
     curve: tuple[tuple[float, float], ...] = ()  # of the first repeat: seconds with preparing, quality
     versions: Mapping[str, str] | None = None
 
@@ -75,6 +76,7 @@ class BenchResult:
     digests: Mapping[str, Mapping[str, str]]
     shapes: Mapping[str, tuple[int, int]]  # data set -> training rows, columns
     cells_asked: int
+    facts: Mapping[str, TableFacts] = field(default_factory=dict)  # by data set
 
 
 def interval(values: Iterable[float | None]) -> Figure | None:
@@ -98,21 +100,33 @@ def interval(values: Iterable[float | None]) -> Figure | None:
 
 
 def sum_up(
-    spec: BenchSpec, cells: Iterable[BenchCell], host: Host, columns: Mapping[str, int]
+    spec: BenchSpec,
+    cells: Iterable[BenchCell],
+    host: Host,
+    columns: Mapping[str, int],
+    *,
+    facts: Mapping[str, TableFacts] | None = None,
+    fit: TabularFit | None = None,
 ) -> tuple[EngineResult, ...]:
-    """A row for each data set and engine that has a cell."""
+    """A row for each data set and engine that has a cell. `fit`: what rows of earlier benches say of the engines."""
     every = list(cells)
     pairs = ((data, engine) for data in spec.data for engine in spec.engines)
     found = []
     for data, engine in pairs:
         mine = [cell for cell in every if (cell.data, cell.engine) == (data.name, engine.name)]
         if mine:
-            found.append(_row(spec, data, engine, mine, host, columns.get(data.name)))
+            predictor = _Predictor(host=host, facts=(facts or {}).get(data.name), fit=fit)
+            found.append(_row(spec, data, engine, mine, predictor, columns.get(data.name)))
     return tuple(found)
 
 
 def _row(
-    spec: BenchSpec, data: BenchData, engine: EngineSpec, cells: list[BenchCell], host: Host, columns: int | None
+    spec: BenchSpec,
+    data: BenchData,
+    engine: EngineSpec,
+    cells: list[BenchCell],
+    predictor: _Predictor,
+    columns: int | None,
 ) -> EngineResult:
     good = [cell for cell in cells if cell.reason is None]
     reasons = [cell.reason for cell in cells if cell.reason is not None]
@@ -123,7 +137,8 @@ def _row(
     to_target = [None if target is None else cell.to_target_s(data.metric, target) for cell in good]
     seconds = interval(to_target) if None not in to_target else None  # a mean over the lucky repeats would flatter
     rows = good[0].train_rows
-    predicted = _predicted(engine, rows, columns, host) if rows is not None and columns is not None else (None, None)
+    known = rows is not None and columns is not None
+    predicted = predictor.predicted(engine, rows, columns) if known else Prediction()  # type: ignore[arg-type]
     return EngineResult(
         data=data, engine=engine, **counts, train_rows=rows,  # type: ignore[arg-type]
         work_s=interval(cell.work_s for cell in good), train_s=interval(cell.train_s for cell in good),
@@ -134,7 +149,7 @@ def _row(
         usd_to_target=None if seconds is None or hourly is None else seconds.scaled(hourly / 3600),
         cores_used=interval(cell.cpu_s / cell.train_s for cell in good if cell.cpu_s is not None and cell.train_s),
         peak_rss_bytes=interval(cell.peak_rss_bytes for cell in good),
-        predicted_s=predicted[0], predicted_bytes=predicted[1],
+        predicted_s=predicted.seconds, predicted_bytes=predicted.memory_bytes, predicted_by_tables=predicted.tables,
         curve=tuple((s + (good[0].prepare_s or 0.0), value) for _, s, value in good[0].curve),
         versions=good[0].versions,
     )  # fmt: skip
@@ -147,19 +162,43 @@ def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:
     return cell.train_rows * engine.passes / cell.train_s
 
 
-def _predicted(engine: EngineSpec, rows: int, columns: int, host: Host) -> tuple[Figure | None, Figure | None]:
-    """Seconds of preparing and training, and bytes, as `kind: tabular` predicts them; none on GPUs, where the card is
-    not known here."""
-    if engine.devices:
-        return None, None
-    job = engine.tabular_job(rows, columns)
-    a_core = host.logical_cores / max(host.physical_cores, 1)
-    machine = CpuColumns(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Seconds of preparing and training, and bytes; None: not known. `tables`: those whose rows corrected it."""
+
+    seconds: Figure | None = None
+    memory_bytes: Figure | None = None
+    tables: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Predictor:
+    """`kind: tabular` predicts an engine on this machine, with what earlier rows say of both."""
+
+    host: Host
+    facts: TableFacts | None
+    fit: TabularFit | None
+
+    def predicted(self, engine: EngineSpec, rows: int, columns: int) -> Prediction:
+        """None on GPUs, where the card is not known here."""
+        if engine.devices:
+            return Prediction()
+        job = engine.tabular_job(rows, columns, self.facts)
+        estimate = physics(job, processors_of(engine, self.host))
+        change = correction(
+            self.fit, method=job.method, engine=engine.engine, passes=float(engine.passes), device=self.host.processor,
+            workers=engine.workers,
+        )  # fmt: skip
+        seconds = float(change.seconds(estimate.total_s)[0])
+        return Prediction(
+            seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
+            memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
+        )  # fmt: skip
+
+
+def processors_of(engine: EngineSpec, host: Host) -> CpuColumns:
+    """The cores that a cell of the engine is pinned to."""
+    return CpuColumns(
         vcpus=np.array([float(engine.threads)]), memory_bytes=np.array([host.memory_bytes]),
-        arm=np.array([host.arm]), threads_per_core=np.array([a_core]),
+        arm=np.array([host.arm]), threads_per_core=np.array([host.threads_per_core]),
     )  # fmt: skip
-    estimate: TabularEstimate = (estimate_mlp_on_cpus if engine.family == "mlp" else estimate_trees_on_cpus)(
-        job, machine
-    )
-    seconds = time_spread(job, "cpu").around(float(estimate.total_s[0]), basis="assumed")
-    return seconds, TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed")

@@ -82,6 +82,15 @@ class BenchData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What a table says besides its size. `classes`: of the target (0: a number); `values`: different ones of a column,
+    256 at most, the mean over the columns."""
+
+    classes: int = 2
+    values: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """One engine with its hyper-parameters and what it may use. `native` goes to the engine as it stands."""
 
@@ -109,16 +118,19 @@ class EngineSpec:
         """How often the whole table is gone through: trees, or epochs."""
         return self.rounds if self.family == "trees" else self.epochs
 
-    def tabular_job(self, rows: int, columns: int) -> TabularJob:
-        """The same work as `kind: tabular` of a workload file, which the predictor sizes."""
+    def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob:
+        """The same work as `kind: tabular` of a workload file, which the predictor sizes. Of more than two classes each
+        round grows a tree for each; a column has no more bins than values."""
+        facts = facts or TableFacts()
         if self.family == "mlp":
             return TabularJob(
                 rows=rows, features=columns, method="mlp", epochs=self.epochs, hidden_layers=self.hidden,
-                global_batch=self.batch,
+                global_batch=self.batch, engine=self.engine,
             )  # fmt: skip
+        trees = self.rounds * (facts.classes if facts.classes > 2 else 1)
         return TabularJob(
-            rows=rows, features=columns, trees=self.rounds, depth=min(self.depth, ceil(log2(max(rows, 2)))),
-            bins=self.bins,
+            rows=rows, features=columns, trees=trees, depth=min(self.depth, ceil(log2(max(rows, 2)))),
+            bins=max(min(self.bins, facts.values), 2), engine=self.engine,
         )  # fmt: skip
 
 

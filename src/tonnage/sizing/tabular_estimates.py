@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,11 @@ class TabularEstimate:
         usable = 1.0 - margin_fraction
         device = self.device_memory_bytes <= self.device_capacity_bytes * usable
         return device & (self.host_memory_bytes <= self.host_capacity_bytes * usable)
+
+    def corrected(self, factor: float, added_s: float) -> TabularEstimate:
+        """All seconds `factor` times as long, and so many more beside them."""
+        changed: dict[str, Any] = {name: getattr(self, name) * factor for name in self._parts()}
+        return replace(self, **changed | {"overhead_s": changed["overhead_s"] + added_s})
 
     @classmethod
     def _parts(cls) -> tuple[str, ...]:

@@ -273,8 +273,14 @@ class TabularJob(JobKind):
     epochs: float = 10
     hidden_layers: tuple[int, ...] = (512, 256)
     global_batch: int = 4096
+    engine: str | None = None  # what carries it out; None: XGBoost, or PyTorch for a network
 
     kind = "tabular"
+
+    @property
+    def passes(self) -> float:
+        """How often all rows are gone through: trees, or epochs."""
+        return float(self.trees) if self.method == "boosted-trees" else self.epochs
 
 
 Job = TrainJob | ServeJob | BatchJob | TabularJob

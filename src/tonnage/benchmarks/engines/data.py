@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.files import write_whole
-from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, Task
+from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, TableFacts, Task
 from tonnage.units import to_gib
 from tonnage.values import dataclass
 
 PARTS: Final = ("train", "validation", "test")
 FEWEST_ROWS: Final = 20
+COUNTED_ROWS: Final = 20_000
 COPIES: Final = 6.0  # of the table, resident in the greediest engine's worker: arrays, own form, histograms, curves
 Floats = NDArray[np.float32]
 
@@ -31,6 +33,7 @@ class SplitRows:
     rows: Mapping[str, int]
     columns: int
     digests: Mapping[str, str]
+    facts: TableFacts
 
 
 def draw(shape: Generated, task: Task) -> tuple[Floats, Floats]:
@@ -69,29 +72,46 @@ def prepare_data(spec: BenchSpec, data: BenchData, folder: Path, *, memory_bytes
     `memory_bytes` is what is free: a generated table that would not fit is refused with the number of rows that fits.
     """
     stated = folder / "data.json"
-    if stated.is_file():
-        known = json.loads(stated.read_text(encoding="utf-8"))
-        return SplitRows(folder=folder, rows=known["rows"], columns=known["columns"], digests=known["digests"])
+    known = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
+    if "facts" in known:
+        return SplitRows(folder=folder, rows=known["rows"], columns=known["columns"], digests=known["digests"],
+                         facts=TableFacts(**known["facts"]))  # fmt: skip
     if data.generated is not None:
         refuse_too_large(data.name, data.generated, memory_bytes)
     features, target = _load(data)
+    if data.generated is None:
+        _refuse_what_does_not_fit(data.name, len(target), int(features.shape[1]), memory_bytes)
     _check(data, features, target)
     folder.mkdir(parents=True, exist_ok=True)
     parts = _split(spec, len(target))
     digests = {part: _save(folder, part, features[rows], target[rows]) for part, rows in parts.items()}
     prepared = SplitRows(folder=folder, rows={part: len(rows) for part, rows in parts.items()},
-                        columns=int(features.shape[1]), digests=digests)  # fmt: skip
-    write_whole(stated, json.dumps({"rows": prepared.rows, "columns": prepared.columns, "digests": digests}))
+                        columns=int(features.shape[1]), digests=digests,
+                        facts=_facts(data.task, features, target))  # fmt: skip
+    stating = {"rows": prepared.rows, "columns": prepared.columns, "digests": digests, "facts": asdict(prepared.facts)}
+    write_whole(stated, json.dumps(stating))
     return prepared
+
+
+def _facts(task: Task, features: Floats, target: Floats) -> TableFacts:
+    """Of the whole table; values of a column are counted over its first rows."""
+    first = np.sort(features[:COUNTED_ROWS], axis=0)
+    values = 1 + np.count_nonzero(np.diff(first, axis=0), axis=0)
+    classes = 0 if task == "regression" else len(np.unique(target))
+    return TableFacts(classes=classes, values=round(float(np.minimum(values, 256).mean())))
 
 
 def refuse_too_large(name: str, shape: Generated, memory_bytes: float) -> None:
     """InputError where an engine would hold more than is free: `COPIES` float32 tables."""
-    row_bytes = 4.0 * shape.columns * COPIES
-    if shape.rows * row_bytes > memory_bytes:
+    _refuse_what_does_not_fit(name, shape.rows, shape.columns, memory_bytes)
+
+
+def _refuse_what_does_not_fit(name: str, rows: int, columns: int, memory_bytes: float) -> None:
+    row_bytes = 4.0 * columns * COPIES
+    if rows * row_bytes > memory_bytes:
         fits = int(memory_bytes / row_bytes)
         raise InputError(
-            f"data set '{name}' needs about {to_gib(shape.rows * row_bytes):.1f} GiB in an engine, "
+            f"data set '{name}' needs about {to_gib(rows * row_bytes):.1f} GiB in an engine, "
             f"{to_gib(memory_bytes):.1f} GiB are free",
             hint=f"rows: {fits} fits",
         )

@@ -14,6 +14,8 @@ from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
 from tonnage.benchmarks.machine import host_identity
+from tonnage.calibration.tabular_file import load_tabular
+from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.spec import BenchSpec
@@ -49,7 +51,7 @@ def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable
                             timeout_s=spec.timeout_s, bench=folder.path, home=home)  # fmt: skip
         folder.append(cell)
         say(f"{number}/{len(asked)} {_line(cell, data.metric)}")
-    return result_of(spec, folder, tables)
+    return result_of(spec, folder, tables, load_tabular(home))
 
 
 def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, SplitRows]:
@@ -58,12 +60,16 @@ def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, SplitRows]:
     return {one.name: prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free) for one in spec.data}
 
 
-def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows]) -> BenchResult:
-    """What the journal holds, summed up."""
+def result_of(
+    spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows], fit: TabularFit | None = None
+) -> BenchResult:
+    """What the journal holds, summed up. `fit`: what rows of earlier benches say of the engines."""
     cells, host = folder.cells(), read_host()
+    facts = {name: one.facts for name, one in tables.items()}
     return BenchResult(
         spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
-        rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}),
+        rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}, facts=facts, fit=fit),
+        facts=facts,
         digests={name: one.digests for name, one in tables.items()},
         shapes={name: (one.rows["train"], one.columns) for name, one in tables.items()},
     )  # fmt: skip

@@ -8,8 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from tonnage.calibration.tabular_fit import TabularCorrection, TabularFit, correction, gpu_spread
+from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layouts.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
@@ -24,11 +27,8 @@ from tonnage.sizing.tabular import (
     TABULAR_MEMORY_SPREAD,
     CpuColumns,
     TabularEstimate,
-    estimate_mlp_on_cpus,
     estimate_mlp_on_gpus,
-    estimate_trees_on_cpus,
     estimate_trees_on_gpus,
-    time_spread,
 )
 from tonnage.units import from_gib, to_gib
 from tonnage.values import dataclass
@@ -50,6 +50,21 @@ class _OnDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """The kind of device, and how far off its seconds are: by which group of rows."""
+
+    kind: str
+    spread: Spread
+    group: str
+
+
+def _group(job: TabularJob, kind: str, change: TabularCorrection | None) -> str:
+    if change is None or not change.tables:
+        return f"{job.method} on {kind}"
+    return f"{job.method} on {kind}, {change.engine} on {change.tables} tables"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Hosts:
     """Host columns beside the machines; NaN where a provider does not state them."""
 
@@ -63,7 +78,7 @@ def size_tabular(
     catalog: Catalog,
     instances: Sequence[InstanceType],
     constraints: Constraints,
-    assumed: Assumptions,
+    calibrated: CalibratedModel,
 ) -> list[tuple[MachinePark, Sized]]:
     """One table for machines with accelerators, one for processors alone; one machine each (no cluster of them)."""
     with_gpus = [one for one in instances if one.accelerator is not None]
@@ -72,9 +87,10 @@ def size_tabular(
     else:
         amd = []
     without = [one for one in instances if one.accelerator is None]
-    park, sized = _on_gpus(job, catalog, with_gpus, constraints, assumed)
+    park, sized = _on_gpus(job, catalog, with_gpus, constraints, calibrated.assumed)
     refused = {one.key: NO_ROCM for one in amd}
-    return [(replace(park, unsized=park.unsized | refused), sized), _on_cpus(job, without, constraints)]
+    alone = _on_cpus(job, without, constraints, calibrated.tabular)
+    return [(replace(park, unsized=park.unsized | refused), sized), alone]
 
 
 def _split_by_vendor(
@@ -104,10 +120,14 @@ def _on_gpus(
     on_device = _OnDevice(bytes=devices.memory_bytes, margin_fraction=assumed.memory_margin_fraction)
     misses = _misses(kept, estimate, hosts, on_device, constraints, devices.per_node)
     labels = [f"{int(count)} GPU" + ("s" if count > 1 else "") for count in devices.per_node]
-    return park, _sized(job, estimate, misses, labels, devices.memory_bytes, "gpu")
+    shown = _Shown(kind="gpu", spread=gpu_spread(job), group=_group(job, "gpu", None))
+    return park, _sized(job, estimate, misses, labels, devices.memory_bytes, shown)
 
 
-def _on_cpus(job: TabularJob, instances: Sequence[InstanceType], constraints: Constraints) -> tuple[MachinePark, Sized]:
+def _on_cpus(
+    job: TabularJob, instances: Sequence[InstanceType], constraints: Constraints, fit: TabularFit | None
+) -> tuple[MachinePark, Sized]:
+    """Corrected by what rows of benches say of the engine, on whichever device they were."""
     unknown: Miss = UnpublishedMiss(binding="hardware", what="vcpus", lifted_by=(Publish(what="figure"),))
     kept = [one for one in instances if one.vcpus is not None]
     unsized = {one.key: unknown for one in instances if one.vcpus is None}
@@ -118,11 +138,13 @@ def _on_cpus(job: TabularJob, instances: Sequence[InstanceType], constraints: Co
     single = np.array([one.provider == "aws" and one.name.startswith(ONE_THREAD_A_CORE_FAMILIES) for one in kept])
     threads = np.where(single | hosts.arm, 1.0, 2.0)
     columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
-    estimate = (estimate_trees_on_cpus if job.method == "boosted-trees" else estimate_mlp_on_cpus)(job, columns)
+    change = correction(fit, method=job.method, engine=job.engine, passes=job.passes, device=None)
+    estimate = physics(job, columns).corrected(change.factor, change.added_s)
     free = Constraints(accept_risk=constraints.accept_risk)
     misses = _misses(kept, estimate, hosts, None, free, np.zeros(len(kept)))
     labels = [f"{one.vcpus:g} vCPU" + ("s" if one.vcpus != 1 else "") for one in kept]
-    return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, "cpu")
+    shown = _Shown(kind="cpu", spread=change.spread, group=_group(job, "cpu", change))
+    return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, shown)
 
 
 def _one_each(instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]) -> MachinePark:
@@ -232,13 +254,13 @@ def _sized(
     misses: dict[int, Miss],
     labels: Sequence[str],
     available_bytes: Array,
-    kind: str,
+    shown: _Shown,
 ) -> Sized:
-    safe = _rows(job, estimate, misses, labels, available_bytes, kind)
+    safe = _rows(job, estimate, misses, labels, available_bytes, shown)
     hard = {row: miss for row, miss in misses.items() if not miss.risky}
     known = {row: miss for row, miss in misses.items() if miss.unknown != "host memory"}
     risky, unverified = (
-        _rows(job, estimate, left, labels, available_bytes, kind) if len(left) < len(misses) else None
+        _rows(job, estimate, left, labels, available_bytes, shown) if len(left) < len(misses) else None
         for left in (hard, known)
     )
     return replace(safe, risky=risky, unverified=unverified)
@@ -250,11 +272,11 @@ def _rows(
     misses: dict[int, Miss],
     labels: Sequence[str],
     available_bytes: Array,
-    kind: str,
+    shown: _Shown,
 ) -> Sized:
     """What is not missed."""
     rows = np.array([row for row in range(len(labels)) if row not in misses], dtype=np.intp)
-    spread: Spread = time_spread(job, kind)
+    kind, spread = shown.kind, shown.spread
     ones = np.ones(len(rows))
 
     def detail(row: int) -> RunDetail:
@@ -276,7 +298,7 @@ def _rows(
             memory_available_gib=to_gib(float(available_bytes[chosen])),
             rates=(("row_passes_per_s", rows_per_s),),
             intervals=(
-                Interval(of="time", group=f"{job.method} on {kind}", spread=spread),
+                Interval(of="time", group=shown.group, spread=spread),
                 Interval(of="memory", group=f"{job.method} on {kind}", spread=TABULAR_MEMORY_SPREAD),
             ),
         )

@@ -154,7 +154,7 @@ def _freeze_tabular(table: TabularFields) -> TabularJob:
     return TabularJob(
         epochs=float(table.epochs),
         hidden_layers=tuple(table.hidden_layers),
-        **_stated(table, "rows", "features", "method", "trees", "depth", "bins", "global_batch"),
+        **_stated(table, "rows", "features", "method", "trees", "depth", "bins", "global_batch", "engine"),
     )
 
 

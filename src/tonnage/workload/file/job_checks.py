@@ -52,9 +52,18 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
             yield from _request_problems("batch", file.batch, file.constraints, shape)
             yield from _serving_layout_problems(file, shape)
         case TabularFile():
-            return
+            yield from _tabular_problems(file)
         case _:
             assert_never(file)
+
+
+def _tabular_problems(file: TabularFile) -> Iterator[Problem]:
+    """A network is PyTorch's here, boosted trees are the others'."""
+    table = file.tabular
+    if table.engine is not None and (table.engine == "pytorch") != (table.method == "mlp"):
+        trains = "boosted trees" if table.engine != "pytorch" else "networks"
+        hint = "`engine: pytorch`" if table.method == "mlp" else "`method: mlp`, or another engine"
+        yield Problem(("tabular", "engine"), f"found '{table.engine}', which trains {trains}", hint)
 
 
 def _host_problems(host: HostTerms, shape: ModelShape | None) -> Iterator[Problem]:

@@ -330,6 +330,12 @@ class BatchFields(RequestFields):
     )
 
 
+TabularEngine = Literal[
+    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "h2o-gbm", "h2o-xgboost", "sparkling-gbm",
+    "sparkling-xgboost",
+]  # fmt: skip
+
+
 class TabularFields(StrictModel):
     """Boosted trees or a multi-layer perceptron over a table."""
 
@@ -353,3 +359,7 @@ class TabularFields(StrictModel):
         example="[512, 256]",
     )
     global_batch: Count = key("Rows per step (`mlp`).", default=4096, unit="rows", example="4096")
+    engine: TabularEngine | None = key(
+        "What trains it on processors; corrected by `tonnage calibrate --tabular`.", default=None,
+        shown="xgboost, or pytorch for `mlp`", example="lightgbm",
+    )  # fmt: skip
