@@ -126,7 +126,7 @@ def processor_features(cpuinfo: str) -> tuple[str, ...]:
 def clock_hz(cpuinfo: str) -> float | None:
     """The fastest clock that the text of /proc/cpuinfo reports; None where it reports none (Arm).
 
-    >>> clock_hz("cpu MHz\t\t: 2600.000\ncpu MHz\t\t: 3100.5\n")
+    >>> clock_hz("cpu MHz\\t\\t: 2600.000\\ncpu MHz\\t\\t: 3100.5\\n")
     3100500000.0
     """
     found = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", cpuinfo, re.MULTILINE)
