@@ -16,9 +16,11 @@ import pytest
 
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
+from tonnage.testing import digitalocean as digitalocean_account
 from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.databricks import FakeWorkspace, fake_workspace
+from tonnage.testing.digitalocean import FakeDigitalOcean, fake_digitalocean
 from tonnage.testing.google.cloud import FakeGoogle, fake_google
 from tonnage.testing.skypilot import FakeSkyPilot, fake_skypilot
 from tonnage.testing.sshd import SSHServer, ssh_server
@@ -219,6 +221,18 @@ def google(tmp_path: Path, google_key: str, monkeypatch: pytest.MonkeyPatch) -> 
     with fake_google(tmp_path / "google") as found:
         for name, value in found.environ(google_key).items():
             monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def digitalocean(tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDigitalOcean]:
+    """A DigitalOcean account whose Spaces are moto's S3."""
+    assert aws
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    monkeypatch.delenv("DIGITALOCEAN_TOKEN", raising=False)
+    with fake_digitalocean(tmp_path / "digitalocean") as found:
+        monkeypatch.setenv("DIGITALOCEAN_API_URL", found.url)
+        monkeypatch.setenv("DIGITALOCEAN_ACCESS_TOKEN", digitalocean_account.TOKEN)
         yield found
 
 

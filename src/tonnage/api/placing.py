@@ -68,6 +68,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.google.compute import Compute
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
+        case "digitalocean":
+            from tonnage.places.bucket.executor import BucketRuns
+            from tonnage.places.digitalocean.droplets import Droplets
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=Droplets(name=name, place=place))
         case "skypilot":
             from tonnage.places.bucket.executor import BucketRuns
             from tonnage.places.skypilot.jobs import SkyPilotJobs

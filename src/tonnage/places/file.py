@@ -14,6 +14,7 @@ from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.databricks.place import DatabricksPlace
+from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.place import RayPlace
@@ -88,6 +89,7 @@ WrittenPlace = (
     | SageMakerPlace
     | EC2Place
     | GCEPlace
+    | DigitalOceanPlace
     | DatabricksPlace
     | RayPlace
     | SkyPilotPlace

@@ -33,6 +33,7 @@ from tonnage.runs.states import RunStatus, WorkerExit
 from tonnage.supervisor.pod import until_its_end
 
 JOURNAL: Final = "journal.jsonl"
+MACHINE: Final = "TONNAGE_MACHINE"  # variable: which machine this is, by the cloud's own word
 LAST_WORDS_S: Final = 600.0  # to bring the last to a bucket that fails
 STAYS_S: Final = 600.0
 PAUSE_S: Final = 2.0
@@ -66,8 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     if keys.epoch:
         quiet_s = QUIET_BEATS * asked.every_s + LOOK_S
         wait_for_last_words(objects, keys, quiet_s=quiet_s, longest_s=asked.notice_s + quiet_s)
-    if not insisted(lambda: lay(objects, keys, folder, asked.token), LAST_WORDS_S):
-        sys.stdout.write(f"tonnage: a newer submission of {asked.base} is there; this one does nothing\n")
+    if not insisted(lambda: is_the_one(objects, keys) and lay(objects, keys, folder, asked.token), LAST_WORDS_S):
+        sys.stdout.write(f"tonnage: another machine has {asked.base}, or a newer submission; this one does nothing\n")
         return 0
     exchange = BucketExchange(objects, keys, folder, token=asked.token, every_s=asked.every_s)
     words = [sys.executable, "-m", "tonnage.supervisor", "--as-job", "--notice-s", f"{asked.notice_s:g}"]
@@ -121,6 +122,20 @@ def _write_place(objects: Objects, keys: Keys, folder: RunFolder) -> None:
     """The submission and the start that this folder is of: what its supervisor looks for."""
     place = json.loads(_sent(objects, keys, SENT[2]))
     write_whole(folder.place_file, json.dumps(place | ({"epoch": keys.epoch} if keys.epoch else {})) + "\n")
+
+
+def is_the_one(objects: Objects, keys: Keys) -> bool:
+    """Whether this machine is the first of its submission, where the place may have made two: `TONNAGE_MACHINE`.
+
+    TonnageError where neither this machine nor another one can be seen to be the first.
+    """
+    machine = os.environ.get(MACHINE, "").encode()
+    if not machine or objects.write_if(keys.machine, machine, None):
+        return True
+    found = objects.read(keys.machine)
+    if found is None:
+        raise TonnageError(f"{objects.url}/{keys.machine} has just changed", hint="it is read again")
+    return found.content == machine
 
 
 def take_epoch(objects: Objects, keys: Keys, token: str) -> int | None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+FILES: Final = re.compile(r"cat > (\S+) <<'([^']+)'\n(.*?)\n?\2\n", re.DOTALL)
 SCRIPT: Final = re.compile(r"cat > /opt/tonnage/run\.sh <<'([^']+)'\n(.*?)\1\n", re.DOTALL)
 DOCKER: Final = '''#!{python}
 """`docker run`: the container's command, without a container."""
@@ -18,8 +19,12 @@ words, env, entry = sys.argv[2:], dict(os.environ), ""
 while words and "@sha256:" not in words[0]:
     word = words.pop(0)
     if word == "--env":
-        name, _, value = words.pop(0).partition("=")
-        env[name] = value
+        name, given, value = words.pop(0).partition("=")
+        if given:
+            env[name] = value
+    elif word == "--env-file":
+        with open(os.environ.get("TONNAGE_FAKE_ROOT", "") + words.pop(0)) as file:
+            env.update(line.strip().split("=", 1) for line in file if line.strip())
     elif word == "--entrypoint":
         entry = words.pop(0)
 os.execvpe(entry, [entry, *words[1:]], env)
@@ -40,3 +45,20 @@ def laid_script(first: str) -> str:
     script = SCRIPT.search(first)
     assert script is not None, "the machine's first script lays no script down"
     return script[2]
+
+
+def lay_files(first: str, root: Path) -> None:
+    """The files that the first script lays down, below a folder; the machine's `docker` looks for them there
+    (`TONNAGE_FAKE_ROOT`).
+    """
+    for path, _, text in FILES.findall(first):
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+
+
+def lay_curl(folder: Path, answers: str) -> None:
+    """A `curl` beside the `docker` of a machine: `answers` are the arms of a shell `case` over its words."""
+    curl = folder / "bin" / "curl"
+    curl.write_text(f'#!/bin/sh\ncase "$*" in\n{answers}\n*) exit 22;;\nesac\n')
+    curl.chmod(curl.stat().st_mode | stat.S_IXUSR)

@@ -12,10 +12,14 @@ from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.bucket.google import GoogleClient
 from tonnage.places.databricks.jobs import DatabricksJobs
 from tonnage.places.databricks.place import DatabricksPlace
+from tonnage.places.digitalocean.client import DigitalOceanClient
+from tonnage.places.digitalocean.droplets import Droplets
+from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.compute import Compute
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.record import read_record
 from tonnage.testing.databricks import FakeWorkspace
+from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
 from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle
 from tonnage.testing.places import PlaceTrial
 
@@ -84,6 +88,26 @@ def test_at_compute_engine(google: FakeGoogle, tmp_path: Path, monkeypatch: pyte
         mortal, lambda: BucketRuns(kind="gce", name="vm", place=terms, cloud=Compute(name="vm", place=terms)), tmp_path,
         lambda: len(google.instances),
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_at_digitalocean(
+    digitalocean: FakeDigitalOcean, aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has no client token: lists of droplets and the machines' own claim stand in for it."""
+    digitalocean.boot_s = 600
+    terms = DigitalOceanPlace(
+        **TERMS, kind="digitalocean", region="tor1", bucket="s3://runs/t", instance_type="s-4vcpu-8gb", endpoint=aws,
+        boot_image="gpu-h100x8-base", ssh_keys=(SSH_KEY,), image=f"registry.digitalocean.com/team/t@sha256:{'0' * 64}",
+    )  # fmt: skip
+    mortal = Mortal(DigitalOceanClient.once)
+    monkeypatch.setattr(DigitalOceanClient, "once", mortal.method())
+    cloud = Droplets(name="drop", place=terms)
+    dies_anywhere(
+        mortal, lambda: BucketRuns(kind="digitalocean", name="drop", place=terms, cloud=cloud), tmp_path,
+        lambda: len(digitalocean.droplets),
+    )  # fmt: skip
+    assert len(digitalocean.keys) == len(digitalocean.droplets)
 
 
 @pytest.mark.slow

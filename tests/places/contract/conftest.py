@@ -21,6 +21,8 @@ from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.databricks.jobs import DatabricksJobs
 from tonnage.places.databricks.place import DatabricksPlace
+from tonnage.places.digitalocean.droplets import Droplets
+from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.file import SlurmPlace, SSHPlace
 from tonnage.places.google import compute
 from tonnage.places.google.place import GCEPlace
@@ -41,6 +43,7 @@ from tonnage.testing import sshd
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
 from tonnage.testing.databricks import FakeWorkspace
+from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
 from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
@@ -62,6 +65,7 @@ MEMBERS = [
     pytest.param("ec2", marks=[NEEDS_MOTO]),
     "databricks",
     "gce",
+    pytest.param("digitalocean", marks=[NEEDS_MOTO]),
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
     "skypilot",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
@@ -260,6 +264,32 @@ def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) 
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+def digitalocean_trial(
+    home: Path, service: FakeDigitalOcean, aws: str, monkeypatch: pytest.MonkeyPatch
+) -> PlaceTrial:  # fmt: skip
+    """Droplets of the documented API, Spaces by moto's S3; droplets are processes of this machine."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = DigitalOceanPlace(
+            kind="digitalocean", region="tor1", bucket="s3://runs/tonnage", cores=1, memory_gib=1, endpoint=aws,
+            image="registry.digitalocean.com/team/tonnage@sha256:" + "0" * 64, instance_type="s-4vcpu-8gb",
+            boot_image="gpu-h100x8-base", ssh_keys=(SSH_KEY,), time_limit_minutes=240, exchange_s=0.3, grace_s=8,
+            python=sys.executable, mount=str(home / "there"),
+        )  # fmt: skip
+        cloud = Droplets(name="drop", place=terms, **more)
+        return BucketRuns(kind="digitalocean", name="drop", place=terms, cloud=cloud)
+
+    def alive(folder: RunFolder) -> int:
+        begins = f"t-{folder.path.name}-"
+        return sum(one.body["name"].startswith(begins) for one in service.droplets.values())
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("DIGITALOCEAN_API_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 def skypilot_trial(home: Path, service: FakeSkyPilot, google: FakeGoogle) -> PlaceTrial:
     """The command `sky` with the documented states of managed jobs, a bucket of Cloud Storage between."""
     assert google.storage.buckets
@@ -366,6 +396,9 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         ),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
+        "digitalocean": lambda: digitalocean_trial(
+            tmp_path, request.getfixturevalue("digitalocean"), request.getfixturevalue("aws"), monkeypatch
+        ),
         "ray": lambda: ray_trial(tmp_path, request.getfixturevalue("ray_nodes")),
         "skypilot": lambda: skypilot_trial(
             tmp_path, request.getfixturevalue("skypilot"), request.getfixturevalue("google")

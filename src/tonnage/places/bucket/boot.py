@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tonnage.places.bucket.cloud import Work
@@ -22,18 +22,26 @@ POWER_OFF: Final = "/bin/systemctl --no-block poweroff"
 END: Final = "END-OF-TONNAGE-FILE"
 
 
-def first_script(place: MachinePlace, work: Work, *, login: Sequence[str], end: str = POWER_OFF) -> str:
+def first_script(
+    place: MachinePlace, work: Work, *, login: Sequence[str], end: str = POWER_OFF,
+    files: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
     """The script that a machine runs as root when it starts: the same bytes for the same work.
 
-    `login`: lines that sign in at the image's registry; `end`: a script that ends the machine. Raises ValueError where
-    a line of `setup` is the mark that ends a file.
+    `login`: lines that sign in at the image's registry; `end`: a script that ends the machine; `files`: more of them,
+    each with its text, that root alone reads. Raises ValueError where a line of `setup` is the mark that ends a file.
     """
     run, unit = run_script(place, work, login), unit_file(place, work)
     if END in run + unit + end:
         raise ValueError(f"`setup`: {END} cannot be a part of it")
+    private = "".join(
+        f"install -D -m 600 /dev/null {path}\ncat > {path} <<'{END}'\n{text}\n{END}\n"
+        for path, text in (files or {}).items()
+    )
     return (
         "#!/bin/bash\n"
         f"mkdir -p {shlex.quote(place.mount)} /opt/tonnage\n"
+        f"{private}"
         f"cat > {SCRIPT_FILE} <<'{END}'\n{run}{END}\n"
         f"cat > {END_FILE} <<'{END}'\n{end}\n{END}\n"
         f"cat > /etc/systemd/system/{UNIT}.service <<'{END}'\n{unit}{END}\n"
@@ -52,6 +60,8 @@ def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     """`docker run` in the foreground: it passes SIGTERM on to the image's first process."""
     devices = ("--gpus", "all") if place.gpus else ()
     variables = [word for name, value in work.env.items() for word in ("--env", f"{name}={value}")]
+    variables += [word for name in place.passed_variables for word in ("--env", name)]
+    variables += [word for path in place.variable_files for word in ("--env-file", path)]
     return (
         "docker", "run", "--rm", "--network", "host", "--ipc", "host", *devices,
         "--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--security-opt", "no-new-privileges",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -80,7 +81,7 @@ class BucketRuns:
     def objects(self) -> Objects:
         return open_objects(
             self.terms.bucket, region=self.terms.region, profile=getattr(self.place, "profile", None),
-            endpoint=self.terms.endpoint,
+            endpoint=self.terms.store_endpoint,
         )  # fmt: skip
 
     def folder_there(self, folder: RunFolder) -> RunFolder:
@@ -93,6 +94,7 @@ class BucketRuns:
         found: list[PlaceFinding] = []
         try:
             self.objects.sizes(f"{home_mark(folder.path.parent)}/{folder.path.name}/check")
+            found += self._conditions() if self.terms.proves_conditions else ()
         except TonnageError as error:
             found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
         try:
@@ -100,6 +102,18 @@ class BucketRuns:
         except TonnageError as error:
             found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
         return tuple(dict.fromkeys(found))  # who cannot sign in learns it once
+
+    def _conditions(self) -> list[PlaceFinding]:
+        """Whether the store refuses to make what is there: the lease of a run needs that. Its object goes again."""
+        key = f"check/{uuid.uuid4().hex}"
+        try:
+            kept = self.objects.write_if(key, b"1", None) and not self.objects.write_if(key, b"2", None)
+        finally:
+            self.objects.remove([key])
+        if kept:
+            return []
+        said = f"{self.objects.url} takes conditional writes that it should refuse: two writers are not kept apart"
+        return [PlaceFinding(kind="doubtful", message=said, hint="never submit a run from two clients at once")]
 
     def render(self, spec: RunSpec, job: Job, folder: RunFolder, *, number: int) -> Submission:
         needed = named_secrets(spec)
@@ -124,7 +138,7 @@ class BucketRuns:
 
     def _command(self, folder: RunFolder, number: int, token: str) -> tuple[str, ...]:
         terms = self.terms
-        optional = {"--region": terms.region, "--endpoint": terms.endpoint, "--secret": terms.secret_address}
+        optional = {"--region": terms.region, "--endpoint": terms.store_endpoint, "--secret": terms.secret_address}
         return (
             terms.python, "-m", PROGRAM, "--store", terms.store_there, "--base", self._base(folder),
             "--number", str(number), "--token", token, "--run", str(self.folder_there(folder).path),

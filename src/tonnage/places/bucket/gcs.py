@@ -16,7 +16,8 @@ from urllib.parse import quote
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.client import check_temporary, translated
 from tonnage.http.retries import TemporaryError
-from tonnage.places.bucket.google import ATTEMPTS, OK, GoogleClient, GoogleError, refusal_of
+from tonnage.places.bucket.api_client import ATTEMPTS, OK
+from tonnage.places.bucket.google import GoogleClient, GoogleError, refusal_of
 from tonnage.places.bucket.objects import StoredObject
 
 if TYPE_CHECKING:

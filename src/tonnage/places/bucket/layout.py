@@ -2,6 +2,7 @@
 
     objects/SHA256                        files of the client that runs read
     HOME/RUN/lease.json                   the newest submission: number and token
+    HOME/RUN/NUMBER/machine               the machine that works, where the place may have made two
     HOME/RUN/NUMBER/sent/...              what one submission says, the journal up to it
     HOME/RUN/NUMBER/asked/stop | cancel   what the client asks of its supervisor
     HOME/RUN/NUMBER/grown/FILE/K          MiB K of a file that grows: journal, figures, samples, log
@@ -61,6 +62,10 @@ class Keys:
     @property
     def lease(self) -> str:
         return f"{self.base}/{LEASE}"
+
+    @property
+    def machine(self) -> str:
+        return f"{self.part}/machine"
 
     @property
     def beat(self) -> str:

@@ -27,6 +27,8 @@ class BucketPlace(PlaceTerms):
     starts_again: ClassVar[bool] = False  # the place starts a submission again by itself, on another machine
     stays: ClassVar[bool] = False  # a machine may stay after its work, stopped and billed, until it is deleted
 
+    proves_conditions: ClassVar[bool] = False  # the store is asked whether it refuses what is another version by now
+
     bucket: Annotated[str, Field(pattern=BUCKET)]  # runs lie below it; it has to be there
     python: str = "python"  # in the image, or on the machine
     time_limit_minutes: Annotated[int, Field(ge=1)]  # of one submission; the place itself ends the work after it
@@ -56,6 +58,11 @@ class BucketPlace(PlaceTerms):
     def store_there(self) -> str:
         """The bucket's address for the machine."""
         return self.bucket
+
+    @property
+    def store_endpoint(self) -> str | None:
+        """Where a store that speaks S3's language is."""
+        return self.endpoint
 
 
 class CloudPlace(BucketPlace):
@@ -95,3 +102,13 @@ class MachinePlace(ImagePlace):
     mount: str = "/var/lib/tonnage"
     setup: Annotated[tuple[str, ...], Field(strict=False)] = ()  # lines of shell on the machine before the run
     public_address: bool = False  # False: the subnets lead to the bucket and the registry by themselves
+
+    @property
+    def passed_variables(self) -> tuple[str, ...]:
+        """Variables of the machine's script that the container gets too."""
+        return ()
+
+    @property
+    def variable_files(self) -> tuple[str, ...]:
+        """Files of the machine with variables of the container, a line NAME=VALUE each."""
+        return ()

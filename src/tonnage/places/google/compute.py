@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
+from tonnage.places.bucket.api_client import ATTEMPTS
 from tonnage.places.bucket.boot import POWER_OFF, first_script, last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, google_labels
 from tonnage.places.bucket.executor import NO_EXEC
-from tonnage.places.bucket.google import ATTEMPTS, GoogleClient, GoogleError, endpoint_of
+from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.google.checks import questions_of
 from tonnage.places.google.place import GCEPlace

@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from tonnage.http.body_shapes import faults_of
 from tonnage.places.google.checks import RIGHTS
-from tonnage.places.google.schema import faults
+from tonnage.places.google.schema import ROOT, instance_schemas
 from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.google.storage import FakeStorage, google_fault
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
@@ -166,7 +167,7 @@ class FakeGoogle:
         body, request = asked.body, asked.query["requestId"]
         if request in self.by_request:
             return HTTPAnswer(document=self.operations[self.by_request[request]])
-        found = list(faults(body, {"$ref": "Instance"}, ""))
+        found = list(faults_of(body, {"$ref": ROOT}, "", instance_schemas()))
         if found:
             return google_fault(400, "invalid", "; ".join(found))
         if any(one.zone == zone and name == body["name"] for name, one in self.instances.items()):

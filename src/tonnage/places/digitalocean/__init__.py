@@ -1,0 +1,1 @@
+"""DigitalOcean as a place: droplets."""
