@@ -21,14 +21,15 @@ ALLOWED = {
         "on_files", "on_page_markdown",
         "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
         "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
-        "do_POST", "do_PUT", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together",
+        "do_POST", "do_PUT", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together", "_is_a_file",
+        "_has_no_spot",
         "pause_writing", "readable", "seekable", "readinto", "get_next", "admit", "after_iteration",
     ],
     "offered to users of the package": [
         "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
         "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google", "environ", "vanish",
         "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of", "fake_dashboard",
-        "fake_skypilot", "preempt", "elsewhere",
+        "fake_skypilot", "fake_digitalocean", "fake_azure", "preempt", "elsewhere",
         "evict", "wait_for_pod",
     ],
     "commands added to typer without a decorator": [
