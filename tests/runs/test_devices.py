@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.benchmarks.machine import gpu_by_driver
 from tonnage.runners.machine import gpus_by_nvml
-from tonnage.runs.devices import list_gpus
+from tonnage.runs.devices import list_boards, list_gpus
 from tonnage.runs.spec import LaunchSpec
 from tonnage.supervisor.reporting import gpus_of
 
@@ -73,23 +73,43 @@ class CutUp:
 @pytest.mark.parametrize(
     ("environ", "handles"),
     [
-        ({}, ["a100", "part-20"]),  # CUDA gives a process the first instance of a board that is cut up
+        ({}, ["part-20"]),  # CUDA gives a process one instance, and then no whole board
         ({"CUDA_VISIBLE_DEVICES": "MIG-dd"}, ["part-10"]),
-        ({"CUDA_VISIBLE_DEVICES": "1,0"}, ["part-20", "a100"]),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, ["part-20"]),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-dd,MIG-cc"}, ["part-10"]),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, ["a100"]),
+        ({"CUDA_VISIBLE_DEVICES": "0,-1,1"}, ["a100"]),  # what comes after a name that is none is not visible
+        ({"CUDA_VISIBLE_DEVICES": "0,"}, ["a100"]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-aa"}, ["a100"]),
         ({"CUDA_VISIBLE_DEVICES": "5,-1,GPU-zz"}, []),
         ({"CUDA_VISIBLE_DEVICES": ""}, []),
     ],
 )
 def test_devices_are_those_that_cuda_gives(environ: dict[str, str], handles: list[str]) -> None:
-    """By number, by UUID of a board, by name of an instance; what is not there is left out."""
+    """By number, by UUID of a board, by name of an instance; what is not there ends the list."""
     assert [gpu.handle for gpu in list_gpus(CutUp(), environ)] == handles
 
 
 def test_an_instance_has_its_own_memory() -> None:
     """A container without nvidia-smi is told of its GPUs by NVML; of an instance, 20 GiB and not the board's 80."""
-    assert [gpu.memory_gib for gpu in gpus_by_nvml(CutUp(), {})] == [40.0, 20.0]
+    assert [gpu.memory_gib for gpu in gpus_by_nvml(CutUp(), {})] == [20.0]
     assert gpu_by_driver(CutUp(), "dd") == ("part-10", 10.0)
+
+
+def test_a_board_that_is_lost_is_left_out() -> None:
+    """NVML counts it and has no handle of it; the others keep their numbers."""
+
+    class Lost(CutUp):
+        def nvmlDeviceGetCount(self) -> int:
+            return 3
+
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+            if index == 0:
+                raise NvmlError("GPU is lost")
+            return ("", "a100", "h100")[index]
+
+    assert [(gpu.index, gpu.handle) for gpu in list_boards(Lost())] == [(1, "a100"), (2, "h100")]
+    assert [gpu.handle for gpu in list_gpus(Lost(), {"CUDA_VISIBLE_DEVICES": "1"})] == ["a100"]
 
 
 @pytest.mark.parametrize(

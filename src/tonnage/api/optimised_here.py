@@ -11,7 +11,7 @@ from ctypes.util import find_library
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError
 from tonnage.optimisations.changes import Allocator, SwitchChange
@@ -36,6 +36,7 @@ WARM_UP_STEPS: Final = 4
 COMPILED_WARM_UP_STEPS: Final = 12  # every length that comes for the first time is compiled again
 WARM_UP_CALLS: Final = 6
 ACCURACY: Final = "accuracy"
+CAPTURED: Final = {"ACCELERATE_DYNAMO_MODE": "reduce-overhead"}  # as accelerate hands it to torch.compile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,9 @@ class MeasuredHere:
     switches: Mapping[str, MeasuredSwitch]
 
 
-def training_jobs(spec: RunSpec, base: SwitchChange, terms: MeasuringTerms) -> Callable[[SwitchChange], dict[str, Any]]:
+def training_jobs(
+    spec: RunSpec, base: SwitchChange, terms: MeasuringTerms, *, device: Literal["cpu", "cuda"]
+) -> Callable[[SwitchChange], dict[str, Any]]:
     """The worker's job of a change to a run, in which steps count and not epochs."""
     from tonnage.runs.spec import dump_spec
 
@@ -74,11 +77,26 @@ def training_jobs(spec: RunSpec, base: SwitchChange, terms: MeasuringTerms) -> C
                   if (value := getattr(full, name)) is not None}  # fmt: skip
         warm_up = COMPILED_WARM_UP_STEPS if full.compile or spec.training.compile else WARM_UP_STEPS
         training = replace(spec.training, max_steps=warm_up + terms.steps, **stated)
-        own = replace(spec, training=training, launch=replace(spec.launch, threads=full.threads, processes=1))
+        launch = replace(spec.launch, threads=full.threads, processes=1, device=device)
+        own = replace(spec, training=training, launch=launch)
         return {"kind": "training", "spec": json.loads(dump_spec(own)), "warm_up_steps": warm_up,
                 "steps": terms.steps, "threads": full.threads, "workers": 1}  # fmt: skip
 
     return job
+
+
+def why_not_in_runs(switch: Switch) -> str | None:
+    """Why the recipe of `tonnage run` cannot be timed with a switch on a GPU; None where it can."""
+    change, program = switch.change, switch.change.program
+    if switch.group == "input":
+        return "`tonnage run` pins memory and puts batches together beside the device in any case"
+    if program.optimizer_fused:
+        return "`tonnage run` takes the fused optimizer in any case"
+    if program.kernels or program.channels_last:
+        return "the recipe of `tonnage run` has no such step"
+    if change.precision == "fp8":
+        return "fp8 is planned for, not carried out, by `tonnage run`"
+    return None
 
 
 def pass_jobs(
@@ -180,13 +198,15 @@ def _cores(wanted: int) -> list[int] | None:
 
 
 def _environment(job: Mapping[str, Any], change: SwitchChange, library: str | None) -> dict[str, str]:
+    from tonnage.runs.devices import BUS_ORDER
     from tonnage.runs.job import WAITING_THREADS
 
     threads = {f"{name}_NUM_THREADS": str(job["threads"]) for name in ("OMP", "MKL", "OPENBLAS")}
     memory = ALLOCATOR_ENVIRONMENT[change.allocator] if change.allocator is not None else {}
     first = {"LD_PRELOAD": library} if library is not None else {}
+    captured = CAPTURED if change.cuda_graphs else {}
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return {**os.environ, **threads, **dict([WAITING_THREADS]), **memory, **first, **offline}
+    return {**os.environ, **threads, **dict([WAITING_THREADS, BUS_ORDER]), **memory, **first, **captured, **offline}
 
 
 def _summed(

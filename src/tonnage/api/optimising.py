@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
@@ -47,7 +47,10 @@ class OptimiseOptions(Options):
         "--device", "The measured processor that predictions stand on: a profile's name or file.",
         default="local", metavar="NAME",
     )  # fmt: skip
-    measure: bool = option("--measure", "Measure each switch on this machine too.", default=False)
+    measure: bool = option(
+        "--measure", "Measure each switch on this machine too: on its processor, or the training switches on its GPU.",
+        default=False,
+    )  # fmt: skip
     repeats: int = option("--repeats", "With --measure: turns, each with every switch.", default=3, metavar="N")
     steps: int = option("--steps", "With --measure: training steps timed in a turn.", default=12, metavar="N")
     model: str | None = option(
@@ -156,6 +159,8 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
         raise UnknownName(f"'{options.gpu}' matches no GPU known here", hint="`tonnage catalog gpus` lists them all")
     sold = {one.accelerator for one in market.instance_types if one.accelerator_count == 1}
     card = next((one for one in cards if one.name in sold), cards[0])
+    if options.measure:
+        _check_card(card.name, work)
 
     def rate(job: Job, _: SwitchChange) -> Figure | Unpredicted:
         return _rate_on(replace(work, job=job), market, card.name, calibrated)
@@ -171,9 +176,34 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     others = ", ".join(one.name for one in cards if one is not card)
     said = (f"'{options.gpu}' matches {len(cards)} GPUs; this is {card.name} (others: {others})",) if others else ()
     return _Looked(
-        device=f"1 x {card.name}", base=base, base_change=SwitchChange(), outcomes=outcomes, packing=packing,
-        remarks=said, together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
+        device=f"1 x {card.name}", base=base, base_change=SwitchChange(threads=_cores_here()), outcomes=outcomes,
+        packing=packing, remarks=said,
+        together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
     )  # fmt: skip
+
+
+def _cores_here() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_card(card: str, work: Workload) -> None:
+    """InputError where the first GPU of this machine is another one, or the work is none that is timed on it."""
+    from tonnage.catalog.aliases import devices_called
+    from tonnage.runners.machine import look_at_machine
+    from tonnage.workload.jobs import TrainJob
+
+    if not isinstance(work.job, TrainJob):
+        raise InputError("of services, switches are measured on this machine's processor only",
+                         hint="leave --gpu or --measure out")  # fmt: skip
+    found = look_at_machine().gpus
+    if not found:
+        hint = "leave --gpu out to measure the processor, --measure for the prediction alone"
+        raise InputError(f"--measure needs the {card} at hand, and this machine has no GPU", hint=hint)
+    names = devices_called(found[0].name, vocabulary="nvidia-smi")
+    if card not in names:
+        known = f", {' or '.join(names)} in the catalog" if names else ", which the catalog does not know"
+        raise InputError(f"--measure needs the {card} at hand; the GPU here is {found[0].name}{known}",
+                         hint=f"--gpu {names[0]}" if names else "leave --measure out")  # fmt: skip
 
 
 def _rate_on(work: Workload, market: Catalog, device: str, calibrated: CalibratedModel) -> Figure | Unpredicted:
@@ -226,7 +256,7 @@ def _here(work: Workload, options: OptimiseOptions, settings: Settings) -> _Look
     from tonnage.optimisations.switches import processor_switches
 
     profile = _profile(options.device, settings)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = _cores_here()
     arm = platform.machine().lower() in ("arm64", "aarch64")
     known = None if isinstance(profile, Unpredicted) else profile
     base_change = _as_stated(work, known, cores)
@@ -294,12 +324,17 @@ def _measured(
     source: WorkloadSource, work: Workload, looked: _Looked, options: OptimiseOptions, settings: Settings,
     say: Callable[[str], None],
 ) -> MeasuredHere:  # fmt: skip
-    from tonnage.api.optimised_here import MeasuringTerms, measure_switches, pass_jobs, training_jobs
+    from tonnage.api.optimised_here import (
+        MeasuringTerms,
+        measure_switches,
+        pass_jobs,
+        training_jobs,
+        why_not_in_runs,
+    )
+    from tonnage.optimisations.outcomes import MeasuredSwitch
     from tonnage.workload.jobs import TrainJob
 
     terms = MeasuringTerms(repeats=options.repeats, steps=options.steps)
-    if options.gpu is not None:
-        raise InputError("switches are measured on this machine's processor only", hint="leave --gpu or --measure out")
     switches = [one.switch for one in looked.outcomes]
     if isinstance(work.job, TrainJob):
         from tonnage.api.launching import read_spec
@@ -308,8 +343,12 @@ def _measured(
             raise InputError("a run is measured from its workload file", hint="name the file")
         if options.rows or options.model:
             raise InputError("--rows and --model are of services; a training file names its own under `run`")
-        return measure_switches(switches, training_jobs(read_spec(str(source)), looked.base_change, terms), terms,
-                                None, say=say)  # fmt: skip
+        why = {one.name: reason for one in switches if options.gpu and (reason := why_not_in_runs(one))}
+        device: Literal["cpu", "cuda"] = "cpu" if options.gpu is None else "cuda"
+        jobs = training_jobs(read_spec(str(source)), looked.base_change, terms, device=device)
+        found = measure_switches([one for one in switches if one.name not in why], jobs, terms, None, say=say)
+        left_out = {name: MeasuredSwitch(reason=reason, left_out=True) for name, reason in why.items()}
+        return replace(found, switches={**found.switches, **left_out})
     rows = None if options.rows is None else _labelled(options)
     with TemporaryDirectory(prefix="tonnage-optimise-model-") as scratch:
         model = _model(work, options, Path(scratch))

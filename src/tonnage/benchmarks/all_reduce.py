@@ -22,6 +22,7 @@ from tonnage.benchmarks.timing import Samples
 from tonnage.calibration.local_profile import AllReduce, DeviceKind, MeasuredPoint
 
 SIZES_BYTES: Final = (2**10, 2**14, 2**18, 2**21, 2**24)
+GPU_SIZES_BYTES: Final = (2**12, 2**18, 2**22, 2**25, 2**28)  # links between GPUs are full from some tens of MB on
 REPEATS: Final = 15
 TIMEOUT_S: Final = 60
 PROCESSES: Final = 2
@@ -40,10 +41,15 @@ def measure_all_reduce(torch: Any, kind: DeviceKind) -> AllReduce | str:
         return answer
     points = tuple(
         MeasuredPoint(size=float(size), amount=float(size), timing=Samples(seconds=seconds).timing())
-        for size, seconds in zip(SIZES_BYTES, answer, strict=True)
+        for size, seconds in zip(sizes_of(backend), answer, strict=True)
     )
     alpha, beta = fit_line([point.size for point in points], [point.timing.median_s for point in points])
     return AllReduce(backend=backend, processes=PROCESSES, alpha_s=alpha, bytes_per_s=beta, points=points)
+
+
+def sizes_of(backend: str) -> tuple[int, ...]:
+    """Bytes of the blocks that are summed over it."""
+    return GPU_SIZES_BYTES if backend == "nccl" else SIZES_BYTES
 
 
 def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
@@ -94,12 +100,15 @@ def take_part(rank: int, meeting: str, backend: str) -> None:
     import torch
     import torch.distributed as group
 
-    device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+    device = "cpu"
+    if backend == "nccl":
+        device = f"cuda:{rank}"
+        torch.cuda.set_device(rank)  # barriers and waits are of this device, not of the first
     group.init_process_group(
         backend, init_method=f"file://{meeting}", rank=rank, world_size=PROCESSES, timeout=timedelta(seconds=TIMEOUT_S)
     )
     found = []
-    for size in SIZES_BYTES:
+    for size in sizes_of(backend):
         block = torch.zeros(size // 4, device=device)
         seconds = []
         for repeat in range(REPEATS + 2):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tonnage.calibration.local_profile import DeviceKind, MachineIdentity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.runs.devices import ListedGpu, memory_bytes, name_of, open_nvml
+from tonnage.runs.devices import BUS_ORDER, ListedGpu, memory_bytes, name_of, open_nvml
 from tonnage.runs.job import WAITING_THREADS
 from tonnage.units import to_gib
 
@@ -43,10 +43,9 @@ NEEDED_GIB = 1.5  # free memory that measuring takes at most: the pool of inputs
 
 
 def import_torch() -> Any:
-    """torch, or MissingExtra. Its threads wait as those of a run do, where this process had not loaded it before
-    (`check_threads`): the OpenMP library reads its setting once, so it stays in the process's environment."""
-    name, value = WAITING_THREADS
-    os.environ[name] = value
+    """torch, or MissingExtra. Its threads wait, and its GPUs are counted, as those of a run, where this process had not
+    loaded it before (`check_threads`): both are read once, so they stay in the process's environment."""
+    os.environ.update([WAITING_THREADS, BUS_ORDER])
     try:
         import torch
     except ImportError as error:

@@ -30,11 +30,13 @@ class SwitchChange:
 
     `program`: features over those of the job's program. `threads`: of one process; `workers`: that compute passes
     beside one another, on as many threads each. `runtime`: what an encoder is computed with on a processor.
+    `cuda_graphs`: compiled steps are captured and launched at once.
     """
 
     precision: TrainPrecision | None = None
     attention: Attention | None = None
     compile: bool | None = None
+    cuda_graphs: bool | None = None
     program: Program = Program()
     weights: WeightFormat | None = None
     kv_cache: CacheFormat | None = None
@@ -53,8 +55,8 @@ class SwitchChange:
         """
         stated = {
             name: value
-            for name in ("precision", "attention", "compile", "weights", "kv_cache", "engine", "runtime", "threads",
-                         "workers", "allocator")
+            for name in ("precision", "attention", "compile", "cuda_graphs", "weights", "kv_cache", "engine", "runtime",
+                         "threads", "workers", "allocator")
             if (value := getattr(self, name)) is not None
         }  # fmt: skip
         return replace(other, program=self.program.over(other.program), **stated)

@@ -41,7 +41,8 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSwitch:
-    """What processes on this machine came to. `gain`: of the same turn, over all turns. `reason`: why it failed."""
+    """What processes on this machine came to. `gain`: of the same turn, over all turns. `reason`: why it failed, or why
+    it was `left_out`: nothing here can be timed with it."""
 
     rate_per_s: Figure | None = None
     gain: Figure | None = None
@@ -51,6 +52,7 @@ class MeasuredSwitch:
     agreement: float | None = None  # of rows without labels: the share of answers that are the same
     peak_rss_bytes: Figure | None = None
     warm_up_s: Figure | None = None
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

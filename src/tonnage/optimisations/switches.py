@@ -56,7 +56,7 @@ def _is_on(job: Job, change: SwitchChange) -> bool:
     """Whether the job is already as the change would make it."""
     from tonnage.optimisations.changes import changed
 
-    return change != SwitchChange() and changed(job, change) == job
+    return change != SwitchChange() and not change.cuda_graphs and changed(job, change) == job
 
 
 def _training_on_gpus(job: TrainJob) -> list[Switch]:
@@ -76,7 +76,9 @@ def _training_on_gpus(job: TrainJob) -> list[Switch]:
                how="kernels that merge norm, bias, activation and loss (Liger, Apex, Transformer Engine)"),
         Switch(name="fused optimizer", group="optimizer", change=SwitchChange(program=Program(optimizer_fused=True)),
                how="torch.optim.AdamW(..., fused=True)"),
-        Switch(name="CUDA graphs", group="launches", how='torch.compile(model, mode="reduce-overhead")', sized=False,
+        Switch(name="CUDA graphs", group="launches", change=SwitchChange(compile=True, cuda_graphs=True), sized=False,
+               how='torch.compile(model, mode="reduce-overhead"); under `tonnage run` train.compile: true and '
+               "ACCELERATE_DYNAMO_MODE=reduce-overhead",
                unsized="launch by launch is modelled, captured training steps are not"),
         Switch(name="data loader and pinned memory", group="input", sized=False,
                how="num_workers at the cores a GPU has, pin_memory=True, non_blocking=True",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEVER: Final = 2**62
+MOST_LEFT_OUT: Final = 40  # updates in a row that the fp16 scaler may leave out: 2^40 below its scale nothing is left
 LOOKED_AT: Final = 2**22  # values at a time: some 50 MB of temporaries
 
 
@@ -27,15 +28,20 @@ class Health:
         import torch
 
         self._first: Tensor = torch.tensor(NEVER, dtype=torch.int64, device=device)
+        self._left_out = 0  # updates in a row, to the newest step
 
     def note(self, step: int, result: StepResult) -> None:
-        """Take in one step. An update that the fp16 scaler left out has no gradient to judge."""
+        """Take in one step. An update that the fp16 scaler left out has no gradient to judge; one after the other left
+        out is a model whose gradients are no numbers at any scale."""
         import torch
 
         assert result.loss is not None
         fine = torch.isfinite(result.loss)
         if result.gradient_norm is not None and not result.skipped:
             fine = fine & torch.isfinite(result.gradient_norm).to(fine.device)
+        self._left_out = self._left_out + 1 if result.skipped else 0
+        if self._left_out >= MOST_LEFT_OUT:
+            fine = torch.zeros_like(fine)
         self._first = torch.where(fine, self._first, self._first.clamp(max=step))
 
     def first_bad_step(self) -> int | None:

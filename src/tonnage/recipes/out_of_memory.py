@@ -44,6 +44,14 @@ def release_memory(on_gpu: bool) -> None:
         torch.cuda.empty_cache()
 
 
+def forget_peak(on_gpu: bool) -> None:
+    """Count a device's peaks from now on: those of an attempt that did not fit say nothing of the next one."""
+    if on_gpu:
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+
+
 def peak_bytes(on_gpu: bool) -> int:
     """Most memory used so far: allocated on the device, or resident on the host where the host computes."""
     if on_gpu:

@@ -46,7 +46,9 @@ def choose_precision(asked: TrainPrecision, device: Literal["cpu", "cuda"]) -> P
 
 
 def set_matmul(precision: Precision) -> None:
-    """fp32 matrices are multiplied in full unless tf32 was asked for."""
+    """fp32 matrices are multiplied in full, by convolutions too, unless tf32 was asked for: cuDNN would take it by
+    itself."""
     import torch
 
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"

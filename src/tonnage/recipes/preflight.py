@@ -11,6 +11,7 @@ from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.out_of_memory import (
     RestartSmaller,
     does_not_fit,
+    forget_peak,
     is_out_of_memory,
     peak_bytes,
     release_memory,
@@ -112,6 +113,7 @@ def halve(engine: StepEngine, folder: RunFolder, spec: RunSpec, micro_batch: int
     if micro_batch == 1:
         training = spec.training
         raise does_not_fit(fields.get("longest_tokens", 0), recompute=training.recompute, method=training.method)
+    forget_peak(engine.on_gpu)
     return micro_batch // 2
 
 

@@ -60,11 +60,22 @@ def _update(engine: StepEngine, clip_norm: float | None) -> tuple[Any, bool]:
     norm: Any = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
     if norm is not None and engine.machine.sharded:
         norm = norm.full_tensor()
-    engine.optimizer.step()
-    skipped = bool(accelerator.optimizer_step_was_skipped)
+    skipped = _stepped_not(engine)
     if not skipped:
         engine.schedule.step()
     return norm, skipped
+
+
+def _stepped_not(engine: StepEngine) -> bool:
+    """Step the optimizer; whether the fp16 scaler left the update out.
+
+    The scaler lowers its scale then and only then. accelerate's own answer is taken from whether the optimizer was
+    called, and a fused one is called in any case: it looks for infinite gradients by itself, on the device.
+    """
+    scaler = engine.machine.accelerator.scaler
+    before = None if scaler is None else scaler.get_scale()
+    engine.optimizer.step()
+    return before is not None and scaler.get_scale() < before
 
 
 def _gradients(

@@ -122,7 +122,7 @@ def _times(figure: Figure | None) -> str:
 
 
 def _measured_gain(one: SwitchOutcome) -> str:
-    if one.measured is None:
+    if one.measured is None or one.measured.left_out:
         return UNKNOWN
     return "failed" if one.measured.gain is None else _times(one.measured.gain)
 

@@ -29,7 +29,7 @@ OBJECT_STORE_BYTES: Final = 300 * 2**20  # nothing large goes through it: worker
 CRASH: Final = 1
 SHARED: Final = (  # where models and data are kept, how devices are reached and talk to one another
     "PYTHONPATH", "OMP_", "MKL_", "TOKENIZERS_", "TONNAGE_", "HF_", "TRANSFORMERS_", "XDG_CACHE_HOME", "NCCL_", "GLOO_",
-    "TORCH_", "PYTORCH_",
+    "TORCH_", "PYTORCH_", "CUDA_DEVICE_ORDER",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar, Final, Protocol
 
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
+from tonnage.runs.devices import BUS_ORDER
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import WAITING_THREADS, Job, SignalTo, dump_job
 from tonnage.runs.liveness import has_supervisor, is_held, observed_state, read_heartbeat, workers_lock
@@ -77,6 +78,7 @@ class Supervised:
                 ("OMP_NUM_THREADS", str(threads)),
                 ("MKL_NUM_THREADS", str(threads)),  # one that is set in the environment would win over OpenMP's
                 WAITING_THREADS,
+                BUS_ORDER,  # a number is the same GPU to the workers and to NVML, which looks at them
                 ("PYTHONUNBUFFERED", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),
                 *self.more_env(spec),

@@ -6,13 +6,14 @@ before it starts, what is sampled beside it, and what a device profile is of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tonnage.values import dataclass
 
 T = TypeVar("T")
+BUS_ORDER: Final = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA's own is the fastest first: not NVML's, not Ray's
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +53,45 @@ def told(nvml: Any, ask: Callable[[], T]) -> T | None:
 
 
 def list_gpus(nvml: Any, environ: Mapping[str, str]) -> list[ListedGpu]:
-    """The devices that CUDA_VISIBLE_DEVICES names by number or UUID, in its order; all where it is not set.
+    """The devices that CUDA_VISIBLE_DEVICES names by number (under `BUS_ORDER`) or UUID, in its order, up to the first
+    name that is none (CUDA's rule); all where it is not set.
 
-    Of a board that is cut up, CUDA gives a process one instance: the first, unless a `MIG-` name says which. Source:
-    NVIDIA, «Multi-Instance GPU User Guide», section «Device Enumeration».
+    A process sees one MIG instance at most, and none of the whole boards beside it: the first instance, unless a `MIG-`
+    name says which. Source: NVIDIA, «Multi-Instance GPU User Guide», section «CUDA Device Enumeration».
     """
     boards = list_boards(nvml)
     wanted = environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
-        return [_as_cuda_gives(nvml, board) for board in boards]
-    found = [_named(nvml, boards, name.strip()) for name in wanted.split(",") if name.strip()]
-    return [one for one in found if one is not None]
+    found = (
+        [_as_cuda_gives(nvml, board) for board in boards] if wanted is None else list(_visible(nvml, boards, wanted))
+    )
+    return [one for one in found if one.is_instance][:1] or found
+
+
+def _visible(nvml: Any, boards: Sequence[ListedGpu], wanted: str) -> Iterator[ListedGpu]:
+    for name in wanted.split(","):
+        found = _named(nvml, boards, name.strip())
+        if found is None:
+            return
+        yield found
 
 
 def list_boards(nvml: Any) -> list[ListedGpu]:
-    """All boards by PCI bus, whatever the environment says."""
-    return [ListedGpu(index, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+    """All boards by PCI bus, whatever the environment says. One that does not answer (fallen off the bus) is left
+    out."""
+    found = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            found.append(ListedGpu(index, nvml.nvmlDeviceGetHandleByIndex(index)))
+        except nvml.NVMLError:
+            continue
+    return found
 
 
-def _named(nvml: Any, boards: list[ListedGpu], name: str) -> ListedGpu | None:
+def _named(nvml: Any, boards: Sequence[ListedGpu], name: str) -> ListedGpu | None:
     if name.isdigit():
-        number = int(name)
-        return _as_cuda_gives(nvml, boards[number]) if number < len(boards) else None
+        return next((_as_cuda_gives(nvml, board) for board in boards if board.index == int(name)), None)
+    if not name.startswith(("GPU-", "MIG-")):
+        return None
     if name.startswith("MIG-"):
         parts = [part for board in boards for part in list_instances(nvml, board)]
         return next((part for part in parts if uuid_of(nvml, part).startswith(name)), None)

@@ -176,7 +176,7 @@ def measure(records: Records) -> MeasuredRun:
         training_s=_training_s(whole),
         seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
-        device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
+        device=str(result.get("device") or next((gpu["name"] for gpu in gpus), "") or preflight.get("device") or ""),
         processes=int(result.get("processes") or stretch.processes),
         micro_batch=micro_batch_of(records),
         halvings=sum(event.kind is EventKind.OUT_OF_MEMORY for event in records.events),

@@ -127,7 +127,8 @@ def evaluate(model: nn.Module, items: Any, batch: int) -> Evaluation:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     right = 0
     for first in range(0, len(items), batch):
-        piece = collate([items[i] for i in range(first, min(len(items), first + batch))])
+        given = collate([items[i] for i in range(first, min(len(items), first + batch))])
+        piece = {name: value.to(next(model.parameters()).device) for name, value in given.items()}
         right += int((model(**piece).logits.argmax(-1) == piece["labels"]).sum())
     return Evaluation(metrics={"accuracy": right / len(items)}, samples=len(items))
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import psutil
 
 from tonnage.benchmarks.engines.environments import python_of
+from tonnage.runs.devices import BUS_ORDER
 from tonnage.side_by_side.cells import BenchCell, read_cell
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 
@@ -72,7 +73,7 @@ def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Pa
 def _environment(engine: EngineSpec, bench: Path) -> dict[str, str]:
     each = str(max(engine.threads // engine.workers, 1))
     threads = {f"{name}_NUM_THREADS": each for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
-    devices = {"CUDA_VISIBLE_DEVICES": engine.devices[0]} if engine.devices else {"CUDA_VISIBLE_DEVICES": ""}
+    devices = {"CUDA_VISIBLE_DEVICES": engine.devices[0] if engine.devices else "", BUS_ORDER[0]: BUS_ORDER[1]}
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if Path("/sys/class/net/lo").exists() else {}
     return (
         os.environ

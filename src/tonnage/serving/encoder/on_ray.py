@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.runs.devices import BUS_ORDER
 from tonnage.serving.encoder.building import build_app
 from tonnage.serving.encoder.service import EncoderService
-from tonnage.serving.engines.devices import BUS_ORDER
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:

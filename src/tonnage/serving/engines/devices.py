@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.errors import InputError, PlanRefused
+from tonnage.runs.devices import BUS_ORDER
 from tonnage.values import dataclass
 
 Vendor = Literal["nvidia", "amd"]
-BUS_ORDER: Final = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # CUDA's own is the fastest first: not NVML's, not Ray's
 VISIBLE: Final = MappingProxyType({"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"})
 Environment = tuple[tuple[str, str], ...]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import write_whole
-from tonnage.serving.engines.devices import BUS_ORDER
+from tonnage.runs.devices import BUS_ORDER
 from tonnage.serving.engines.engine import EngineCommand, EngineLoad
 from tonnage.serving.engines.watchdog import WATCHDOG, processes_of, started_at
 from tonnage.serving.running.meter import ServiceCounts
