@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.logging_in import check_server, log_in, log_out
     from tonnage.api.machines import RightsizeOptions, rightsize
+    from tonnage.api.migrating import MigrateOptions, migrate
     from tonnage.api.optimising import OptimiseOptions, optimise
     from tonnage.api.pages import UiOptions, make_ui_key, open_ui, revoke_ui_key, ui_keys
     from tonnage.api.place_benches import BenchPlacesOptions, bench_places
@@ -89,21 +90,22 @@ __all__ = [
     "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions",
     "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
     "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions",
-    "LocalOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions",
-    "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup",
-    "batch", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup", "bench_vectors", "breakeven",
-    "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular", "calibrated_model_of",
-    "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server", "check_watch", "collect_run",
-    "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request", "export_local_rows",
-    "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top",
-    "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in",
-    "log_out", "make_ui_key", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans",
-    "places", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
-    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
-    "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_backup",
-    "verify_fetched", "watch_metrics", "watch_status", "write_image_files", "write_service_files",
+    "LocalOptions", "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions",
+    "PrepareOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
+    "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions",
+    "audit_lines", "backup", "batch", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup",
+    "bench_vectors", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
+    "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server",
+    "check_watch", "collect_run", "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request",
+    "export_local_rows", "export_watch", "fetch", "gains", "gateway_key", "gateway_similarity", "gateway_spend",
+    "gateway_top", "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload",
+    "log_in", "log_out", "make_ui_key", "migrate", "newest_snapshot", "open_gateway", "open_ui", "open_watch",
+    "optimise", "orphans", "places", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history",
+    "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize",
+    "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
+    "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service",
+    "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_image_files",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -134,6 +136,7 @@ __getattr__ = lazy_names(
             "reconcile_gateway",
             "simulate_gateway",
         ),
+        ".migrating": ("MigrateOptions", "migrate"),
         ".optimising": ("OptimiseOptions", "optimise"),
         ".preparing": ("PrepareOptions", "prepare"),
         ".promised_gains": ("GainsOptions", "gains"),

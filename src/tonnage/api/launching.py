@@ -107,9 +107,22 @@ def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None, d
 
 def _prepare_at(settings: Settings, asked: RunSpec, on: str, *, dry_run: bool) -> Launch:
     """A run at a place: measured by what is written down of the place, and rendered with its script."""
-    from tonnage.api.place_prices import price_at
-    from tonnage.api.placing import cost_at, executor_at, machine_at
     from tonnage.runs.folder import RunFolder
+
+    named, taken = _with_free_name(settings, asked, dry_run=dry_run)
+    folder = RunFolder(runs_folder(settings.home) / named.name)
+    launch = render_at(settings, named, folder, on)
+    budgets = _over_soft_budgets(settings, launch.spec, folder, launch.prediction)
+    return replace(launch, doubts=taken + launch.doubts + budgets)
+
+
+def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) -> Launch:
+    """What the next submission of a run would send to a place; nothing is written, and the place is asked nothing.
+
+    InputError and PlanRefused say why the place, as it is written down, cannot carry it.
+    """
+    from tonnage.api.place_prices import price_at
+    from tonnage.api.placing import cost_at, executor_at, machine_at, next_number
     from tonnage.runs.guards import check_guard
     from tonnage.runs.secrets import hide_secrets
 
@@ -120,16 +133,13 @@ def _prepare_at(settings: Settings, asked: RunSpec, on: str, *, dry_run: bool) -
     spec, secrets = hide_secrets(priced_at(asked, None if price is None else price.usd_per_hour))
     os.environ.update(secrets)  # the place's scheduler takes them over to the job
     check_guard(spec.guard)
-    spec, taken = _with_free_name(settings, spec, dry_run=dry_run)
-    folder = RunFolder(runs_folder(settings.home) / spec.name)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = taken + _check(spec, machine, folder, prediction, there=place.holds)
-    doubts += _over_soft_budgets(settings, spec, folder, prediction)
+    doubts = _check(spec, machine, folder, prediction, there=place.holds)
     runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=job, prediction=prediction, doubts=doubts, executor=executor,
-        submission=executor.render(spec, job, folder, number=1),  # its name is new, or it is only shown
+        submission=executor.render(spec, job, folder, number=next_number(folder)),
         cost=cost_at(place, prediction, price),
     )  # fmt: skip
 

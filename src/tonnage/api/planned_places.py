@@ -9,7 +9,7 @@ from tonnage.errors import InputError, PlanRefused
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.places.file import WrittenPlace
+    from tonnage.places.file import AnyPlace, WrittenPlace
     from tonnage.planning.plan import MachineOption, Option
     from tonnage.runs.folder import RunFolder
     from tonnage.settings import Settings
@@ -38,7 +38,7 @@ class PlannedPlace:
         took = "" if time is None else f" in {render_duration(time.value)}"
         before = "".join(f"; not {one}" for one in self.refused)
         cost = render_money_interval(self.option.cost_usd)
-        return f"option {self.option.rank} of the plan: {_bought(self.option)}, {cost}{took}{before}"
+        return f"option {self.option.rank} of the plan: {bought_words(self.option)}, {cost}{took}{before}"
 
     def document(self) -> dict[str, Any]:
         """The same for `-o json`; USD and seconds with the ends of their 80 % interval."""
@@ -84,11 +84,17 @@ def first_planned(settings: Settings, file: str, folder: RunFolder, *, ask: bool
         if name not in refused:
             return PlannedPlace(place=name, option=option, refused=(*wrong, *refused.values()))
     if refused:
+<<<<<<< HEAD
         against = "; ".join([*wrong, *refused.values()])
         raise PlanRefused(against, hint="`tonnage places check PLACE` says what mends it")
     best = "; ".join(_bought(one) for one in options[:NAMED])
     said = "; ".join([f"no place has an option of the plan, whose best are {best}", *wrong])
     raise PlanRefused(said, hint=_hint(options, places, file))
+=======
+        raise PlanRefused("; ".join(refused.values()), hint="`tonnage places check PLACE` says what mends it")
+    best = "; ".join(bought_words(one) for one in options[:NAMED])
+    raise PlanRefused(f"no place has an option of the plan, whose best are {best}", hint=_hint(options, places, file))
+>>>>>>> 9f0f7867 (tonnage migrate: a run of one place as another's)
 
 
 def _had(options: Sequence[Option], places: Mapping[str, WrittenPlace]) -> Iterator[tuple[str, MachineOption]]:
@@ -101,7 +107,7 @@ def _had(options: Sequence[Option], places: Mapping[str, WrittenPlace]) -> Itera
                 yield name, option
 
 
-def has_option(place: WrittenPlace, option: MachineOption) -> bool:
+def has_option(place: AnyPlace, option: MachineOption) -> bool:
     """Whether a run at the place has exactly the machines of the option, bought as it says."""
     machine = place.catalog_machine
     return (
@@ -114,7 +120,8 @@ def has_option(place: WrittenPlace, option: MachineOption) -> bool:
     )
 
 
-def _bought(option: Option) -> str:
+def bought_words(option: Option) -> str:
+    """Machines, where and how they are bought, for a person."""
     from tonnage.reports.wording import render_bought, render_machines
 
     where = f" in {option.region}" if option.region else ""

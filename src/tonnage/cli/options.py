@@ -52,6 +52,13 @@ def complete_run(incomplete: str) -> list[str]:
     return _starting_with(run_names(current_settings().home), incomplete)
 
 
+def complete_place(incomplete: str) -> list[str]:
+    from tonnage.api.placing import known_places
+    from tonnage.settings import current_settings
+
+    return _starting_with(("local", *known_places(current_settings())), incomplete)
+
+
 def complete_risk(incomplete: str) -> list[str]:
     return _starting_with(("memory", "deadline", "budget", "latency"), incomplete)
 

@@ -62,6 +62,26 @@ def total(charges: Sequence[Charge] | None) -> float:
     return sum(charge.usd for charge in charges or ())
 
 
+def listed_charges(
+    services: ServicePrices, service: Service, place: tuple[str, str], quantity_gb: float
+) -> tuple[Charge, ...] | None:
+    """What the catalog charges for so many GB of a service at a provider and region; None where it has no price."""
+    tiers = services.tiers(*place, service)
+    if not tiers:
+        return None
+    return tuple(
+        Charge(
+            quantity=quantity,
+            unit=row.unit,
+            usd_per_unit=row.usd_per_unit,
+            source=row.source.text,
+            read_on=row.source.read_on,
+            tier=f", from {row.from_quantity:,.0f} {row.unit}" if row.from_quantity else "",
+        )
+        for quantity, row in split(tiers, quantity_gb)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
     """The lines besides machines of one workload, and the same as rates for whole columns."""
@@ -109,20 +129,7 @@ class Extras:
         if stated is not None:
             own = Charge(quantity=quantity_gb, unit=unit, usd_per_unit=exact(stated), source=OWN, read_on=None)
             return (own,)
-        tiers = self.services.tiers(*place, service)
-        if not tiers:
-            return None
-        return tuple(
-            Charge(
-                quantity=quantity,
-                unit=row.unit,
-                usd_per_unit=row.usd_per_unit,
-                source=row.source.text,
-                read_on=row.source.read_on,
-                tier=f", from {row.from_quantity:,.0f} {row.unit}" if row.from_quantity else "",
-            )
-            for quantity, row in split(tiers, quantity_gb)
-        )
+        return listed_charges(self.services, service, place, quantity_gb)
 
     def disk_usd_per_machine_hour(self, provider: str, region: str) -> float:
         return total(self.disk(provider, region)) / HOURS_PER_MONTH
