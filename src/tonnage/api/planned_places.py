@@ -84,17 +84,11 @@ def first_planned(settings: Settings, file: str, folder: RunFolder, *, ask: bool
         if name not in refused:
             return PlannedPlace(place=name, option=option, refused=(*wrong, *refused.values()))
     if refused:
-<<<<<<< HEAD
         against = "; ".join([*wrong, *refused.values()])
         raise PlanRefused(against, hint="`tonnage places check PLACE` says what mends it")
-    best = "; ".join(_bought(one) for one in options[:NAMED])
+    best = "; ".join(bought_words(one) for one in options[:NAMED])
     said = "; ".join([f"no place has an option of the plan, whose best are {best}", *wrong])
     raise PlanRefused(said, hint=_hint(options, places, file))
-=======
-        raise PlanRefused("; ".join(refused.values()), hint="`tonnage places check PLACE` says what mends it")
-    best = "; ".join(bought_words(one) for one in options[:NAMED])
-    raise PlanRefused(f"no place has an option of the plan, whose best are {best}", hint=_hint(options, places, file))
->>>>>>> 9f0f7867 (tonnage migrate: a run of one place as another's)
 
 
 def _had(options: Sequence[Option], places: Mapping[str, WrittenPlace]) -> Iterator[tuple[str, MachineOption]]:
