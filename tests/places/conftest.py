@@ -19,6 +19,7 @@ from tonnage.runs.spec import DataSource, DataSpec, dump_spec
 from tonnage.testing import digitalocean as digitalocean_account
 from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
+from tonnage.testing.azure.cloud import FakeAzure, fake_azure
 from tonnage.testing.databricks import FakeWorkspace, fake_workspace
 from tonnage.testing.digitalocean import FakeDigitalOcean, fake_digitalocean
 from tonnage.testing.google.cloud import FakeGoogle, fake_google
@@ -220,6 +221,19 @@ def google(tmp_path: Path, google_key: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
     with fake_google(tmp_path / "google") as found:
         for name, value in found.environ(google_key).items():
+            monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAzure]:
+    """An Azure subscription with a container, an identity, an image and a network, and nothing else."""
+    pytest.importorskip("azure.identity")
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    with fake_azure(tmp_path / "azure") as found:
+        for name, value in found.environ().items():
             monkeypatch.setenv(name, value)
         yield found
 

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.azure.place import AzurePlace
 from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.place import GCEPlace
@@ -89,6 +90,7 @@ WrittenPlace = (
     | SageMakerPlace
     | EC2Place
     | GCEPlace
+    | AzurePlace
     | DigitalOceanPlace
     | DatabricksPlace
     | RayPlace

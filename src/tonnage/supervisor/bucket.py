@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--run", required=True, help="the run's folder on this machine")
     parser.add_argument("--region")
     parser.add_argument("--endpoint", help="of a store that speaks the same language")
-    parser.add_argument("--secret", help="where the run's variables are kept: aws:NAME, gcp:PROJECT/NAME")
+    parser.add_argument("--secret", help="of the run's variables: aws:NAME, gcp:PROJECT/NAME, azure:VAULT/NAME")
     parser.add_argument("--notice-s", type=float, default=30.0, help="what SIGTERM leaves to save in")
     parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
     parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")

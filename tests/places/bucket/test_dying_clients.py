@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tonnage.places.azure.machines import AzureMachines
+from tonnage.places.azure.place import AzurePlace
+from tonnage.places.bucket.azure import AzureClient
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.bucket.google import GoogleClient
 from tonnage.places.databricks.jobs import DatabricksJobs
@@ -18,6 +22,7 @@ from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.compute import Compute
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.record import read_record
+from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
 from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle
@@ -87,6 +92,24 @@ def test_at_compute_engine(google: FakeGoogle, tmp_path: Path, monkeypatch: pyte
     dies_anywhere(
         mortal, lambda: BucketRuns(kind="gce", name="vm", place=terms, cloud=Compute(name="vm", place=terms)), tmp_path,
         lambda: len(google.instances),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_at_azure(azure: FakeAzure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure.boot_s = 0.1
+    terms = AzurePlace(
+        **TERMS, kind="azure", subscription=SUBSCRIPTION, resource_group="ml", region="eastus", identity=IDENTITY,
+        bucket="az://runs@account.blob.core.windows.net/t", instance_type="Standard_D2s_v5", subnet="net/runs",
+        boot_image="canonical:ubuntu:server:latest", ssh_public_key="ssh-rsa AAAA", setup=("sleep 600",),
+        image=f"registry.example/t@sha256:{'0' * 64}",
+    )  # fmt: skip
+    mortal = Mortal(AzureClient.once)
+    monkeypatch.setattr(AzureClient, "once", mortal.method())
+    cloud = AzureMachines(name="vm", place=terms, sleep=lambda _: time.sleep(0.02))
+    dies_anywhere(
+        mortal, lambda: BucketRuns(kind="azure", name="vm", place=terms, cloud=cloud), tmp_path,
+        lambda: len(azure.machines),
     )  # fmt: skip
 
 

@@ -1,17 +1,33 @@
-"""What every store of runs does: one suite for folders, S3, Google Cloud Storage and volumes of Unity Catalog."""
+"""What every store of runs does: one suite for folders, S3, Google Cloud Storage, Azure Blob Storage, Unity Catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.places.bucket import blobs
 from tonnage.places.bucket.objects import Objects, open_objects
+from tonnage.testing.azure.azurite import ACCOUNT, azurite, azurite_program
+from tonnage.testing.azure.cloud import FakeAzure
+from tonnage.testing.http_service import HTTPAnswer, times
 
 pytestmark = pytest.mark.heavy
-STORES = ("file", "mounted", "s3", "gs", "volume")
+NEEDS_AZURITE = pytest.mark.skipif(azurite_program() is None, reason="npm install -g azurite, or TONNAGE_AZURITE")
+STORES = (
+    "file", "mounted", "s3", "gs", "az", "volume", pytest.param("azurite", marks=[pytest.mark.slow, NEEDS_AZURITE])
+)  # fmt: skip
+
+
+@pytest.fixture
+def blob_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Azurite; its account."""
+    with azurite(tmp_path / "azurite") as environ:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        yield ACCOUNT
 
 
 @pytest.fixture(params=STORES)
@@ -32,9 +48,16 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
         request.getfixturevalue("google")
         return "gs://runs/deep/tonnage"
 
+    def az() -> str:
+        request.getfixturevalue("azure")
+        return "az://runs@account.blob.core.windows.net/deep/tonnage"
+
+    def emulator() -> str:
+        return f"az://runs@{request.getfixturevalue('blob_emulator')}.blob.core.windows.net/deep/tonnage"
+
     addresses: dict[str, Callable[[], str]] = {
         "file": lambda: f"file://{tmp_path}/store", "mounted": lambda: f"volume://{tmp_path}/store",
-        "s3": s3, "gs": gs, "volume": volume,
+        "s3": s3, "gs": gs, "az": az, "azurite": emulator, "volume": volume,
     }  # fmt: skip
     return open_objects(addresses[request.param]())
 
@@ -87,11 +110,44 @@ def test_a_store_that_is_not_there_is_said_with_the_command_that_makes_it(reques
     for fixture, address, command in (
         ("aws", "s3://nothing/here", "aws s3 mb s3://nothing"),
         ("google", "gs://nothing/here", "gcloud storage buckets create gs://nothing"),
+        ("azure", "az://nothing@account.blob.core.windows.net/here",
+         "az storage container create --name nothing --account-name account"),
         ("workspace", "/Volumes/main/ml/none/tonnage", "databricks volumes create main ml none MANAGED"),
-    ):
+    ):  # fmt: skip
         request.getfixturevalue(fixture)
         with pytest.raises(InputError, match="there is no") as told:
             open_objects(address).sizes("run/")
         assert command in (told.value.hint or "")
     with pytest.raises(TonnageError, match="no place for runs"):
         open_objects("ftp://nothing/here")
+
+
+@pytest.mark.parametrize("store", ["azure", pytest.param("blob_emulator", marks=[pytest.mark.slow, NEEDS_AZURITE])])
+def test_large_blobs_go_in_blocks(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of blocks makes the object; listing goes page by page."""
+    found = request.getfixturevalue(store)
+    monkeypatch.setattr(blobs, "BLOCK_BYTES", 300_000)
+    objects = open_objects("az://runs@account.blob.core.windows.net/x")
+    (tmp_path / "file").write_bytes(bytes(range(256)) * 4000)
+    objects.put("big", tmp_path / "file")
+    objects.get("big", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "file").read_bytes()
+    for number in range(5):
+        objects.write(f"many/{number}", b"x")
+    if store == "azure":
+        found.blobs.page = 2
+        assert sum(asked.query.get("comp") == "block" for asked in found.asked) == 4
+    assert objects.sizes("many/") == {f"many/{number}": 1 for number in range(5)}
+
+
+def test_a_container_without_rights_or_an_address_without_account_is_said(azure: FakeAzure) -> None:
+    azure.before.append(times(1, HTTPAnswer(status=403, headers={"x-ms-error-code": "AuthorizationPermissionMismatch"}),
+                              "GET", "/account/"))  # fmt: skip
+    with pytest.raises(InputError, match=r"access refused \(AuthorizationPermissionMismatch") as told:
+        open_objects("az://runs@account.blob.core.windows.net/x").sizes("")
+    assert "Storage Blob Data Contributor" in (told.value.hint or "")
+    with pytest.raises(InputError, match="names no container") as told:
+        open_objects("az://runs/x")
+    assert "CONTAINER@ACCOUNT" in (told.value.hint or "")

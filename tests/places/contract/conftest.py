@@ -17,6 +17,8 @@ from tonnage.places.aws.ec2 import EC2
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker import SageMaker
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.azure.machines import AzureMachines
+from tonnage.places.azure.place import AzurePlace
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.databricks.jobs import DatabricksJobs
@@ -42,6 +44,7 @@ from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
+from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
 from tonnage.testing.google.cloud import FakeGoogle
@@ -57,6 +60,7 @@ NEEDS_SLURM = pytest.mark.skipif(
 )
 NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get install openssh-server")
 NEEDS_MOTO = pytest.mark.skipif(find_spec("moto") is None, reason="pip install 'moto[server]'")
+NEEDS_AZURE = pytest.mark.skipif(find_spec("msal") is None, reason="pip install 'tonnage[azure]'")
 NEEDS_RAY = pytest.mark.skipif(ray_python() is None, reason="pip install 'tonnage[ray]', or TONNAGE_RAY_PYTHON")
 MEMBERS = [
     "local",
@@ -65,6 +69,7 @@ MEMBERS = [
     pytest.param("ec2", marks=[NEEDS_MOTO]),
     "databricks",
     "gce",
+    pytest.param("azure", marks=[NEEDS_AZURE]),
     pytest.param("digitalocean", marks=[NEEDS_MOTO]),
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
     "skypilot",
@@ -264,6 +269,32 @@ def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) 
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+AZURE_TERMS: dict[str, Any] = {
+    "kind": "azure", "subscription": SUBSCRIPTION, "resource_group": "ml", "region": "eastus", "cores": 1,
+    "memory_gib": 1, "bucket": "az://runs@account.blob.core.windows.net/tonnage", "instance_type": "Standard_D2s_v5",
+    "boot_image": "canonical:ubuntu:server:latest", "identity": IDENTITY, "subnet": "net/runs", "spot": True,
+    "ssh_public_key": "ssh-ed25519 AAAA", "grace_s": 8, "time_limit_minutes": 240, "exchange_s": 0.3,
+    "python": sys.executable, "image": "registry.example/tonnage@sha256:" + "0" * 64,
+}  # fmt: skip
+
+
+def azure_trial(home: Path, service: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """Azure's machines and Blob Storage; machines are processes of this one."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = AzurePlace(**AZURE_TERMS, mount=str(home / "there"))
+        return BucketRuns(kind="azure", name="vm", place=terms, cloud=AzureMachines(name="vm", place=terms, **more))
+
+    def alive(folder: RunFolder) -> int:
+        return sum(one.body["tags"]["tonnage-run"] == folder.path.name for one in service.machines.values())
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("TONNAGE_AZURE_MANAGEMENT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 def digitalocean_trial(
     home: Path, service: FakeDigitalOcean, aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> PlaceTrial:  # fmt: skip
@@ -396,6 +427,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         ),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
+        "azure": lambda: azure_trial(tmp_path, request.getfixturevalue("azure"), monkeypatch),
         "digitalocean": lambda: digitalocean_trial(
             tmp_path, request.getfixturevalue("digitalocean"), request.getfixturevalue("aws"), monkeypatch
         ),

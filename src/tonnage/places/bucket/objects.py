@@ -14,7 +14,7 @@ from tonnage.errors import InputError
 from tonnage.files import DRAFT_PREFIX, make_private_folder, move_whole, write_whole
 from tonnage.values import dataclass
 
-SCHEMES: Final = ("s3://", "gs://", "file://", "/Volumes/")
+SCHEMES: Final = ("s3://", "gs://", "az://", "file://", "/Volumes/")
 MOUNTED: Final = "volume"  # the scheme of a mounted volume, on the machine
 
 
@@ -55,8 +55,9 @@ class Objects(Protocol):
 
 def open_objects(url: str, *, region: str | None = None, profile: str | None = None, endpoint: str | None = None,
                  ) -> Objects:  # fmt: skip
-    """The objects below an address: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `file:///FOLDER`, a volume of
-    Databricks' Unity Catalog `/Volumes/CATALOG/SCHEMA/VOLUME/FOLDER`, and `volume:///Volumes/...` where it is mounted.
+    """The objects below an address: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `file:///FOLDER`,
+    `az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX`, a volume of Databricks' Unity Catalog
+    `/Volumes/CATALOG/SCHEMA/VOLUME/FOLDER`, and `volume:///Volumes/...` where it is mounted.
     """
     scheme, _, rest = url.partition("://")
     if scheme == "s3":
@@ -67,6 +68,10 @@ def open_objects(url: str, *, region: str | None = None, profile: str | None = N
         from tonnage.places.bucket.gcs import GCSObjects
 
         return GCSObjects(url)
+    if scheme == "az":
+        from tonnage.places.bucket.blobs import BlobObjects
+
+        return BlobObjects(url)
     if url.startswith("/Volumes/"):
         from tonnage.places.bucket.volume import VolumeObjects
 

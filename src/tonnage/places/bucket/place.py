@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from tonnage.places.terms import PlaceTerms
 
-BUCKET: Final = r"^((s3|gs|file)://|/Volumes/)[^\s]*[^\s/]$"
+BUCKET: Final = r"^((s3|gs|az|file)://|/Volumes/)[^\s]*[^\s/]$"
 DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 HOW_DIGEST: Final = "its digest: `skopeo inspect --format '{{.Name}}@{{.Digest}}' docker://IMAGE`"
 

@@ -10,11 +10,13 @@ from typing import Any, Final
 from tonnage.errors import InputError, TonnageError
 
 GCP_METADATA: Final = "http://metadata.google.internal"
+VAULT_API: Final = "7.4"
 GCP_SECRETS: Final = "https://secretmanager.googleapis.com"
 
 
 def fill_environment(where: str, *, region: str | None = None) -> None:
-    """Set the variables of a secret whose value is a JSON object of them: `aws:NAME`, `gcp:PROJECT/NAME`.
+    """Set the variables of a secret whose value is a JSON object of them: `aws:NAME`, `gcp:PROJECT/NAME`,
+    `azure:VAULT/NAME`.
 
     InputError where it is no such object, TonnageError where it cannot be read.
     """
@@ -23,8 +25,10 @@ def fill_environment(where: str, *, region: str | None = None) -> None:
         text = _aws(name, region)
     elif cloud == "gcp":
         text = _gcp(name)
+    elif cloud == "azure":
+        text = _azure(name)
     else:
-        raise InputError(f"'{where}' names no store of secrets", hint="aws:NAME or gcp:PROJECT/NAME")
+        raise InputError(f"'{where}' names no store of secrets", hint="aws:NAME, gcp:PROJECT/NAME or azure:VAULT/NAME")
     try:
         values: dict[str, Any] = json.loads(text)
         os.environ.update({str(key): str(value) for key, value in values.items()})
@@ -61,3 +65,18 @@ def _gcp(name: str) -> str:
         hint = "the machine's service account needs roles/secretmanager.secretAccessor"
         raise TonnageError(f"the secret {name} cannot be read: {error}", hint=hint) from error
     return base64.b64decode(answer["payload"]["data"]).decode()
+
+
+def _azure(name: str) -> str:
+    """With the machine's identity; the newest version."""
+    from tonnage.places.bucket.azure import AzureClient
+
+    vault, _, secret = name.partition("/")
+    root = os.environ.get("TONNAGE_AZURE_VAULT_URL") or f"https://{vault}.vault.azure.net"
+    client = AzureClient("https://vault.azure.net")
+    try:
+        told = client.call("GET", f"{root}/secrets/{secret}", params={"api-version": VAULT_API})
+    except TonnageError as error:
+        hint = "the machine's identity needs the role «Key Vault Secrets User»"
+        raise TonnageError(f"the secret {name} cannot be read: {error.message}", hint=hint) from error
+    return str(told["value"])

@@ -1,0 +1,1 @@
+"""Azure as a place: virtual machines."""

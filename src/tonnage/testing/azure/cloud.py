@@ -1,0 +1,306 @@
+"""An Azure subscription: virtual machines with their documented life, Blob Storage, and what `check` asks of others.
+
+with fake_azure(folder) as service: ...      # every variable of `service.environ()` set
+
+Bodies are held to the recorded members of the official models. A machine is a process of this one. Tokens come from a
+pretended identity endpoint, which the real azure-identity asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+import threading
+import time
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.http.body_shapes import faults_of, recorded_schemas
+from tonnage.places.azure.checks import RIGHTS
+from tonnage.testing.azure.blobs import FakeBlobs
+from tonnage.testing.booting import laid_script, lay_docker
+from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
+from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.values import dataclass
+
+SUBSCRIPTION: Final = "11111111-2222-3333-4444-555555555555"
+GROUP: Final = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/ml"
+IDENTITY: Final = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/tonnage-run"
+HEADER: Final = "test-header"
+MACHINES: Final = re.compile(rf"{GROUP}/providers/Microsoft.Compute/virtualMachines(?:/([^/]+)(/\w+)?)?")
+OPERATIONS: Final = re.compile(r"/operations/(\d+)")
+EVENTS: Final = re.compile(r"/metadata/([^/]+)/metadata/scheduledevents")
+CONSOLES: Final = re.compile(r"/console/([^/]+)")
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeVM:
+    """One virtual machine."""
+
+    body: Document
+    made: str = "Creating"
+    power: str = ""
+    why: tuple[str, str] = ("", "")
+    since: float = 0.0
+    machine: FakeMachine | None = None
+    notice: datetime | None = None  # when spot evicts it
+    taken: bool = False
+
+    @property
+    def spot(self) -> bool:
+        return bool(self.body["properties"].get("priority") == "Spot")
+
+
+class FakeAzure:
+    """A running subscription. `there`: what GET answers, by path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, lay_docker(folder)
+        self.machines: dict[str, FakeVM] = {}
+        self.operations: dict[str, str] = {}
+        self.full: dict[str, str] = {}  # zones without capacity: Azure's code
+        self.rights = list(RIGHTS)
+        self.may_delete = True  # whether a machine may delete itself
+        self.before: list[Fault] = []
+        self.after: list[Fault] = []
+        self.asked: list[Asked] = []
+        self.page, self.boot_s, self.grace_s, self.notice_s = 50, 0.1, 20.0, 20.0
+        self.lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self.http = server_of(self)
+        self.blobs = FakeBlobs()
+        self.skus: list[Document] = [
+            _sku("Standard_D2s_v5", "standardDSv5Family", 2, 8, 0, ["1", "2", "3"]),
+            _sku("Standard_NC24ads_A100_v4", "StandardNCADSA100v4Family", 24, 220, 1, ["1"]),
+            _sku("Standard_ND96isr_H100_v5", "standardNDSH100v5Family", 96, 1900, 8, []),
+            _sku("Standard_B1s", "standardBSFamily", 1, 1, 0, [], LowPriorityCapable="False"),
+        ]
+        self.quotas = {"standardDSv5Family": 10, "lowPriorityCores": 10, "StandardNCADSA100v4Family": 0}
+        self.there: dict[str, Document] = self._group()
+
+    def _group(self) -> dict[str, Document]:
+        network = f"{GROUP}/providers/Microsoft.Network/virtualNetworks/net/subnets"
+        image = (f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus/publishers/canonical/"
+                 "artifacttypes/vmimage/offers/ubuntu/skus/server/versions")  # fmt: skip
+        return {
+            GROUP: {"name": "ml"}, IDENTITY: {"name": "tonnage-run"}, image: {},
+            f"{network}/runs": {"properties": {"natGateway": {"id": "nat"}, "defaultOutboundAccess": False}},
+            f"{network}/dark": {"properties": {"defaultOutboundAccess": False}},
+            f"{network}/older": {"properties": {}},
+        }  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def environ(self) -> dict[str, str]:
+        """The variables of a client, and of a machine, that azure-identity signs in by this identity endpoint."""
+        return {
+            "TONNAGE_AZURE_MANAGEMENT_URL": self.url, "AZURE_STORAGE_SERVICE_ENDPOINT": f"{self.url}/account",
+            "IDENTITY_ENDPOINT": f"{self.url}/token", "IDENTITY_HEADER": HEADER, "NO_PROXY": "127.0.0.1",
+        }  # fmt: skip
+
+    def answer(self, asked: Asked) -> HTTPAnswer:
+        """What the subscription says."""
+        if asked.path == "/token":
+            return self._token(asked)
+        if found := EVENTS.fullmatch(asked.path):
+            return self._events(found[1])
+        if found := CONSOLES.fullmatch(asked.path):
+            log = self.folder / f"{found[1]}.console"
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            return HTTPAnswer(
+                content="".join(f"[ {at}.0] tonnage-run[812]: {one}\n" for at, one in enumerate(lines)).encode()
+            )
+        if not asked.headers.get("authorization", "").startswith("Bearer test-token"):
+            return azure_fault(401, "AuthenticationFailed", "Authentication failed.")
+        with self.lock:
+            if (stored := self.blobs.answer(asked)) is not None:
+                return stored
+            if "api-version" not in asked.query and not OPERATIONS.fullmatch(asked.path):
+                return azure_fault(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+            if found := OPERATIONS.fullmatch(asked.path):
+                return self._operation(found[1])
+            if found := MACHINES.fullmatch(asked.path):
+                return self._machines(asked, found)
+            return self._others(asked)
+
+    def _token(self, asked: Asked) -> HTTPAnswer:
+        if asked.headers.get("x-identity-header") != HEADER:
+            return azure_fault(400, "invalid_request", "no identity")
+        until = str(int(time.time()) + 3600)
+        told = {"access_token": f"test-token of {asked.query['resource']}", "expires_on": until, "token_type": "Bearer"}
+        return HTTPAnswer(document=told)
+
+    def _events(self, name: str) -> HTTPAnswer:
+        one = self.machines.get(name)
+        if one is None or one.notice is None:
+            return HTTPAnswer(document={"DocumentIncarnation": 1, "Events": []})
+        event = {"EventId": "e1", "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [name],
+                 "EventStatus": "Scheduled", "NotBefore": format_datetime(one.notice, usegmt=True)}  # fmt: skip
+        return HTTPAnswer(document={"DocumentIncarnation": 2, "Events": [event]})
+
+    def _others(self, asked: Asked) -> HTTPAnswer:
+        path = asked.path
+        if path.endswith("/Microsoft.Authorization/permissions"):
+            return HTTPAnswer(document={"value": [{"actions": self.rights, "notActions": []}]})
+        if path.endswith("/Microsoft.Compute/skus"):
+            found = self.skus if asked.query["$filter"] == "location eq 'eastus'" else []
+            return HTTPAnswer(document={"value": found})
+        if path.endswith("/usages"):
+            told = [{"name": {"value": name}, "limit": limit, "currentValue": 1} for name, limit in self.quotas.items()]
+            return HTTPAnswer(document={"value": told})
+        if path == f"/subscriptions/{SUBSCRIPTION}/resources":
+            return HTTPAnswer(document={"value": [{"name": "keys"}] if "'keys'" in asked.query["$filter"] else []})
+        if path in self.there:
+            return HTTPAnswer(document=self.there[path])
+        if not path.startswith(f"/subscriptions/{SUBSCRIPTION}"):
+            return azure_fault(404, "SubscriptionNotFound", "The subscription could not be found.")
+        return azure_fault(404, "ResourceNotFound", f"The Resource '{path}' was not found.")
+
+    def _machines(self, asked: Asked, found: re.Match[str]) -> HTTPAnswer:
+        name, verb = found[1], found[2]
+        if name is None:
+            return self._list(asked)
+        if asked.method == "PUT":
+            return self._create(asked, name)
+        one = self.machines.get(name)
+        if one is None:
+            return HTTPAnswer(status=204) if asked.method == "DELETE" else azure_fault(
+                404, "ResourceNotFound", f"The Resource 'Microsoft.Compute/virtualMachines/{name}' was not found."
+            )  # fmt: skip
+        if verb == "/retrieveBootDiagnosticsData":
+            return HTTPAnswer(document={"serialConsoleLogBlobUri": f"{self.url}/console/{name}?sig=signed"})
+        if asked.method == "DELETE":
+            self._take(name, one, self.grace_s)
+            return HTTPAnswer(status=202)
+        return HTTPAnswer(document=self._told(name, one, instance=asked.query.get("$expand") == "instanceView"))
+
+    def _create(self, asked: Asked, name: str) -> HTTPAnswer:
+        body = asked.body
+        wrong = list(faults_of(body, {"$ref": "VirtualMachine"}, "", _schemas()))
+        if wrong:
+            return azure_fault(400, "InvalidParameter", "; ".join(wrong))
+        if len(name) > 64 or len(body["properties"]["osProfile"]["computerName"]) > 64:
+            return azure_fault(400, "InvalidParameter", "the name is too long")
+        before = self.machines.get(name)
+        if before is not None:
+            if before.body != body:
+                return azure_fault(409, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed.")
+            return HTTPAnswer(document=self._told(name, before))
+        zone = (body.get("zones") or [""])[0]
+        made = FakeVM(body=body, since=time.monotonic())
+        self.machines[name] = made
+        if zone in self.full:
+            made.made, made.why = "Failed", (self.full[zone], "We do not have sufficient capacity")
+        number = str(next(self._numbers))
+        self.operations[number] = name
+        address = f"{self.url}/operations/{number}?api-version=x"
+        return HTTPAnswer(status=201, document=self._told(name, made), headers={"Azure-AsyncOperation": address})
+
+    def _operation(self, number: str) -> HTTPAnswer:
+        one = self.machines.get(self.operations[number])
+        if one is None or one.made == "Creating":
+            return HTTPAnswer(document={"status": "InProgress"} if one else {"status": "Canceled"})
+        if one.made == "Failed":
+            return HTTPAnswer(document={"status": "Failed", "error": {"code": one.why[0], "message": one.why[1]}})
+        return HTTPAnswer(document={"status": "Succeeded"})
+
+    def _list(self, asked: Asked) -> HTTPAnswer:
+        at, names = int(asked.query.get("$skiptoken") or 0), sorted(self.machines)
+        path = f"{self.url}{GROUP}/providers/Microsoft.Compute/virtualMachines"
+        more = {"nextLink": f"{path}?api-version=x&$skiptoken={at + self.page}"} if at + self.page < len(names) else {}
+        some = [self._told(name, self.machines[name]) for name in names[at : at + self.page]]
+        return HTTPAnswer(document={"value": some, **more})
+
+    def _told(self, name: str, one: FakeVM, *, instance: bool = False) -> Document:
+        properties: Document = {"provisioningState": one.made}
+        if instance:
+            states = [{"code": f"ProvisioningState/{one.made.lower()}/{one.why[0]}", "message": one.why[1]}]
+            states += [{"code": f"PowerState/{one.power}"}] if one.power else []
+            properties["instanceView"] = {"statuses": states}
+        return {"name": name, "tags": one.body["tags"], "properties": properties}
+
+    # time
+
+    def evict(self, name: str) -> None:
+        """Spot evicts the machine: a Preempt event, then it is deleted."""
+        with self.lock:
+            one = self.machines[name]
+            one.notice = datetime.now(UTC) + timedelta(seconds=self.notice_s)
+
+    def vanish(self, name: str) -> None:
+        """The machine is lost, and the subscription no longer knows it."""
+        with self.lock:
+            one = self.machines.pop(name)
+        if one.machine is not None:
+            one.machine.kill()
+
+    def tick(self) -> None:
+        """What happens by itself."""
+        with self.lock:
+            for name, one in list(self.machines.items()):
+                if not one.taken:
+                    self._advance(name, one)
+
+    def _advance(self, name: str, one: FakeVM) -> None:
+        if one.made == "Creating" and time.monotonic() - one.since > self.boot_s:
+            first = base64.b64decode(one.body["properties"]["osProfile"]["customData"]).decode()
+            env = {"PATH": f"{self.bin}:/usr/bin:/bin", "TONNAGE_AZURE_METADATA_URL": f"{self.url}/metadata/{name}"}
+            one.machine = start_machine(["bash", "-c", laid_script(first)], env, self.folder / f"{name}.console")
+            one.made, one.power = "Succeeded", "running"
+        elif one.notice is not None and datetime.now(UTC) > one.notice:
+            self._take(name, one, 0.0)
+        elif one.power == "running" and one.machine is not None and (code := one.machine.ended()) is not None:
+            one.machine.kill()
+            one.power = "stopped" if not self.may_delete else "deallocated"
+            if code == 0 and self.may_delete:  # as the script at its end does
+                del self.machines[name]
+
+    def _take(self, name: str, one: FakeVM, grace_s: float) -> None:
+        if one.taken:
+            return
+        one.taken, one.made = True, "Deleting"
+
+        def end() -> None:
+            if one.machine is not None:
+                one.machine.take_away(grace_s)
+            with self.lock:
+                self.machines.pop(name, None)
+
+        threading.Thread(target=end, daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing is left running."""
+        for one in self.machines.values():
+            if one.machine is not None and one.machine.ended() is None:
+                one.machine.kill()
+
+
+def azure_fault(status: int, code: str, message: str) -> HTTPAnswer:
+    """An error as the Resource Manager writes it."""
+    return HTTPAnswer(status=status, document={"error": {"code": code, "message": message}})
+
+
+def fake_azure(folder: Path) -> AbstractContextManager[FakeAzure]:
+    """A running subscription with a container `runs`, an identity, an image and a network."""
+    service = FakeAzure(folder)
+    service.blobs.containers["runs"] = {}
+    return running(service)
+
+
+def _sku(name: str, family: str, cores: int, memory_gib: int, gpus: int, zones: list[str], **more: str) -> Document:
+    has = {"vCPUs": cores, "MemoryGB": memory_gib, "GPUs": gpus, "LowPriorityCapable": "True", **more}
+    return {
+        "resourceType": "virtualMachines", "name": name, "family": family, "restrictions": [],
+        "capabilities": [{"name": key, "value": str(value)} for key, value in has.items()],
+        "locationInfo": [{"location": "eastus", "zones": zones}],
+    }  # fmt: skip
+
+
+def _schemas() -> Any:
+    return recorded_schemas("tonnage.places.azure", "vm_schema.json")
