@@ -168,6 +168,7 @@ GOOD = '[places.good]\nkind = "slurm"\ncores = 1\nmemory_gib = 4\ntime_limit_min
          "`places.bad.partitoin`: unknown key", "did you mean 'partition'"),
         ('kind = "slurm"\ncores = 0\nmemory_gib = "4"', "`places.bad.cores`: found 0, expected a number of at least 1",
          None),
+        ('kind = "aci"', "Azure Container Instances offers no GPUs any more", 'kind = "azure" is a virtual machine'),
         ('kind = "slrum"', "places.bad.kind: no kind is named 'slrum'", "did you mean 'slurm'"),
         ("cores = 1", "places.bad.kind: is missing", "kinds: slurm, ssh, kubernetes"),
         ('kind = "ssh"\nhost = "a"\nfolder = "here"\ncores = 1\nmemory_gib = 1', "found 'here', expected text of the",

@@ -100,6 +100,12 @@ MODELS: Final[Mapping[str, type[WrittenPlace]]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(WrittenPlace)
 }
 AnyPlace = WrittenPlace | LocalPlace
+GONE: Final[Mapping[str, tuple[str, str]]] = {
+    "aci": (
+        "Azure Container Instances offers no GPUs any more: they were retired",
+        'kind = "azure" is a virtual machine with GPUs, kind = "kubernetes" with cluster = "aks" a cluster of them',
+    ),
+}  # what is asked for and is no kind: why, and what to take instead
 LOCAL: Final = "local"  # this machine's name among places
 CHOSEN: Final = frozenset({LOCAL, "any", "plan"})  # what `--on` takes beside the names of places
 
@@ -180,6 +186,9 @@ def _place(file: Path, name: str, values: Any) -> WrittenPlace:
     if not isinstance(values, dict):
         raise InputError(f"{file}: places.{name}: not a table", hint=f"[places.{name}] and its keys below")
     kind = values.get("kind")
+    if isinstance(kind, str) and kind in GONE:
+        why, instead = GONE[kind]
+        raise InputError(f"{file}: places.{name}.kind: {why}", hint=instead)
     if not isinstance(kind, str) or kind not in MODELS:
         said = "is missing" if kind is None else f"no kind is named '{kind}'"
         hint = did_you_mean(nearest(str(kind or ""), MODELS, count=1), f"kinds: {', '.join(MODELS)}")
