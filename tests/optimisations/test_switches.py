@@ -29,6 +29,7 @@ from tonnage.planning import make_size_report
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.local import predict_local
 from tonnage.planning.reasons.misses import UnpublishedMiss
+from tonnage.reports.rendering import render_report
 from tonnage.runs.preflight import Gpu, LocalMachine
 from tonnage.sizing.estimates import Figure
 from tonnage.testing.devices import fake_profile
@@ -222,6 +223,27 @@ def test_without_a_profile_nothing_is_predicted() -> None:
         tonnage.optimise(TRAINING, tonnage.OptimiseOptions(device="other"), as_of=DAY)
     with pytest.raises(UnknownName, match="no switch 'bf61'"):
         tonnage.optimise(TRAINING, tonnage.OptimiseOptions(gpu="H100", only=("bf61",)), as_of=DAY)
+
+
+def test_the_page_says_what_auto_is_and_which_gpu_of_a_name() -> None:
+    """`auto` is bf16 on an H100 and fp16 on a T4, and no switch is what the work does anyhow; of three GPUs called H100
+    the one that most prices are of, said before the table; an interval has one unit; what is gained together beyond the
+    product is explained."""
+    for gpu, auto, other in (("H100", "bf16", "fp16"), ("T4", "fp16", "bf16")):
+        answer = tonnage.optimise(TRAINING, tonnage.OptimiseOptions(gpu=gpu), as_of=DAY)
+        assert answer.found.auto_precision == auto
+        assert auto not in by_name(answer.found)
+        assert other in by_name(answer.found)
+    answer = tonnage.optimise(TRAINING, tonnage.OptimiseOptions(gpu="H100"), as_of=DAY)
+    said = " ".join(render_report(answer.report(), "table").split())
+    assert said.index("beside H100-NVL, H100-PCIe") < said.index("predicted gain")
+    assert answer.found.device == "1 x H100-SXM"
+    assert "`train.precision: auto` is bf16 here" in said
+    assert isinstance(answer.found.base, Figure)
+    assert answer.found.base.value < 1000 < answer.found.base.high
+    assert "ksamples" not in said
+    assert "more than their product" in said
+    assert json.loads(answer.to_json())["auto_precision"] == "bf16"
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,65 @@ def test_delta_tables_have_versions(folder: Path) -> None:
         tonnage.prepare(file)
 
 
+def test_partitioned_delta_tables(folder: Path) -> None:
+    """A folder for each value on the way out, the same rows on the way in, null and odd texts too; partitions of a file
+    and columns that are not there are refused, and so is another partitioning of the same table."""
+    deltalake = pytest.importorskip("deltalake")
+    odd = ROWS + "5,9,2026-01-06,1,a b/c=d%\n6,9,2026-01-07,2,it's\n"
+    (folder / "orders.csv").write_text(odd, encoding="utf-8")
+    file = folder / "orders.prepare.yaml"
+    file.write_text(ORDERS.format(steps="", to="delta: table, partition_by: [kind, day]"), encoding="utf-8")
+    tonnage.prepare(file)
+    assert deltalake.DeltaTable(str(folder / "table")).metadata().partition_columns == ["kind", "day"]
+    sources = "{old: {delta: table, key: id, types: {id: integer, day: date, kind: text}}}"
+    again = f"prepare: {{name: again, sources: {sources}, from: old, to: {{file: out.csv}}}}"
+    file.write_text(again, encoding="utf-8")
+    assert tonnage.prepare(file).found.made.columns == ("id", "who", "day", "amount", "kind")
+    with (folder / "out.csv").open(encoding="utf-8", newline="") as stream:
+        found = [(row["id"], row["day"], row["kind"]) for row in csv.DictReader(stream)]
+    with (folder / "orders.csv").open(encoding="utf-8", newline="") as stream:
+        assert found == [(row["id"], row["day"], row["kind"]) for row in csv.DictReader(stream)]
+    for to, words in (
+        ("delta: table, partition_by: who", "is partitioned by kind, day"),
+        ("delta: other, partition_by: wo", "no column 'wo'"),
+        ("file: out.csv, partition_by: who", "a file has no partitions"),
+    ):
+        file.write_text(ORDERS.format(steps="", to=to), encoding="utf-8")
+        with pytest.raises((DataError, WorkloadError), match=words):
+            tonnage.prepare(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("ordrs.csv", r"there is no .*ordrs\.csv"), ("empty", r"has no \*\.parquet"), ("torn.parquet", "cannot be read")],
+)
+def test_a_source_that_is_not_there_is_said_without_sql(folder: Path, name: str, words: str) -> None:
+    """With a name that is like its own, and none of the engine's statements."""
+    (folder / "empty").mkdir()
+    (folder / "torn.parquet").write_bytes(b"PAR1torn")
+    file = folder / "orders.prepare.yaml"
+    text = ORDERS.format(steps="", to="file: out.csv").replace("file: orders.csv", f"file: {name}")
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=words) as failed:
+        tonnage.prepare(file)
+    said = f"{failed.value} {failed.value.hint}"
+    assert "SELECT" not in said
+    assert "LINE" not in said
+    assert name != "ordrs.csv" or "did you mean 'orders.csv'" in said
+
+
+def test_a_step_is_named_as_the_file_names_it(folder: Path) -> None:
+    """What is found in the file and what is found in the rows count from the same number."""
+    file = folder / "orders.prepare.yaml"
+    for step in ("{join: {source: people, on: [who, day]}}", "{join: {source: people, on: wo}}"):
+        file.write_text(ORDERS.format(steps="{drop: kind}, " + step, to="file: out.csv"), encoding="utf-8")
+        with pytest.raises((DataError, WorkloadError), match=r"`prepare\.steps\[1\]"):
+            tonnage.prepare(file)
+    with pytest.raises(WorkloadError, match="no such file") as failed:
+        tonnage.prepare(folder / "orders.prepar.yaml")
+    assert "did you mean 'orders.prepare.yaml'" in str(failed.value.hint)
+
+
 def test_types_that_a_parquet_file_carries_are_checked(folder: Path) -> None:
     """What the file says counts; another statement is an error, not a cast."""
     prepared(folder)
@@ -270,6 +329,17 @@ def test_spark_gives_the_rows_of_duckdb(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         documents[engine] = json.loads(done.stdout)
         rows[engine] = pyarrow.parquet.read_table(tmp_path / f"{engine}.parquet").to_pylist()
+    deltalake = pytest.importorskip("deltalake")
+    table = pyarrow.parquet.read_table(tmp_path / "duckdb.parquet").select(["id", "who", "day", "amount"])
+    deltalake.write_deltalake(str(tmp_path / "table"), table, partition_by=["who"])
+    again = "prepare: {name: again, sources: {s: {delta: table, key: id}}, from: s, to: {file: TARGET}}"
+    for engine in ("duckdb", "spark"):
+        file.write_text(again.replace("TARGET", f"again-{engine}.parquet"), encoding="utf-8")
+        line = [sys.executable, "-m", "tonnage", "prepare", str(file), "--engine", engine, "--master", "local[1]"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        read = pyarrow.parquet.read_table(tmp_path / f"again-{engine}.parquet")
+        assert read.to_pylist() == table.sort_by("id").to_pylist()
     (ours, theirs), (first, second) = documents.values(), rows.values()
     assert ours["columns"] == theirs["columns"]
     assert ours["categories"] == theirs["categories"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.api.optimised_here import LabelledRows, MeasuredHere
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.catalog import Catalog
+    from tonnage.catalog.hardware import Accelerator
     from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
     from tonnage.optimisations.slices import CardPacking
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.reports.optimise import OptimisationsFound
     from tonnage.sizing.estimates import Figure
-    from tonnage.workload.jobs import Job, Workload
+    from tonnage.workload.jobs import Job, TrainPrecision, Workload
 
 MOST_LOSS: Final = 0.01
 MOST_REPEATS: Final = 50
@@ -108,8 +110,9 @@ def optimise(
         name=work.name, kind=work.kind, device=looked.device, base=looked.base, outcomes=looked.outcomes,
         together=looked.together, packing=looked.packing, base_measured=None if measured is None else measured.base,
         most_loss=options.max_loss, catalog=market.name if options.gpu else None,
+        auto_precision=_auto(work.job, looked.base_change), others=looked.others,
     )  # fmt: skip
-    return Answer(found, optimise_report, remarks=looked.remarks)
+    return Answer(found, optimise_report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ class _Looked:
     outcomes: tuple[SwitchOutcome, ...]
     together: Any
     packing: CardPacking | None = None
-    remarks: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # GPUs that the name given could mean too
 
 
 def _check(options: OptimiseOptions) -> None:
@@ -151,14 +154,17 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     from tonnage.optimisations.predicting import gpu_gain_spread, predict_switches, predict_together
     from tonnage.optimisations.slices import pack_card
     from tonnage.optimisations.switches import gpu_switches
-    from tonnage.workload.jobs import ServeJob
+    from tonnage.planning.sized_machines import auto_precision
+    from tonnage.workload.jobs import ServeJob, TrainJob
 
     assert options.gpu is not None
     cards = market.accelerators_matching(parse_gpu_filter(options.gpu.partition(":")[0]))
     if not cards:
         raise UnknownName(f"'{options.gpu}' matches no GPU known here", hint="`tonnage catalog gpus` lists them all")
-    sold = {one.accelerator for one in market.instance_types if one.accelerator_count == 1}
-    card = next((one for one in cards if one.name in sold), cards[0])
+    card = _most_sold(cards, market)
+    # `auto` is what the device trains in anyhow: a switch to that format changes nothing
+    auto = isinstance(work.job, TrainJob) and work.job.precision == "auto"
+    as_stated = SwitchChange(precision=auto_precision(card)) if auto else SwitchChange()
     if options.measure:
         _check_card(card.name, work)
 
@@ -166,18 +172,15 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
         return _rate_on(replace(work, job=job), market, card.name, calibrated)
 
     base = rate(work.job, SwitchChange())
-    outcomes = predict_switches(
-        work.job, _chosen(gpu_switches(work.job), options.only), rate, base, spread_of=gpu_gain_spread
-    )
+    switches = tuple(one for one in gpu_switches(work.job) if one.change.over(as_stated) != as_stated or not one.sized)
+    outcomes = predict_switches(work.job, _chosen(switches, options.only), rate, base, spread_of=gpu_gain_spread)
     packing = None
     if isinstance(work.job, ServeJob) and not options.only:
         packing = pack_card(card, work.job.rate_per_s, market,
                             lambda catalog, name: _rate_on(work, catalog, name, calibrated))  # fmt: skip
-    others = ", ".join(one.name for one in cards if one is not card)
-    said = (f"'{options.gpu}' matches {len(cards)} GPUs; this is {card.name} (others: {others})",) if others else ()
     return _Looked(
-        device=f"1 x {card.name}", base=base, base_change=SwitchChange(threads=_cores_here()), outcomes=outcomes,
-        packing=packing, remarks=said,
+        device=f"1 x {card.name}", base=base, base_change=replace(as_stated, threads=_cores_here()), outcomes=outcomes,
+        packing=packing, others=tuple(one.name for one in cards if one is not card),
         together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
     )  # fmt: skip
 
@@ -204,6 +207,19 @@ def _check_card(card: str, work: Workload) -> None:
         known = f", {' or '.join(names)} in the catalog" if names else ", which the catalog does not know"
         raise InputError(f"--measure needs the {card} at hand; the GPU here is {found[0].name}{known}",
                          hint=f"--gpu {names[0]}" if names else "leave --measure out")  # fmt: skip
+
+
+def _most_sold(cards: Sequence[Accelerator], market: Catalog) -> Accelerator:
+    """Of GPUs of one name, the one that most prices are of; the first of those with as many."""
+    device = {one.key: one.accelerator for one in market.instance_types}
+    counts = Counter(device.get((one.provider, one.instance_type)) for one in market.offers)
+    return max(cards, key=lambda one: (counts[one.name], -cards.index(one)))
+
+
+def _auto(job: Job, base: SwitchChange) -> TrainPrecision | None:
+    from tonnage.workload.jobs import TrainJob
+
+    return base.precision if isinstance(job, TrainJob) and job.precision == "auto" else None
 
 
 def _rate_on(work: Workload, market: Catalog, device: str, calibrated: CalibratedModel) -> Figure | Unpredicted:

@@ -74,14 +74,20 @@ Named = Annotated[dict[Name, Entry], BeforeValidator(_with_names)]
 Text = Annotated[str, Field(min_length=1, max_length=2000), Spelled("text")]
 
 
+def looked_for(path: Path) -> str:
+    """Where a file that is not there was looked for, with names there that are like its own."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    return did_you_mean(nearest(path.name, [one.name for one in folder.iterdir()], count=1), f"looked for in {folder}")
+
+
 def load_text(path: Path) -> str:
     """The text of a file. WorkloadError where it cannot be read as one page of UTF-8."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise WorkloadError(
-            "no such file", hint="the path starts from the file that names it", file=str(path)
-        ) from None
+        raise WorkloadError("no such file", hint=looked_for(path), file=str(path)) from None
     except OSError as error:
         raise WorkloadError(f"cannot be read: {error.strerror}", hint="check the path", file=str(path)) from error
     if len(raw) > LARGEST_FILE_BYTES:

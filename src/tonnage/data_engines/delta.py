@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import DataError, MissingExtra
 from tonnage.preparing.spec import TableSource
+from tonnage.values import dataclass
 
 
 def _library() -> Any:
@@ -18,9 +19,28 @@ def _library() -> Any:
         raise MissingExtra("a Delta table", "prepare") from error
 
 
-def files_of(source: TableSource) -> list[str]:
-    """The Parquet files of the version that the source names. DataError where it has no such version, or rows of these
-    files are marked as deleted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFiles:
+    """Parquet files of a table whose rows have the same values in its partition columns, which the files lack.
+
+    `values`: column -> its value as a text, None for null, and its type in Delta's words.
+    """
+
+    files: tuple[str, ...]
+    values: Mapping[str, tuple[str | None, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaVersion:
+    """The files of one version by partition, and all columns in the order of its schema."""
+
+    columns: tuple[str, ...]
+    parts: tuple[DeltaFiles, ...]
+
+
+def version_of(source: TableSource) -> DeltaVersion:
+    """The version that the source names. DataError where it has no such version, or rows of these files are marked as
+    deleted."""
     library = _library()
     try:
         table = library.DeltaTable(source.location, version=source.version)
@@ -31,17 +51,47 @@ def files_of(source: TableSource) -> list[str]:
     if "deletionVectors" in features:
         raise DataError(f"source '{source.name}': rows of {source.location} are deleted by vectors, which are not read",
                         hint="rewrite the table without them: REORG TABLE ... APPLY (PURGE)")  # fmt: skip
-    if table.metadata().partition_columns:
-        raise DataError(f"source '{source.name}': {source.location} is partitioned, which is not read yet",
-                        hint="write it without partitions")  # fmt: skip
-    return [str(one) for one in table.file_uris()]
+    columns = tuple(one.name for one in table.schema().fields)
+    kinds = {one.name: getattr(one.type, "type", "") for one in table.schema().fields}
+    by = tuple(table.metadata().partition_columns)
+    return DeltaVersion(columns=columns, parts=tuple(_parts(table, by, kinds)))
 
 
-def write_version(location: str, batches: Iterator[Any], schema: Any) -> int:
-    """The rows as the table's next version, in place of those of the last; its number. Older versions stay."""
+def _parts(table: Any, by: Sequence[str], kinds: Mapping[str, str]) -> Iterator[DeltaFiles]:
+    files = {Path(one).name: str(one) for one in table.file_uris()}
+    if not by:
+        yield DeltaFiles(files=tuple(files.values()), values={})
+        return
+    arrow: Any = importlib.import_module("pyarrow")
+    groups: dict[tuple[str | None, ...], list[str]] = {}
+    for action in arrow.table(table.get_add_actions(flatten=True)).to_pylist():
+        values = tuple(_as_text(action[f"partition.{column}"]) for column in by)
+        groups.setdefault(values, []).append(files[Path(action["path"]).name])
+    for values, found in groups.items():
+        named = {column: (value, kinds[column]) for column, value in zip(by, values, strict=True)}
+        yield DeltaFiles(files=tuple(sorted(found)), values=named)
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def write_version(location: str, batches: Iterator[Any], schema: Any, partition_by: Sequence[str] = ()) -> int:
+    """The rows as the table's next version, in place of those of the last; its number. Older versions stay.
+
+    DataError where the table is partitioned by other columns."""
     library: Any = _library()
     arrow: Any = importlib.import_module("pyarrow")
     Path(location).parent.mkdir(parents=True, exist_ok=True)
     rows = arrow.RecordBatchReader.from_batches(schema, batches)
-    library.write_deltalake(location, rows, mode="overwrite", schema_mode="overwrite")
+    if library.DeltaTable.is_deltatable(location):
+        there = library.DeltaTable(location).metadata().partition_columns
+        if list(there) != list(partition_by):
+            by = ", ".join(there) or "nothing"
+            raise DataError(f"{location} is partitioned by {by}", hint="the same `partition_by`, or another folder")
+    library.write_deltalake(
+        location, rows, mode="overwrite", schema_mode="overwrite", partition_by=list(partition_by) or None
+    )
     return int(library.DeltaTable(location).version())

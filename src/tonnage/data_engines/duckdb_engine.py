@@ -8,12 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.data_engines.delta import files_of, write_version
+from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
+from tonnage.data_engines.lines import check_there
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
 from tonnage.preparing.sql import DUCKDB, SQLDialect
 
+DELTA_TYPES: Final[Mapping[str, str]] = {  # of partition columns
+    "string": "VARCHAR", "byte": "TINYINT", "short": "SMALLINT", "integer": "INTEGER", "long": "BIGINT",
+    "float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
 BATCH_ROWS: Final = 20_000
 _KINDS: Final[Mapping[str, ColumnType]] = {
     "TINYINT": "integer", "SMALLINT": "integer", "INTEGER": "integer", "BIGINT": "integer", "FLOAT": "number",
@@ -41,6 +47,7 @@ class DuckDbEngine:
 
     def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """The source as a view; DataError where it cannot be read."""
+        check_there(source)
         text = DUCKDB.text
         if source.format == "csv":
             read = (
@@ -53,8 +60,7 @@ class DuckDbEngine:
             place = f"{source.location}/*.parquet" if Path(source.location).is_dir() else source.location
             read = f"read_parquet({text(place)})"
         else:
-            files = ", ".join(text(one) for one in files_of(source))
-            read = f"read_parquet([{files}])"
+            read = f"({self._delta(version_of(source))})"
         try:
             self.define(view, f"SELECT * FROM {read}")
         except self._errors as error:
@@ -62,6 +68,22 @@ class DuckDbEngine:
             raise DataError(f"source '{source.name}': {source.location} cannot be read: {said}") from error
         described = self.rows(f"DESCRIBE {DUCKDB.name(view)}")
         return {row[0]: _KINDS.get(row[1]) for row in described}
+
+    @staticmethod
+    def _delta(version: DeltaVersion) -> str:
+        """All partitions with their values as columns, in the order of the table's schema."""
+        selects = []
+        for part in version.parts:
+            columns = ", ".join(
+                f"CAST({'NULL' if part.values[one][0] is None else DUCKDB.text(part.values[one][0] or '')} AS "
+                f"{DELTA_TYPES[part.values[one][1]]}) AS {DUCKDB.name(one)}"
+                if one in part.values
+                else DUCKDB.name(one)
+                for one in version.columns
+            )
+            files = ", ".join(DUCKDB.text(one) for one in part.files)
+            selects.append(f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning=false)")
+        return " UNION ALL ".join(selects)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """All rows of a query. DataError where a source turns out unreadable on the way."""
@@ -99,7 +121,7 @@ class DuckDbEngine:
         ordered = f"SELECT * FROM {DUCKDB.name(view)} ORDER BY {DUCKDB.names(key)}"
         if target.format == "delta":
             reader = self._reader(ordered)
-            return write_version(target.location, iter(reader), reader.schema)
+            return write_version(target.location, iter(reader), reader.schema, target.partition_by)
         place = Path(target.location)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{os.getpid()}.part")
@@ -121,6 +143,7 @@ class DuckDbEngine:
 
 
 def _first_lines(error: Exception) -> str:
-    """What an error says, without the advice on settings that follows."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """What an error says, without the statement that it quotes and the advice on settings that follows."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("LINE ", "^"))]
     return " ".join(said[:2])

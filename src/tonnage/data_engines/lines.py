@@ -8,10 +8,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tonnage.comparison.door import looked_for
 from tonnage.errors import DataError
 from tonnage.preparing.spec import TableSource
 
 FEW: Final = 3
+
+
+def check_there(source: TableSource) -> None:
+    """DataError where a source's file or folder is not there."""
+    place = Path(source.location)
+    if not place.exists():
+        raise DataError(f"source '{source.name}': there is no {place}", hint=looked_for(place))
+    if source.format == "parquet" and place.is_dir() and next(place.glob("*.parquet"), None) is None:
+        raise DataError(
+            f"source '{source.name}': {place} has no *.parquet", hint="name the folder of the files, or one"
+        )
 
 
 def places_of(source: TableSource, values: Mapping[str, Any]) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.data_engines.delta import files_of, write_version
+from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
+from tonnage.data_engines.lines import check_there
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
@@ -21,6 +22,7 @@ _KINDS: Final[Mapping[str, ColumnType]] = {
     "tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
     "double": "number", "string": "text", "boolean": "boolean", "date": "date", "timestamp_ntz": "timestamp",
 }  # fmt: skip
+DELTA_TYPES: Final = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # as Spark says them
 _ERROR: Final = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false", "spark.ui.enabled": "false",
@@ -56,6 +58,7 @@ class SparkEngine:
 
     def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """The source as a view; DataError where it cannot be read."""
+        check_there(source)
         read = self._session.read
         try:
             if source.format == "csv":
@@ -68,7 +71,7 @@ class SparkEngine:
             elif source.format == "parquet":
                 rows = read.parquet(source.location)
             else:
-                rows = read.parquet(*files_of(source))
+                rows = self._delta(version_of(source))
         except DataError:
             raise
         except Exception as error:  # as above
@@ -76,6 +79,18 @@ class SparkEngine:
             raise DataError(f"source '{source.name}': {source.location} cannot be read: {said}") from error
         rows.createOrReplaceTempView(SPARK.name(view))
         return {name: _KINDS.get(kind) for name, kind in rows.dtypes}
+
+    def _delta(self, version: DeltaVersion) -> Any:
+        """All partitions with their values as columns, in the order of the table's schema."""
+        functions: Any = importlib.import_module("pyspark.sql.functions")
+        whole = None
+        for part in version.parts:
+            rows = self._session.read.parquet(*part.files)
+            for name, (value, kind) in part.values.items():
+                rows = rows.withColumn(name, functions.lit(value).cast(DELTA_TYPES.get(kind, kind)))
+            rows = rows.select(*(SPARK.name(one) for one in version.columns))
+            whole = rows if whole is None else whole.unionAll(rows)
+        return whole
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The few rows of a query. DataError where a source turns out unreadable on the way."""
@@ -123,7 +138,7 @@ class SparkEngine:
         try:
             dataset: Any = importlib.import_module("pyarrow.dataset")
             parts = dataset.dataset(str(between), format="parquet")
-            return write_version(target.location, iter(parts.to_batches()), parts.schema)
+            return write_version(target.location, iter(parts.to_batches()), parts.schema, target.partition_by)
         finally:
             shutil.rmtree(between, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.engine_devices import by_weights, refused_by_engine
@@ -108,18 +109,23 @@ def _served(
     return replace(safe, risky=replace(bold, machine=np.array(back, dtype=np.intp)[bold.machine], misses={}))
 
 
+def auto_precision(device: Accelerator | None) -> TrainPrecision:
+    """What `auto` trains in: bf16 where the device has a rate for it, else fp16."""
+    only_fp16 = device is not None and device.dense_bf16_tflops is None and device.dense_fp16_tflops is not None
+    return "fp16" if only_fp16 else "bf16"
+
+
 def _by_precision(
     job: TrainJob, catalog: Catalog, instances: Sequence[InstanceType]
 ) -> list[tuple[TrainPrecision, list[InstanceType]]]:
-    """Instance types by the precision they train in: for `auto`, bf16 where the device has a rate for it, else fp16."""
+    """Instance types by the precision they train in; see `auto_precision`."""
     if job.precision != "auto":
         return [(job.precision, list(instances))]
     bf16: list[InstanceType] = []
     fp16: list[InstanceType] = []
     for instance in instances:
         device = catalog.accelerator(instance.accelerator) if instance.accelerator else None
-        only_fp16 = device is not None and device.dense_bf16_tflops is None and device.dense_fp16_tflops is not None
-        (fp16 if only_fp16 else bf16).append(instance)
+        (fp16 if auto_precision(device) == "fp16" else bf16).append(instance)
     return [("bf16", bf16), ("fp16", fp16)]
 
 

@@ -72,8 +72,8 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedT
     rows_in = {name: _count(engine, table.view) for name, table in tables.items()}
     base, here = asked.sources[asked.base], tables[asked.base]
     categories: dict[str, tuple[str, ...]] = {}
-    for number, step in enumerate(asked.steps, start=1):
-        view, place = f"step_{number}", f"step {number}"
+    for number, step in enumerate(asked.steps):
+        view, place = f"step_{number}", f"`prepare.steps[{number}]`"
         if isinstance(step, Join):
             here = _joined(engine, view, here, step, asked.sources[step.source], tables[step.source], place)
         elif isinstance(step, Window):
@@ -88,6 +88,7 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedT
             here = _Table(view, (*here.columns, step.name), {**here.types, step.name: None})
         else:
             here = _selected(engine, view, here, step, base.key, place)
+    _check_columns(here.columns, asked.target.partition_by, "`prepare.to.partition_by`")
     version = engine.write(here.view, base.key, asked.target)
     return PreparedTables(
         rows_in=rows_in, rows_out=_count(engine, here.view), columns=here.columns, categories=categories,

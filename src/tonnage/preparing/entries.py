@@ -89,6 +89,7 @@ class TargetEntry(StrictModel):
 
     file: Word | None = entry("A .parquet or .csv file (of Spark a folder of parts).", default=None)
     delta: Word | None = entry("The folder of a Delta table, of which the result is a new version.", default=None)
+    partition_by: Columns = entry("Of the Delta table: columns with a folder for each value.", default=())
 
 
 class PrepareEntry(StrictModel):

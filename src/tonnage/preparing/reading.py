@@ -64,6 +64,8 @@ def _problems(asked: PrepareEntry) -> Iterator[Problem]:
         yield Problem(("prepare", "to"), "needs one of `file`, `delta`", "file: prepared.parquet")
     if to.file is not None and Path(to.file).suffix not in (".csv", ".parquet"):
         yield Problem(("prepare", "to", "file"), f"'{to.file}' ends in no known format", ".parquet or .csv, or `delta`")
+    if to.file is not None and to.partition_by:
+        yield Problem(("prepare", "to", "partition_by"), "a file has no partitions", "`delta`, or leave it out")
     if to.file is not None and to.file.endswith(".csv"):
         for index, step in enumerate(asked.steps):
             if step.tokens is not None:
@@ -123,7 +125,7 @@ def _source(name: str, one: TableSourceEntry, folder: Path) -> TableSource:
 
 def _target(one: TargetEntry, folder: Path) -> TableTarget:
     if one.delta is not None:
-        return TableTarget(location=absolute(one.delta, folder), format="delta")
+        return TableTarget(location=absolute(one.delta, folder), format="delta", partition_by=one.partition_by)
     assert one.file is not None
     return TableTarget(location=absolute(one.file, folder), format="csv" if one.file.endswith(".csv") else "parquet")
 

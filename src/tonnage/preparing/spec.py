@@ -91,10 +91,11 @@ Step = Join | Window | Encode | TokenColumns | Keep | Drop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget:
-    """Where the result goes; of a Delta table it is a new version."""
+    """Where the result goes; of a Delta table it is a new version, in a folder for each value of `partition_by`."""
 
     location: str
     format: TargetFormat
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Final
 
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, SwitchOutcome, Unpredicted
@@ -14,18 +15,23 @@ from tonnage.reports.listing import Field, Fields, cell, field_table, field_valu
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.reasons.misses import miss_words
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import UNKNOWN, plural, render_scaled
+from tonnage.reports.wording import UNKNOWN, plural, render_scaled_interval
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Kind
+from tonnage.workload.jobs import Kind, TrainPrecision
 
 OPTIMISE_SCHEMA: Final = "tonnage/optimise@1"
+VISIBLE: Final = 1.01  # from how much more than the product of single gains the page says why
 UNITS: Final = {"train": "samples/s", "serve": "/s", "batch": "/s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimisationsFound:
-    """What there is to switch on. `base`: the rate of the work as it is stated; `base_measured`: the same, measured."""
+    """What there is to switch on. `base`: the rate of the work as it is stated; `base_measured`: the same, measured.
+
+    `auto_precision`: what `train.precision: auto` is on the device, where the work says so; `others`: further GPUs that
+    the name given could mean.
+    """
 
     name: str
     kind: Kind
@@ -37,6 +43,8 @@ class OptimisationsFound:
     base_measured: MeasuredSwitch | None
     most_loss: float
     catalog: str | None
+    auto_precision: TrainPrecision | None = None
+    others: tuple[str, ...] = ()
 
 
 def optimise_report(found: OptimisationsFound) -> Report:
@@ -45,10 +53,15 @@ def optimise_report(found: OptimisationsFound) -> Report:
 
 
 def _page(found: OptimisationsFound) -> Page:
-    blocks: list[Block] = [Paragraph(text=_base_words(found)), field_table(_cells(found), found.outcomes)]
+    blocks: list[Block] = []
+    if found.others:
+        text = f"{len(found.others) + 1} GPUs have such a name; this is the one that most prices are of, beside "
+        blocks.append(Paragraph(text=f"{text}{', '.join(found.others)}: `--gpu` takes a whole name."))
+    blocks += [Paragraph(text=_base_words(found)), field_table(_cells(found), found.outcomes)]
     if found.together is not None:
         gain = found.together.gain
-        blocks.append(Paragraph(text=f"Together, as predicted: {', '.join(found.together.names)}: {_times(gain)}."))
+        text = f"Together, as predicted: {', '.join(found.together.names)}: {_times(gain)}."
+        blocks.append(Paragraph(text=text + _beyond_product(found, gain.value)))
     blocks.append(Bullets(items=tuple(f"{one.switch.name}: {'; '.join(_remarks(one))}." for one in found.outcomes)))
     if found.packing is not None:
         blocks += [
@@ -67,11 +80,25 @@ def _page(found: OptimisationsFound) -> Page:
     return Page(title=f"Switches for {found.name} on {found.device}", blocks=tuple(blocks))
 
 
+def _beyond_product(found: OptimisationsFound, gain: float) -> str:
+    """Why switches together can gain more than each alone multiplied."""
+    assert found.together is not None
+    alone = prod(one.gain.value for one in found.outcomes
+                 if one.gain is not None and one.switch.name in found.together.names)  # fmt: skip
+    if len(found.together.names) < 2 or gain < alone * VISIBLE:
+        return ""
+    return (
+        f" That is more than their product ({alone:.2f}x): a step takes the longer of what the device computes and "
+        "what the host launches, so that one switch frees what another then saves."
+    )
+
+
 def _base_words(found: OptimisationsFound) -> str:
     unit = UNITS.get(found.kind, "/s")
+    auto = "" if found.auto_precision is None else f" (`train.precision: auto` is {found.auto_precision} here)"
     parts = [
-        f"As stated: {_why(found.base)}." if isinstance(found.base, Unpredicted)
-        else f"As stated: {_rate(found.base, unit)} predicted."
+        f"As stated{auto}: {_why(found.base)}." if isinstance(found.base, Unpredicted)
+        else f"As stated{auto}: {_rate(found.base, unit)} predicted."
     ]  # fmt: skip
     measured = found.base_measured
     if measured is not None and measured.rate_per_s is not None:
@@ -111,8 +138,7 @@ def _why(why: Unpredicted) -> str:
 
 
 def _rate(figure: Figure, unit: str) -> str:
-    ends = f"{render_scaled(figure.low, unit)} to {render_scaled(figure.high, unit)}"
-    return f"{render_scaled(figure.value, unit)} ({ends})"
+    return render_scaled_interval(figure, unit)
 
 
 def _times(figure: Figure | None) -> str:
@@ -163,6 +189,8 @@ def _document(found: OptimisationsFound) -> dict[str, Any]:
         "kind": found.kind,
         "device": found.device,
         "catalog": found.catalog,
+        "auto_precision": found.auto_precision,
+        "other_gpus": list(found.others),
         "max_loss_fraction": found.most_loss,
         "as_stated": {
             "predicted_per_s": None if isinstance(found.base, Unpredicted) else plain_figure(found.base),

@@ -56,6 +56,17 @@ def render_scaled(value: float, unit: str) -> str:
     return f"{short(value)} {unit}"
 
 
+def render_scaled_interval(figure: Figure, unit: str) -> str:
+    """A large amount with its interval, all in the prefix of the amount.
+
+    >>> from tonnage.sizing.estimates import Figure
+    >>> render_scaled_interval(Figure(value=925.0, low=784.0, high=1090.0), "samples/s")
+    '925 samples/s (784–1,090)'
+    """
+    size, letter = next(((size, letter) for size, letter in _SCALES if abs(figure.value) >= size), (1, ""))
+    return render_interval(figure.scaled(1.0 / size), f"{letter}{unit}")
+
+
 def render_money(usd: float) -> str:
     """US dollars: cents below a thousand, three digits of very small sums.
 
