@@ -202,6 +202,13 @@ def test_doubtful_rows_do_not_count(judged: MakeJudged) -> None:
     assert fit_intervals([*rows, *wild]) == fit_intervals(rows)
 
 
+def test_a_reading_that_only_bounds_a_need_places_no_end_of_an_interval(judged: MakeJudged) -> None:
+    """A device under a caching allocator shows up to twice what its run needs: intervals are of needs."""
+    rows = noisy(judged, 1, rows=60)
+    kept = [judged(measured=250.0, bound=True), judged(measured=250.0, bound=True, unseen_factors=1)] * 30
+    assert fit_intervals([*rows, *kept], kept) == fit_intervals(rows)
+
+
 def test_a_small_group_borrows_from_all(judged: MakeJudged) -> None:
     """Three rows place no 10 % quantile."""
     many = noisy(judged, 1, rows=200)

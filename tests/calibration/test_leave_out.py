@@ -105,6 +105,20 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: FactKind) -> 
     assert part.data.rows == 3
 
 
+def test_no_round_begins_at_a_fit_to_all_families(write: Write, kind: FactKind) -> None:
+    """A fit that starts where all rows put it has seen what is left out: every round begins at the judgements made
+    before any fit, by which what rows leave open is settled too."""
+    begun: list[object] = []
+
+    def fit(rows: list[object], catalog: object, start: object) -> object:
+        begun.append(start)
+        return kind.fit(rows, catalog, start)  # type: ignore[arg-type]
+
+    path = write([{"family": family, "gpu": gpu} for family in "AB" for gpu in ("T4", "L4")])
+    cross_validate(replace(kind, fit=fit), path, load_catalog())
+    assert begun == [None] * 7  # all rows; without each family, GPU and generation
+
+
 def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: FactKind) -> None:
     """A further table is in no fit and in no figure of what was left out; its peaks, and every peak with its program
     not stated, stand beside. A family that the table has too is none that no fit saw."""

@@ -133,6 +133,20 @@ def test_a_remembered_part_is_worked_out_anew_where_a_value_that_it_reads_moves(
     assert any(table.log_errors(trial).tolist() != table.log_errors(begin).tolist() for trial in moved)
 
 
+def test_another_catalog_is_another_time_fit(row: Row, catalog: Catalog) -> None:
+    """The same rows on a device with half of the products a second say other parameters: nothing that is remembered of
+    one catalog answers for the other."""
+    rows = measured_by(Assumptions(), grid(row), catalog)
+    halved = tuple(
+        replace(one, dense_bf16_tflops=one.dense_bf16_tflops and one.dense_bf16_tflops / 2)
+        for one in catalog.accelerators
+    )
+    first = fit_training(rows, catalog)
+    second = fit_training(rows, replace(catalog, accelerators=halved))
+    assert dict(second.values) != dict(first.values)
+    assert dict(fit_training(rows, catalog).values) == dict(first.values)
+
+
 def test_a_remembered_memory_fit_is_of_its_values_and_devices(row: Row, catalog: Catalog) -> None:
     """The same rows with other values, or on a device that the catalog has otherwise, are another fit."""
     rows = [row(metric="peak_mem_gib", value=30.0, mem_kind="reserved")]

@@ -162,3 +162,13 @@ def test_a_row_with_its_program_unstated_says_nothing_of_it(row: Row) -> None:
     assert (blank.program, blank.loss, blank.optimizer_fused) == ("", "", "")
     assert (blank.micro_batch_per_gpu, blank.precision, blank.sharding) == (14, "bf16", "zero3/fsdp")
     assert with_program_unstated(blank) == blank
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("nvidia-smi (PyTorch caching allocator)", True), ("nvidia-smi", False)])
+def test_a_device_under_a_caching_allocator_bounds_what_a_run_needs(
+    row: Row, catalog: Catalog, kind: str, bound: bool
+) -> None:
+    """What the allocator kept is part of the reading, whether anything needs it or not."""
+    (found,) = judge_training([row(metric="peak_mem_gib", value=30.0, mem_kind=kind)], catalog)
+    assert isinstance(found, JudgedRow)
+    assert found.bound is bound

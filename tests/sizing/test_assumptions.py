@@ -6,6 +6,7 @@ import pytest
 
 from tonnage.calibration.inference_classes import FITTED
 from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS
+from tonnage.calibration.store import load_calibration
 from tonnage.sizing.assumption_table import Assumption, listed
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.engines import FIGURES, PRIORS
@@ -49,3 +50,21 @@ def test_engine_classes_begin_inside_their_ranges() -> None:
     assert {*SPREADS, *(name for names in FITTED.values() for name in names)} == set(FIGURES)
     assert {*PASS_CLASSES, *FITTED} == set(PRIORS)
     assert {one.fitted_by for one in FIGURES.values()} == {"inference"}
+
+
+def test_what_is_called_fitted_is_what_the_packaged_fit_moved() -> None:
+    """No judgement poses as a fit, and each parameter has one range: that of the table is that of the fit, under one
+    name."""
+    packaged = load_calibration()
+    assert packaged is not None
+    fitted = packaged.training
+    assert fitted is not None
+    declared = {one.name: (one.low, one.high) for one in TABLE if one.fitted_by}
+    assert len({one.name for one in TABLE}) == len(TABLE)
+    assert set(fitted.values) == set(declared)
+    assert {name: tuple(ends) for name, ends in fitted.ranges.items()} == declared
+    judged = {one.name for one in TABLE if not one.fitted_by}
+    assert {"sustained_cap_fraction", "runtime_context_gib"} <= judged
+    assert {name: getattr(Assumptions(), name) for name in judged} == {
+        name: getattr(fitted.assumptions(), name) for name in judged
+    }

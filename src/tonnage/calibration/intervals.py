@@ -137,11 +137,11 @@ def figure_of(group: str) -> str:
 def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) -> Intervals:
     """Intervals of left-out rows: `near` gives each group's quantiles, `far` (GPU or engine left out) the widening.
 
-    Suspect rows and rows that say only «fits» are not used. A family's rows weigh 1/sqrt(their number), so that one
-    long table does not speak for all families and a short one not as loud.
+    Suspect rows, rows that say only «fits» and readings that bound what they are of are not used. A family's rows weigh
+    1/sqrt(their number), so that one long table does not speak for all families and a short one not as loud.
     """
-    known = [row for row in near if usable(row) and row.unseen_factors == 0]
-    away = [row for row in distant if usable(row) and row.unseen_factors > 0]
+    known = [row for row in near if usable(row) and not row.bound and row.unseen_factors == 0]
+    away = [row for row in distant if usable(row) and not row.bound and row.unseen_factors > 0]
     by_group: defaultdict[str, list[JudgedRow]] = defaultdict(list)
     for row in known:
         by_group[row.group].append(row)

@@ -13,7 +13,8 @@ class JudgedRow:
     engine all seen;
     1 for each of them that was not); intervals widen with it. `needed_gib`: of a memory row, what `sizing.fitting`
     holds against a device (its own reading may be another); `capacity_gib`: the memory a row itself says there is.
-    `source`: who measured; "" where the table does not say.
+    `source`: who measured; "" where the table does not say. `bound`: the reading is no less than what is needed, and
+    perhaps far more (a device under a caching allocator): an error counts, but says nothing of how far off a need is.
     """
 
     row_id: str
@@ -29,6 +30,7 @@ class JudgedRow:
     needed_gib: float | None = None
     capacity_gib: float | None = None
     source: str = ""
+    bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,7 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
         needed_gib=found.needed_gib,
         capacity_gib=found.capacity_gib,
         source=publication(row.source),
+        bound=reads_cache(row),
     )
 
 
