@@ -166,12 +166,12 @@ def test_gauges_of_dead_workers_are_not_counted(tmp_path: Path) -> None:
     text = page(worker)
     assert "tonnage_gateway_gone_total 5" in text
     assert 'tonnage_gateway_under_way{deployment="a"} 0' in text
-    status = json.loads(worker._figures("/gateway")[2])
+    status = json.loads(worker._figures("/gateway", [], {})[2])
     assert (status["workers"], status["deployments"]["a"]["under_way"]) == (1, 0)
 
 
 def page(worker: Worker) -> str:
-    return worker._figures("/metrics")[2].decode()
+    return worker._figures("/metrics", [], {})[2].decode()
 
 
 def test_pages_with_figures_are_for_this_machine_or_for_a_key(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_what_is_no_bill_is_said(tmp_path: Path) -> None:
     path.write_text("usage_date_utc,model,cost_usd\n2026-11-03,m,1\n")
     with pytest.raises(UnknownName, match="no deployment is named 'tiny'"):
         compared(tmp_path, path, match=(("m", "tiny"),))
-    from tonnage.api.gateway import read_matches
+    from tonnage.api.gateway_accounts import read_matches
 
     with pytest.raises(InputError, match="expected TEXT=DEPLOYMENT"):
         read_matches("--match", ["x"])

@@ -29,7 +29,7 @@ async def status(door: Doorway, at_s: float) -> dict[str, Any]:
     """The page of a gateway with one worker, as `Worker` makes it."""
     await door.book.flush()
     one = {**door.measures.document(), **worker_state(door.running, door.door.attempts, 3), "at_s": at_s}
-    document = status_document(door.running, at_s, [one], [one], await door.book.states())
+    document = status_document(door.running, at_s, [one], [one], await door.book.states(), {})
     found: dict[str, Any] = json.loads(json.dumps(document))
     return found
 
@@ -82,7 +82,7 @@ def test_unknown_accounts_are_said(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Scripted(always=said()) as one, Doorway(tmp_path, {"a": one}, budgets=[{"usd": 1.0}]) as door:
             page = await status(door, 1.0)
-            lost = status_document(door.running, 2.0, [], [], AccountsError("the store is away"))
+            lost = status_document(door.running, 2.0, [], [], AccountsError("the store is away"), {})
             found = happened(page, lost)
             assert found.budgets == ()
             assert found.accounts == "the store is away"

@@ -1,4 +1,4 @@
-"""`tonnage gateway FILE` and its subcommands: explain, simulate, spend, top, key."""
+"""`tonnage gateway FILE` and its subcommands: explain, simulate, spend, budgets, top, key."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tonnage.api.gateway import (
+from tonnage.api.gateway import GatewayTopOptions
+from tonnage.api.gateway_accounts import (
     GatewayReconcileOptions,
     GatewaySimulateOptions,
     GatewaySpendOptions,
-    GatewayTopOptions,
     read_labels,
 )
 from tonnage.api.question_pairs import GatewaySimilarOptions
@@ -171,6 +171,18 @@ def spend(
     from tonnage import api
 
     session.show_answer(api.gateway_spend(file, asked, settings=session.settings))
+
+
+@commands.command("budgets", short_help="Show budgets, and when they will be reached")
+def budgets(file: File, *, session: ReportSession) -> None:
+    """Show each budget of a file: what is spent in its present day or month, the rate of the last hour or day, and when
+    it will be reached at that rate. `!` marks a warning.
+
+    The gateway samples what is spent while it runs; after a few minutes a rate is known.
+    """
+    from tonnage import api
+
+    session.show_answer(api.gateway_budgets(file, settings=session.settings))
 
 
 @commands.command("key", short_help="Make a key, and the hash that stands for it in the file")

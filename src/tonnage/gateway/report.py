@@ -9,6 +9,8 @@ from tonnage.gateway.explaining import Budgeted, Explained, RuleMet
 from tonnage.gateway.file.described import Deployment, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
+from tonnage.gateway.status import AllowanceState, forecast_document
+from tonnage.gateway.top.report import forecast_words
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Table
 from tonnage.reports.listing import Field, Fields, field_rows, field_table, field_values
 from tonnage.reports.rendering import Report
@@ -80,6 +82,28 @@ SPENT: Final[Fields[NameSpend]] = (
 )  # fmt: skip
 
 
+def _forecast(one: AllowanceState, name: str) -> Any:
+    document = forecast_document(one.forecast)
+    return None if document is None else document[name]
+
+
+BUDGETS: Final[Fields[AllowanceState]] = (
+    Field("budget", lambda one: one.allowance.words, title="budget", wraps=True),
+    Field("hard", lambda one: one.allowance.hard, title="kind", show=lambda hard: "hard" if hard else "soft"),
+    Field("cap_usd", lambda one: usd_text(one.allowance.cap)),
+    Field("spent_usd", lambda one: one.taken, title="spent USD", right=True, json=usd_text, show=_dollars),
+    Field("left_usd", lambda one: max(one.allowance.cap - one.taken, 0), title="left", right=True, json=usd_text,
+          show=_dollars),
+    Field("usd_per_hour", lambda one: _forecast(one, "usd_per_hour"), title="USD/h", right=True,
+          show=lambda rate: "not known yet" if rate is None else short(rate, 4)),
+    Field("measured_s", lambda one: _forecast(one, "measured_s")),
+    Field("reached_in_s", lambda one: _forecast(one, "reached_in_s")),
+    Field("share_at_end", lambda one: _forecast(one, "share_at_end")),
+    Field("warns", lambda one: _forecast(one, "warns")),
+    Field("", lambda one: forecast_words(forecast_document(one.forecast)), title="at this rate"),
+)  # fmt: skip
+
+
 def gateway_report(gateway: Gateway) -> Report:
     """A gateway file as it is understood."""
     titles = ("route", "policy", "deployments", "then")
@@ -114,6 +138,17 @@ def spent_report(by: str, found: Sequence[NameSpend], since: str) -> Report:
                           "spent": [field_values(SPENT, one) for one in found]},
         columns=tuple(one.key for one in SPENT),
         rows=lambda: field_rows(SPENT, found),
+    )  # fmt: skip
+
+
+def budgets_report(found: Sequence[AllowanceState]) -> Report:
+    """Budgets in their present windows."""
+    return Report(
+        page=lambda: Page(title="Budgets", blocks=(field_table(BUDGETS, found),)),
+        document=lambda: {"schema": "tonnage/gateway-budgets@1",
+                          "budgets": [field_values(BUDGETS, one) for one in found]},
+        columns=tuple(one.key for one in BUDGETS),
+        rows=lambda: field_rows(BUDGETS, found),
     )  # fmt: skip
 
 

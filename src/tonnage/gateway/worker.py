@@ -15,7 +15,6 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from hmac import compare_digest
@@ -42,7 +41,13 @@ from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import ClientExchange, DoorServer
 from tonnage.gateway.signing import make_signer
-from tonnage.gateway.status import status_document, worker_state
+from tonnage.gateway.status import (
+    SamplesByAllowance,
+    allowance_states,
+    forecast_gauges,
+    status_document,
+    worker_state,
+)
 from tonnage.values import dataclass
 
 SIZE: Final = struct.Struct("!I")
@@ -51,6 +56,7 @@ ORDERS: Final = 0  # the descriptor that the parent writes to
 TICK_S: Final = 1.0
 STALE_S: Final = 10.0  # measures that are older are of a worker that was killed
 HOUR_S: Final = 3600.0
+SAMPLES_HELD_S: Final = 60.0
 DAY_S: Final = 86_400.0
 LAST_READS_S: Final = 5.0  # after the drain, for answers that are read to their end without a client
 
@@ -94,6 +100,8 @@ class Worker:
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
         self._measured = measures_file(self.folder, os.getpid())
+        self._samples: SamplesByAllowance = {}
+        self._samples_until_s = 0.0
 
     async def serve(self) -> None:
         """Until SIGTERM, or until the parent is gone. Raises TonnageError where the accounts cannot be opened."""
@@ -196,16 +204,18 @@ class Worker:
                     orjson.dumps({"ready": ready, "accounts": str(self.book.failing or "ok")}),
                 )
             case "/metrics" | "/gateway" if self._open_pages:
-                return self._figures(path, await self._states(path))
+                return self._figures(path, *await self._states())
         return None
 
-    async def _states(self, path: str) -> list[AccountState] | AccountsError:
-        if path != "/gateway":
-            return []
+    async def _states(self) -> tuple[list[AccountState] | AccountsError, SamplesByAllowance]:
+        """The accounts, and the samples that forecasts rest on; these are read once a minute."""
         try:
-            return await self.book.states()
+            states = await self.book.states()
+            if monotonic() >= self._samples_until_s:
+                self._samples, self._samples_until_s = await self.book.samples(), monotonic() + SAMPLES_HELD_S
         except AccountsError as error:
-            return error
+            return error, {}
+        return states, self._samples
 
     async def _pages_alone(self, exchange: ClientExchange) -> None:
         """The same pages on a port of their own, with the figures."""
@@ -214,7 +224,7 @@ class Worker:
         if figures and not self._may_read(exchange):
             found = 401, b"text/plain", b"`Authorization: Bearer KEY` with the key of listen.admin_key"
         else:
-            found = self._figures(path, await self._states(path)) if figures else await self.page(path)
+            found = self._figures(path, *await self._states()) if figures else await self.page(path)
         if found is None or exchange.method not in (b"GET", b"HEAD"):
             found = 404, b"text/plain", b"/health, /ready, /metrics, /gateway"
         exchange.answer(found[0], b"content-type: %b\r\n" % found[1], found[2])
@@ -232,7 +242,9 @@ class Worker:
         listen = self.running.gateway.listen
         return listen.admin_port is None and listen.host in ("127.0.0.1", "::1", "localhost")
 
-    def _figures(self, path: str, states: Sequence[AccountState] | AccountsError = ()) -> tuple[int, bytes, bytes]:
+    def _figures(
+        self, path: str, states: list[AccountState] | AccountsError, samples: SamplesByAllowance
+    ) -> tuple[int, bytes, bytes]:
         import psutil
 
         self._measure()
@@ -247,8 +259,10 @@ class Worker:
                 for name, labels, amount in document["gauges"]:
                     place = (name, tuple((one, other) for one, other in labels))
                     gauges[place] = gauges.get(place, 0.0) + amount
+            if not isinstance(states, AccountsError):
+                gauges |= forecast_gauges(allowance_states(self.running.gateway, states, samples, now_s))
             return 200, b"text/plain; version=0.0.4", prometheus_text(added_up(documents), gauges).encode()
-        document = status_document(self.running, now_s, living, documents, states)
+        document = status_document(self.running, now_s, living, documents, states, samples)
         return 200, b"application/json", orjson.dumps(document)
 
     def _measure(self) -> None:

@@ -19,6 +19,7 @@ from time import time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
+from tonnage.gateway.money.forecast import SLOT_S, SpendSample
 from tonnage.gateway.money.holds import AccountSet, AllowanceExceeded, AttemptOutcome, Hold, Who, WorkerAccount
 from tonnage.gateway.money.journal import Journal, Mark
 from tonnage.gateway.money.remains import bring_in_dead
@@ -89,6 +90,7 @@ class SpendBook:
         self._doubtful = False  # whether the accounts may have more or less leased to this worker than it knows
         self._caps_changed = False
         self._told_s = now()
+        self._next_sample_s = 0.0
         self._number = 0
         self._said_no: dict[
             AccountKey, tuple[float, int]
@@ -256,6 +258,10 @@ class SpendBook:
     async def states(self) -> list[AccountState]:
         """The accounts as they stand. Raises AccountsError."""
         return await self._in_thread(self.accounts.states)
+
+    async def samples(self) -> dict[str, list[SpendSample]]:
+        """What accounts of budgets had committed lately, by allowance. Raises AccountsError."""
+        return await self._in_thread(self.accounts.samples)
 
     async def ledger(self) -> list[dict[str, Any]]:
         """Every attempt that is in the accounts, oldest first."""
@@ -479,6 +485,10 @@ class SpendBook:
         self.accounts.tell_alive(self.worker, now_s)
         self.accounts.forget_silent(self.host, now_s)
         self.accounts.forget_minutes(now_s)
+        if now_s >= self._next_sample_s:
+            self.accounts.sample(now_s)
+            slot_s = min(SLOT_S.values())
+            self._next_sample_s = (now_s // slot_s + 1) * slot_s
         if lost := bring_in_dead(self.accounts, self.folder, self._say):
             self._say(f"{lost} requests were under way when a worker was killed; they are charged by estimate")
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.errors import InputError
-from tonnage.gateway.money.sql_store import AccountsError, SqlStore
+from tonnage.gateway.money.spend_samples import SAMPLES_TABLE, SpendSamples
+from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.values import dataclass
 
 VERSION: Final = 1
@@ -29,6 +30,7 @@ _TABLES: Final = (
     " usd_pico BIGINT NOT NULL, estimated INTEGER NOT NULL, first_byte_s DOUBLE PRECISION, latency_s DOUBLE PRECISION)",
     "CREATE INDEX IF NOT EXISTS attempts_at ON attempts (at)",
     "CREATE TABLE IF NOT EXISTS flushes (worker TEXT PRIMARY KEY, number BIGINT NOT NULL)",
+    SAMPLES_TABLE,
     "CREATE TABLE IF NOT EXISTS version (version INTEGER NOT NULL)",
 )
 ATTEMPT_COLUMNS: Final = (
@@ -87,7 +89,7 @@ class LedgerSpeed(NamedTuple):
     request_s: float | None  # of those that write no tokens
 
 
-class SharedAccounts(SqlStore):
+class SharedAccounts(SpendSamples):
     """One connection, for one thread. `url`: a file's path, or postgresql://…"""
 
     def open(self) -> None:

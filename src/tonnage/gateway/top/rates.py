@@ -38,6 +38,7 @@ class BudgetLeft:
     unit: str
     cap: int
     taken: int
+    forecast: Mapping[str, Any] | None = None  # of a budget: as the status page has it
 
     @property
     def left(self) -> int:
@@ -68,7 +69,8 @@ def happened(before: Mapping[str, Any], after: Mapping[str, Any]) -> Top:
         deployments=tuple(_deployments(grown, after, seconds)), routes=tuple(_routes(grown, after, seconds)),
         keys=tuple(_keys(grown, after, seconds)), accounts=after.get("accounts"),
         budgets=tuple(
-            BudgetLeft(words=one["words"], unit=one["unit"], cap=one["cap"], taken=one["taken"])
+            BudgetLeft(words=one["words"], unit=one["unit"], cap=one["cap"], taken=one["taken"],
+                       forecast=one.get("forecast"))
             for one in allowances or ()
         ),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.errors import InputError
@@ -11,7 +11,7 @@ from tonnage.gateway.top.rates import BudgetLeft, Top, TopRow
 from tonnage.reports.blocks import Block, Heading, Page, Paragraph
 from tonnage.reports.listing import Field, Fields, field_rows, field_table, field_values
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import short
+from tonnage.reports.wording import render_duration, short
 
 _UNKNOWN: Final = "-"
 SORTS: Final[dict[str, Callable[[TopRow], Any]]] = {
@@ -59,6 +59,17 @@ ROUTES: Final[Fields[TopRow]] = (_named("route"), *_RATES, _HITS)
 KEYS: Final[Fields[TopRow]] = (_named("key"), *_RATES[:2], *_RATES[4:])
 
 
+def forecast_words(found: Mapping[str, Any] | None) -> str:
+    """When a budget is reached, or how much of it is expected to be spent; a warning is marked."""
+    if found is None:
+        return _UNKNOWN
+    mark = "! " if found["warns"] else ""
+    reached_in_s = found["reached_in_s"]
+    if reached_in_s is None:
+        return f"{mark}{_percent(found['share_at_end'])} at its end"
+    return f"{mark}reached" if reached_in_s == 0 else f"{mark}reached in {render_duration(reached_in_s)}"
+
+
 def _amount(one: BudgetLeft, amount: int) -> str:
     return f"{short(amount / PICO_PER_USD, 4)} USD" if one.unit == "usd" else f"{amount:,}"
 
@@ -75,6 +86,7 @@ BUDGETS: Final[Fields[BudgetLeft]] = (
     Field("left", lambda one: _exact(one, one.left)),
     Field("", lambda one: _amount(one, one.left), title="left", right=True),
     Field("", lambda one: _percent(one.left / one.cap), title="of it", right=True),
+    Field("forecast", lambda one: one.forecast, title="at this rate", show=forecast_words),
 )  # fmt: skip
 
 

@@ -1,0 +1,99 @@
+"""When a budget will be reached at the present rate, and whether that is worth a warning, with hysteresis.
+
+The rate is what an account grew by over the last while, by samples that workers take of it. Whether it warns follows
+from the samples alone, oldest first: each worker that is asked, also one that has just begun, says the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from tonnage.gateway.money.allowances import Allowance, Window
+from tonnage.values import dataclass
+
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86_400.0
+LEAST_MEASURED_S: Final = 240.0  # of less no rate is said
+WARNS_FROM: Final = 1.0  # the expected share of the budget at the end of its window
+CALM_BELOW: Final = 0.9
+EVER_AHEAD_S: Final = 7 * DAY_S  # a budget without an end warns so long before it is reached
+SLOT_S: Final[dict[Window, float]] = {"minute": 300.0, "day": 300.0, "month": HOUR_S, "ever": HOUR_S}  # between samples
+_RATE_OVER_S: Final[dict[Window, float]] = {"minute": HOUR_S, "day": HOUR_S, "month": DAY_S, "ever": DAY_S}
+KEPT_S: Final[dict[Window, float]] = {"minute": HOUR_S, "day": 4 * HOUR_S, "month": 3 * DAY_S, "ever": 3 * DAY_S}
+
+
+class SpendSample(NamedTuple):
+    """What an account had committed at a moment, in its window that began at `begin`; pico-dollars."""
+
+    at_s: float
+    begin: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendForecast:
+    """`pico_per_s`: the rate, measured over `over_s`; `reached_in_s`: at that rate, None: not within its window, or
+    never; `share_at_end`: of the cap, at the end of the window (without one: in seven days)."""
+
+    pico_per_s: float
+    over_s: float
+    reached_in_s: float | None
+    share_at_end: float
+    warns: bool
+
+
+def forecast(budget: Allowance, taken: int, samples: Sequence[SpendSample], now_s: float) -> SpendForecast | None:
+    """Of a budget in dollars with `taken` settled in its present window. `samples`: of its account, oldest first; None:
+    they do not reach back far enough for a rate.
+
+    A warning begins where the budget will be used up before its window ends, and stays until less than nine tenths of
+    it are expected to be, or a new window begins.
+    """
+    begin = budget.begin(datetime.fromtimestamp(now_s, UTC))
+    points = [*(one for one in samples if one.at_s < now_s), SpendSample(now_s, begin, taken)]
+    spent = [0]
+    for before, after in pairwise(points):
+        grown = after.committed - (before.committed if after.begin == before.begin else 0)
+        spent.append(spent[-1] + max(grown, 0))
+    warns, found = False, None
+    for index, point in enumerate(points):
+        if point.begin != begin:
+            continue
+        found = _at(budget, points, spent, index)
+        if found is not None:
+            warns = found[2] > CALM_BELOW if warns else found[2] >= WARNS_FROM
+    if found is None:
+        return None
+    rate, over_s, share = found
+    left = budget.cap - taken
+    end_s = _end_s(budget, now_s)
+    reached_in_s = 0.0 if left <= 0 else left / rate if rate > 0 else None
+    if reached_in_s is not None and end_s is not None and reached_in_s > end_s - now_s:
+        reached_in_s = None
+    return SpendForecast(
+        pico_per_s=rate, over_s=over_s, reached_in_s=reached_in_s, share_at_end=share, warns=warns or left <= 0
+    )
+
+
+def _at(
+    budget: Allowance, points: Sequence[SpendSample], spent: Sequence[int], index: int
+) -> tuple[float, float, float] | None:
+    """Rate, seconds it is measured over, expected share of the cap at the end, as known at a point."""
+    now_s = points[index].at_s
+    first = bisect_right(points, now_s - _RATE_OVER_S[budget.window] - SLOT_S[budget.window], key=lambda one: one.at_s)
+    over_s = now_s - points[first].at_s
+    if over_s < LEAST_MEASURED_S:
+        return None
+    rate = (spent[index] - spent[first]) / over_s
+    end_s = _end_s(budget, now_s)
+    ahead_s = EVER_AHEAD_S if end_s is None else end_s - now_s
+    return rate, over_s, (points[index].committed + rate * ahead_s) / budget.cap
+
+
+def _end_s(budget: Allowance, now_s: float) -> float | None:
+    end = budget.end(datetime.fromtimestamp(now_s, UTC))
+    return None if end is None else end.timestamp()
