@@ -83,6 +83,7 @@ docs: $(STAMP)  ## regenerate the generated pages of docs/
 	$(BIN)/python -m tonnage.workload.reference docs/workload-file.md
 	$(BIN)/python -m tonnage.gateway.file.reference docs/gateway-file.md
 	$(BIN)/python -m tonnage.monitoring.alerts.reference docs/watch-file.md
+	$(BIN)/python -m tonnage.metric_names.reference docs/metrics.md
 	$(BIN)/python -m tonnage.reports.reasons.reference > docs/reasons.md
 	$(BIN)/python docs/refresh.py
 

@@ -8,10 +8,11 @@ Values wander at random, with four decimals: worse to compress than most figures
 from __future__ import annotations
 
 import argparse
-import random
 import tempfile
 import time
 from pathlib import Path
+
+import numpy as np
 
 from tonnage.monitoring.figures import series
 from tonnage.monitoring.history import MetricHistory
@@ -25,15 +26,16 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
     keys = [series(f"m{number}", {"run": f"r{run}"}) for run in range(asked.runs) for number in range(asked.series)]
-    values = dict.fromkeys(keys, 0.5)
-    rounds, drawn = asked.days * 86_400 // asked.every, random.Random(0)
+    values = np.full(len(keys), 0.5)
+    rounds, drawn = asked.days * 86_400 // asked.every, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         file, spent = Path(folder) / "history.db", 0.0
         with MetricHistory(file, keep_s=30 * 86_400.0) as history:
             for number in range(rounds):
-                values = {key: round(value + drawn.gauss(0.0, 0.01), 4) for key, value in values.items()}
+                values = np.round(values + drawn.normal(0.0, 0.01, len(keys)), 4)
+                figures = dict(zip(keys, values.tolist(), strict=True))
                 began = time.process_time()
-                history.add(START + asked.every * number, values)
+                history.add(START + asked.every * number, figures)
                 if number % (3600 // asked.every) == 0:
                     history.thin(START + asked.every * number)
                 spent += time.process_time() - began

@@ -13,7 +13,7 @@ ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
     "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "comparison", "http",
-    "features", "bills", "relocation", "runs", "traffic", "side_by_side", "preparing", "reports",
+    "metric_names", "features", "bills", "relocation", "runs", "traffic", "side_by_side", "preparing", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

@@ -28,12 +28,13 @@ __all__ = [
     "calibrate_tabular", "check_budgets", "check_deployed", "check_gateway", "check_watch", "compare", "deploy_files",
     "diff", "errors", "evaluate", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
     "gateway_budgets", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files",
-    "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "migrate",
-    "open_gateway", "open_ui", "open_watch", "optimise", "plan", "planned_replica", "portfolio", "predict", "prepare",
-    "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key",
-    "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
-    "simulate_scaling", "size", "snapshot_moves", "spot", "stop", "ui_keys", "update_service", "validate",
-    "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_image_files", "write_service_files",
+    "import_litellm", "list_budgets", "list_snapshots", "load_catalog", "load_workload", "make_ui_key",
+    "metric_names", "migrate", "open_gateway", "open_ui", "open_watch", "optimise", "plan", "planned_replica",
+    "portfolio", "predict", "prepare", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch",
+    "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show",
+    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "spot", "stop", "ui_keys",
+    "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
+    "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__, {".errors": (), ".client": ("Client",), "tonnage.api": [name for name in __all__ if name != "Client"]}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -40,6 +40,14 @@ class FunctionNotFound(NvmlError):
     pass
 
 
+class InvalidArgument(NvmlError):
+    pass
+
+
+class Timeout(NvmlError):
+    pass
+
+
 class LibraryNotFound(NvmlError):
     pass
 
@@ -49,13 +57,25 @@ class RecordedNvml:
 
     NVMLError, NVMLError_NotSupported = NvmlError, NotSupported
     NVMLError_NoPermission, NVMLError_FunctionNotFound = NoPermission, FunctionNotFound
-    NVML_TEMPERATURE_GPU = 0
-    nvmlClocksEventReasonSwPowerCap, nvmlClocksEventReasonHwPowerBrakeSlowdown = 4, 128
+    NVMLError_InvalidArgument, NVMLError_Timeout = InvalidArgument, Timeout
+    NVML_SUCCESS = NVML_TEMPERATURE_GPU = NVML_MEMORY_ERROR_TYPE_CORRECTED = 0
+    NVML_CLOCK_SM = NVML_AGGREGATE_ECC = NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+    NVML_CLOCK_MEM = 2
+    nvmlClocksEventReasonApplicationsClocksSetting, nvmlClocksEventReasonSwPowerCap = 2, 4
+    nvmlClocksEventReasonHwSlowdown, nvmlClocksEventReasonSyncBoost = 8, 16
     nvmlClocksEventReasonSwThermalSlowdown, nvmlClocksEventReasonHwThermalSlowdown = 32, 64
+    nvmlClocksEventReasonHwPowerBrakeSlowdown, nvmlClocksEventReasonDisplayClockSetting = 128, 256
+    nvmlEventTypeXidCriticalError = 8
+    NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL = 38, 45
+    NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL = 52, 59
+    NVML_FI_DEV_MEMORY_TEMP = 82
+    FIELDS: ClassVar = {38: 5, 45: 0, 52: 2, 82: 58}  # recovery is not known here
 
     def __init__(self, *, reasons: int = 4 | 32, start: type[NvmlError] | None = None) -> None:
         self.reasons, self.start, self.shut = reasons, start, False
         self.processes: list[Any] = []
+        self.xids: dict[int, list[int]] = {}  # by board, in the order in which they happened
+        self.freed: list[int] = []
 
     def nvmlInit(self) -> None:
         if self.start:
@@ -67,6 +87,45 @@ class RecordedNvml:
     def nvmlDeviceGetCount(self) -> int:
         return 3
 
+    def nvmlEventSetCreate(self) -> list[int]:
+        return []
+
+    def nvmlDeviceRegisterEvents(self, handle: int, _types: int, events: list[int]) -> None:
+        if handle == 2:
+            raise NvmlError("GPU is lost")
+        if handle == 1:
+            raise NotSupported("Not Supported")
+        events.append(handle)
+
+    def nvmlEventSetWait_v2(self, events: list[int], _timeout_ms: int) -> Any:
+        waiting = self.xids.get(events[0], [])
+        if not waiting:
+            raise Timeout("Timeout")
+        return SimpleNamespace(eventData=waiting.pop(0))
+
+    def nvmlEventSetFree(self, events: list[int]) -> None:
+        self.freed.append(len(events))
+
+    def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> int:
+        if handle:
+            raise NotSupported("Not Supported")
+        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[kind]
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
+        if handle:
+            raise InvalidArgument("Invalid Argument")
+        assert counter == self.NVML_AGGREGATE_ECC
+        return (7, 1)[kind]
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> list[Any]:
+        if handle:
+            raise NotSupported("Not Supported")
+        return [
+            SimpleNamespace(nvmlReturn=0 if one in self.FIELDS else 3, valueType=3 if one != 82 else 1,
+                            value=SimpleNamespace(ullVal=self.FIELDS.get(one, 0), uiVal=self.FIELDS.get(one, 0)))
+            for one in fields
+        ]  # fmt: skip
+
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
@@ -75,12 +134,15 @@ class RecordedNvml:
             "nvmlDeviceGetName": ["NVIDIA H100 80GB HBM3", b"Tesla K80"],
             "nvmlDeviceGetUUID": ["GPU-aa-1", "GPU-bb-2"],
             "nvmlDeviceGetMemoryInfo": [SimpleNamespace(used=17 << 30, total=80 << 30)],
-            "nvmlDeviceGetUtilizationRates": [SimpleNamespace(gpu=93)],
+            "nvmlDeviceGetUtilizationRates": [SimpleNamespace(gpu=93, memory=41)],
             "nvmlDeviceGetPowerUsage": [651_250],
             "nvmlDeviceGetTotalEnergyConsumption": [123_456_789],
             "nvmlDeviceGetTemperature": [71, 44],
             "nvmlDeviceGetCurrentClocksEventReasons": [self.reasons],
             "nvmlDeviceGetComputeRunningProcesses": [self.processes],
+            "nvmlDeviceGetEnforcedPowerLimit": [700_000],
+            "nvmlDeviceGetRemappedRows": [(1, 2, 0, 0)],
+            "nvmlDeviceGetPcieReplayCounter": [3],
         }
         if name not in told:
             raise AttributeError(name)
@@ -106,6 +168,31 @@ def test_gpu_figures_come_in_base_units() -> None:
     assert (old.power_w, old.energy_j, old.utilization_fraction, old.throttled_by) == (None, None, None, None)
     assert lost.fault == "GPU is lost"
     assert "power_w" not in old.to_values()
+
+
+def test_health_comes_in_base_units_and_what_a_device_cannot_tell_is_not_known() -> None:
+    """Hertz from MHz, errors of memory over the board's life, those of links added up where they are known."""
+    h100, old, lost = Gpus(RecordedNvml(), environ={}).sample()
+    assert (h100.compute_clock_hz, h100.memory_clock_hz, h100.power_limit_w) == (1.98e9, 2.619e9, 700.0)
+    assert (h100.ecc_corrected, h100.ecc_uncorrected, h100.rows_remapped, h100.pcie_replays) == (7, 1, 3, 3)
+    assert (h100.link_errors, h100.memory_temperature_c, h100.memory_busy_fraction) == (7, 58.0, 0.41)
+    assert h100.throttle_reasons == ("power_cap", "thermal")
+    assert (h100.xid_errors, h100.last_xid) == (0, None)
+    for one in (old, lost):
+        assert (one.compute_clock_hz, one.ecc_corrected, one.link_errors, one.xid_errors) == (None,) * 4
+
+
+def test_critical_errors_are_counted_from_the_first_look() -> None:
+    """NVML tells of each once: two between two samples count as two, and the newest is named; none is waited for."""
+    nvml = RecordedNvml()
+    gpus = Gpus(nvml, environ={})
+    nvml.xids[0] = [13, 79]
+    assert [(one.xid_errors, one.last_xid) for one in gpus.sample()] == [(2, 79), (None, None), (None, None)]
+    nvml.xids[0] = [48]
+    first = gpus.sample()[0]
+    assert (first.xid_errors, first.last_xid) == (3, 48)
+    gpus.close()
+    assert nvml.freed == [0, 0, 1]  # the sets of the two that take no events, then the first's
 
 
 @pytest.mark.parametrize(("reasons", "words"), [(0, ""), (1, ""), (128, "power"), (64, "temperature")])
@@ -187,5 +274,6 @@ def test_a_sample_is_a_line_of_json() -> None:
     """What is not known is left out; GPUs stand in a list."""
     sample = Sampler(os.getpid(), gpus=Gpus(RecordedNvml(), environ={})).sample()
     values = json.loads(json.dumps(sample.to_values(), allow_nan=False))
-    assert set(values) == {"at", "processes", "host_rss_bytes", "host_uss_bytes", "gpus"}
+    assert set(values) == {"at", "processes", "host_rss_bytes", "host_uss_bytes", "gpus", "machine"}
+    assert values["machine"]["memory_total_bytes"] > values["machine"]["memory_available_bytes"] > 0
     assert [gpu["index"] for gpu in values["gpus"]] == [0, 1, 2]

@@ -28,7 +28,7 @@ class CutUp:
     """An A100 of 40 GiB, whole, and an H100 cut into an instance of 20 and one of 10 GiB."""
 
     NVMLError, NVMLError_NotSupported = NvmlError, NotSupported
-    NVMLError_NoPermission = NVMLError_FunctionNotFound = type("Other", (NvmlError,), {})
+    NVMLError_NoPermission = NVMLError_FunctionNotFound = NVMLError_InvalidArgument = type("Other", (NvmlError,), {})
     UUIDS: ClassVar = {"a100": "GPU-aa", "h100": "GPU-bb", "part-20": "MIG-cc", "part-10": "MIG-dd"}
     GIB: ClassVar = {"a100": 40, "h100": 80, "part-20": 20, "part-10": 10}
 

@@ -1,4 +1,5 @@
-"""The watch: `tonnage.open_watch`, `check_watch`, `replay_watch`, `watch_status`, `watch_metrics`, `export_watch`."""
+"""The watch: `tonnage.open_watch`, `check_watch`, `replay_watch`, `watch_status`, `watch_metrics`, `metric_names`,
+`export_watch`."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.metric_names import Metric
     from tonnage.monitoring.actions import Hands
     from tonnage.monitoring.alerts.replay import ReplayedAlert
     from tonnage.monitoring.alerts.rules import WatchRules
@@ -161,6 +163,14 @@ def watch_metrics(*, settings: Settings | None = None) -> Answer[tuple[SeriesKey
 
     with _history(settings or current_settings(), keep_s=float("inf")) as history:
         return Answer(tuple(history.names()), metrics_report)
+
+
+def metric_names() -> Answer[tuple[Metric, ...]]:
+    """Every metric that runs, machines, services, gateways and homes can have."""
+    from tonnage.metric_names import REGISTRY
+    from tonnage.monitoring.reports import names_report
+
+    return Answer(tuple(REGISTRY.values()), names_report)
 
 
 def watch_status(*, settings: Settings | None = None) -> Answer[tuple[StandingAlert, ...]]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.api.backup_notes import read_backup_note
 from tonnage.api.committing import FILE, open_book
+from tonnage.metric_names import REGISTRY
 from tonnage.settings import Settings
+from tonnage.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from tonnage.budgets.file import Budget
@@ -33,11 +35,41 @@ def home_figures(settings: Settings, now: datetime) -> Iterator[tuple[SeriesKey,
                 yield series(SPENT, labels), spent / limit if limit else float("inf")
             if forecast is not None and limit:
                 yield series(FORECAST, labels), forecast / limit
+    yield from _services(settings)
     note = read_backup_note(settings.home)
     if note.succeeded_at is not None:
         yield series(BACKUP_AGE, {}), max((now - note.succeeded_at).total_seconds(), 0.0)
     if note.succeeded_at is not None or note.failed_at is not None:
         yield series(BACKUP_FAILED, {}), float(note.fails)
+
+
+def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
+    """What the services that run cost, beside their plans."""
+    from tonnage.monitoring.figures import series
+    from tonnage.serving.running.record import read_costs, running_services
+
+    for one in running_services(settings.home):
+        if not one.is_alive:
+            continue
+        costs = read_costs(settings.home / "services" / one.name) or {}
+        now, whole = costs.get("now") or {}, costs.get("since_start") or {}
+        found = {
+            "machines": costs.get("machines"), "cost_usd_per_hour": costs.get("usd_per_hour"),
+            "usd_total": whole.get("usd"), "usd_per_1000_requests": now.get("usd_per_1000_requests"),
+            "usd_per_million_tokens": now.get("usd_per_million_tokens"),
+            "input_tokens_total": whole.get("input_tokens"), "output_tokens_total": whole.get("output_tokens"),
+        }  # fmt: skip
+        for name, value in found.items():
+            if value is not None:
+                yield series(REGISTRY[f"tonnage_service_{name}"].name, {"service": one.name}), float(value)
+        if one.planned is not None:
+            month = one.planned.usd_per_month, one.planned.low_usd_per_month, one.planned.high_usd_per_month
+            hourly = tuple(usd / HOURS_PER_MONTH for usd in month)
+            for name, ends in (("usd_per_1000_requests", one.planned.usd_per_1000_requests()),
+                               ("cost_usd_per_hour", hourly)):  # fmt: skip
+                for end, value in zip(("value", "low", "high"), ends, strict=True):
+                    metric = REGISTRY[f"tonnage_service_predicted_{name}"].name
+                    yield series(metric, {"service": one.name, "end": end}), value
 
 
 def _standings(settings: Settings, now: datetime) -> Iterator[tuple[Budget, int, int | None]]:

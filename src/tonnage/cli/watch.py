@@ -1,4 +1,4 @@
-"""`tonnage watch [FILE]` and its subcommands: check, replay, status, metrics, export, audit."""
+"""`tonnage watch [FILE]` and its subcommands: check, replay, status, metrics, names, export, audit."""
 
 from __future__ import annotations
 
@@ -108,6 +108,18 @@ def metrics(
     from tonnage import api
 
     session.show_answer(api.watch_metrics(settings=session.settings))
+
+
+@commands.command("names", short_help="List the names of all metrics, with units and meanings")
+def names(
+    *,
+    session: ReportSession,
+) -> None:
+    """List every metric that runs, machines, services, gateways and homes can have: name, kind, unit, labels, meaning,
+    and the metric that carries its prediction."""
+    from tonnage import api
+
+    session.show_answer(api.metric_names())
 
 
 @commands.command("export", short_help="Write files for Prometheus and Grafana")

@@ -9,41 +9,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tonnage.metric_names.of_gateway import GATEWAY_METRICS
+
 BUCKETS_S: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_COUNTERS: Final = {
-    "tonnage_gateway_requests_total": "Requests answered, by route, deployment and status.",
-    "tonnage_gateway_tokens_total": "Tokens, by route, deployment and kind.",
-    "tonnage_gateway_usd_total": "Dollars settled, by route and deployment.",
-    "tonnage_gateway_key_requests_total": "Requests that were let in, by key and team.",
-    "tonnage_gateway_key_tokens_total": "Tokens, by key, team and kind.",
-    "tonnage_gateway_key_usd_total": "Dollars settled, by key and team.",
-    "tonnage_gateway_refused_total": "Requests refused by an allowance.",
-    "tonnage_gateway_retries_total": "Attempts after the first, by deployment that failed.",
-    "tonnage_gateway_faults_total": "Attempts that failed, by deployment and kind.",
-    "tonnage_gateway_cache_total": "Requests of routes with a cache, by what they met.",
-    "tonnage_gateway_not_compared_total": "Questions without an embedding, for which no alike one was looked for.",
-    "tonnage_gateway_shared_cache_total": "Looks into Redis and answers kept there, by what came of it.",
-    "tonnage_gateway_saved_usd_total": "Dollars that answers from the cache would have cost.",
-    "tonnage_gateway_over_hold_total": "Attempts that cost more than was held.",
-    "tonnage_gateway_reloads_total": "Changed files that workers were sent, followed or refused.",
-    "tonnage_gateway_log_total": "Requests for the request log: written, left out of the sample, or lost.",
-    "tonnage_gateway_idempotency_total": "Requests with an idempotency key, by what it met.",
-    "tonnage_gateway_waiting_total": "Requests that had to wait at a limit, by what ended it.",
-    "tonnage_gateway_hedges_total": "Requests for which a second deployment was asked, by who answered.",
-    "tonnage_gateway_guardrails_total": "Checks of guardrails, by rule, side and what they met.",
-    "tonnage_gateway_spans_total": "OpenTelemetry spans, sent or lost.",
-    "tonnage_gateway_canary_total": "Attempts of routes with a canary, by side and what they met.",
-    "tonnage_gateway_shadow_total": "Requests asked of a shadow too, by how the answers compare.",
-    "tonnage_gateway_classified_total": "Requests of routes with rules on texts, by what said so and what it said.",
-    "tonnage_gateway_gone_total": "Clients that left before their answer was whole.",
-}
-_TIMES: Final = {
-    "tonnage_gateway_added_seconds": "Time in the gateway before the request was sent on.",
-    "tonnage_gateway_first_byte_seconds": "From a request to the first byte of its answer, by deployment.",
-    "tonnage_gateway_waiting_seconds": "Time in the line of a limit.",
-    "tonnage_gateway_classifying_seconds": "What a classifier added to a request, by classifier.",
-    "tonnage_gateway_latency_seconds": "From a request to the end of its answer, by deployment.",
-}
+_COUNTERS: Final = {one.name: one.help for one in GATEWAY_METRICS if one.kind == "counter"}
+_TIMES: Final = {one.name: one.help for one in GATEWAY_METRICS if one.kind == "histogram"}
 Labels = tuple[tuple[str, str], ...]
 
 

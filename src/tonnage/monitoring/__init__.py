@@ -11,15 +11,17 @@ from tonnage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tonnage.monitoring.exporter import Exporter
-    from tonnage.monitoring.gpus import Gpus, GpuSample
+    from tonnage.monitoring.gpu_sample import GpuSample
+    from tonnage.monitoring.gpus import Gpus, open_gpus
     from tonnage.monitoring.sampler import Sample, Sampler
 
-__all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler"]
+__all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler", "open_gpus"]
 __getattr__ = lazy_names(
     __name__,
     {
         ".exporter": ("Exporter",),
-        ".gpus": ("GpuSample", "Gpus"),
+        ".gpu_sample": ("GpuSample",),
+        ".gpus": ("Gpus", "open_gpus"),
         ".sampler": ("Sample", "Sampler"),
     },
 )

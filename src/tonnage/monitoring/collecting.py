@@ -11,6 +11,7 @@ from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.http.client import open_client, translated
 from tonnage.http.retries import TemporaryError
 from tonnage.monitoring.alerts.rules import ScrapeTarget
+from tonnage.monitoring.dcgm import dcgm_figures
 from tonnage.monitoring.figures import Labels, SeriesKey, series
 from tonnage.monitoring.run_figures import run_figures
 from tonnage.runs.folder import RunFolder
@@ -56,7 +57,7 @@ class Collector:
         for folder in self._runs():
             try:
                 for one in run_figures(folder, now=datetime.fromtimestamp(at, UTC)):
-                    figures[series(one.exposed_name, one.labels)] = one.value
+                    figures[series(one.metric.name, one.labels)] = one.value
             except (OSError, ValueError, TonnageError) as error:  # another run is no worse for it
                 faults[f"run {folder.path.name}"] = str(error)
         try:
@@ -82,7 +83,8 @@ class Collector:
                 if answer.status_code != 200:
                     return f"{target.url} answers {answer.status_code}"
                 text = _text_of(answer)
-            return dict(page_figures(text, labels=(*target.labels, ("target", target.name))))
+            found = dict(page_figures(text, labels=(*target.labels, ("target", target.name))))
+            return found | dcgm_figures(found)
         except (TonnageError, TemporaryError, ValueError) as error:
             return f"{target.url}: {error}"
 

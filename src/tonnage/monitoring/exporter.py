@@ -71,8 +71,9 @@ class _Collector:
 
         families: dict[str, Any] = {}
         for one in run_figures(self._folder, now=datetime.now(UTC)):
-            if one.metric not in families:
-                made = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
-                families[one.metric] = made(one.metric, one.help, labels=list(one.labels))
-            families[one.metric].add_metric(list(one.labels.values()), one.value)
+            known = one.metric
+            if known.name not in families:
+                made = CounterMetricFamily if known.kind == "counter" else GaugeMetricFamily
+                families[known.name] = made(known.family, known.help, labels=list(one.labels))
+            families[known.name].add_metric(list(one.labels.values()), one.value)
         yield from families.values()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.metric_names import REGISTRY, find_metric
 from tonnage.monitoring.alerts.engine import AlertState
 from tonnage.monitoring.figures import SeriesKey
 
@@ -45,18 +46,24 @@ class WatchPage:
         return int(server.server_port)
 
     def collect(self) -> Iterator[Metric]:
-        """What `prometheus_client` asks at each scrape. Samples stand under their own names, types unsaid."""
+        """What `prometheus_client` asks at each scrape. Samples stand under their own names; of pages of others their
+        kind is not known."""
         from prometheus_client.core import Metric as Family
 
         with self._lock:
             figures, alerts = self._figures, self._alerts
         families: dict[str, Any] = {}
         for key, value in figures.items():
-            family = families.setdefault(key.metric, Family(key.metric, "As seen by tonnage watch", "unknown"))
-            family.add_sample(key.metric, dict(key.labels), value)
-        state = Family("tonnage_watch_alert_state", "1 for an alert that is pending or firing", "gauge")
+            known = find_metric(key.metric)
+            name = key.metric if known is None else known.family
+            if name not in families:
+                said, kind = ("As seen by tonnage watch", "unknown") if known is None else (known.help, known.kind)
+                families[name] = Family(name, said, "gauge" if kind == "info" else kind)
+            families[name].add_sample(key.metric, dict(key.labels), value)
+        alerts_of = REGISTRY["tonnage_watch_alert_state"]
+        state = Family(alerts_of.name, alerts_of.help, alerts_of.kind)
         for rule, key, one in alerts:
             labels = {"rule": rule, "state": one.status, "series": key.text}
-            state.add_sample("tonnage_watch_alert_state", labels, 1.0)
+            state.add_sample(alerts_of.name, labels, 1.0)
         yield from families.values()
         yield state

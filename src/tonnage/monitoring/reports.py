@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tonnage.metric_names import Metric
 from tonnage.monitoring.alerts.engine import AlertState
 from tonnage.monitoring.alerts.replay import ReplayedAlert
 from tonnage.monitoring.alerts.rules import AlertRule, WatchRules, duration_words
@@ -84,6 +85,22 @@ def metrics_report(found: tuple[SeriesKey, ...]) -> Report:
     return listing_report(
         Listing(schema="tonnage/watch-metrics@1", title="Metrics", name="metrics", head={}, fields=fields, items=found,
                 remarks=[])
+    )  # fmt: skip
+
+
+def names_report(found: tuple[Metric, ...]) -> Report:
+    """The registry of metrics."""
+    fields: list[Field[Metric]] = [
+        Field("name", lambda one: one.name, title="metric"),
+        Field("kind", lambda one: one.kind, title="kind"),
+        Field("unit", lambda one: one.unit, title="unit"),
+        Field("labels", lambda one: one.labels, title="labels", show=", ".join, wraps=True),
+        Field("help", lambda one: one.help, title="meaning", wraps=True),
+        Field("predicted", lambda one: one.predicted, title="predicted by", wraps=True, show=lambda one: one or ""),
+    ]
+    return listing_report(
+        Listing(schema="tonnage/metric-names@1", title="Names of metrics", name="metrics", head={}, fields=fields,
+                items=found, remarks=[])
     )  # fmt: skip
 
 

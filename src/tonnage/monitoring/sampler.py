@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
 
 import psutil
 
-from tonnage.monitoring.gpus import Gpus, GpuSample
+from tonnage.monitoring.gpu_sample import GpuSample
+from tonnage.monitoring.gpus import GpuReader, open_gpus
+from tonnage.monitoring.machine_health import machine_health
 from tonnage.values import dataclass
 
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
@@ -29,6 +32,7 @@ class Sample:
     machine_cpu_fraction: float | None  # the same by everything on the machine
     overhead_cpu_fraction: float | None = None  # the same by those that watch over the tree: supervisor and reporter
     gpus: tuple[GpuSample, ...] = ()
+    machine: Mapping[str, float] = field(default_factory=dict)  # of processors and memory, as `machine_health` names it
 
     def to_values(self) -> dict[str, Any]:
         """One line of `samples.jsonl`: what is not known is left out."""
@@ -42,6 +46,8 @@ class Sample:
             "overhead_cpu_fraction": self.overhead_cpu_fraction,
         }
         known = {name: value for name, value in values.items() if value is not None}
+        if self.machine:
+            known["machine"] = dict(self.machine)
         return known | ({"gpus": [gpu.to_values() for gpu in self.gpus]} if self.gpus else {})
 
 
@@ -56,11 +62,11 @@ class Sampler:
         pid: int,
         *,
         watchers: Sequence[int] = (),
-        gpus: Gpus | None = None,
+        gpus: GpuReader | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pid, self._watchers, self._clock = pid, tuple(watchers), clock
-        self._gpus = gpus or Gpus()
+        self._gpus = gpus or open_gpus()
         self._cores = _cores()
         self._tree_load, self._watcher_load = _Load(len(self._cores)), _Load(len(self._cores))
         self._machine: tuple[float, float] | None = None  # busy and total processor seconds
@@ -78,6 +84,7 @@ class Sampler:
             machine_cpu_fraction=self._machine_fraction(),
             overhead_cpu_fraction=self._watcher_load.fraction(watching, now),
             gpus=self._gpus.sample(frozenset(look.key[0] for look in alive)),
+            machine=machine_health(),
         )
 
     def close(self) -> None:

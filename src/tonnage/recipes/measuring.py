@@ -85,6 +85,7 @@ class Measuring:
 
             figures["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
             figures["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+            figures["allocation_retries"] = torch.cuda.memory_stats().get("num_alloc_retries", 0)
         return figures
 
     def close(self) -> None:

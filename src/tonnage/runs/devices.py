@@ -48,7 +48,10 @@ def told(nvml: Any, ask: Callable[[], T]) -> T | None:
     """An answer, or None where this device does not support the question."""
     try:
         return ask()
-    except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission, nvml.NVMLError_FunctionNotFound):
+    except (
+        nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission, nvml.NVMLError_FunctionNotFound,
+        nvml.NVMLError_InvalidArgument,  # what an instance says of questions that are asked of boards
+    ):  # fmt: skip
         return None
 
 

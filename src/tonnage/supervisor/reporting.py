@@ -133,11 +133,11 @@ class _Sampling:
         self._sampler: Sampler | None = None
 
     def do(self) -> None:
-        from tonnage.monitoring import Gpus, Sampler
+        from tonnage.monitoring import Sampler, open_gpus
 
         for event in self._journal.events():
             if event.kind is EventKind.STARTED:
-                gpus = Gpus(most=gpus_of(self._folder.spec().launch))
+                gpus = open_gpus(most=gpus_of(self._folder.spec().launch))
                 watchers = (os.getpid(), os.getppid())  # of this process and the supervisor that started it
                 self._sampler = Sampler(int(event.fields["pid"]), watchers=watchers, gpus=gpus)
         if self._sampler is None:

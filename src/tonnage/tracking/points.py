@@ -59,6 +59,7 @@ def sample_points(sample: Mapping[str, Any], began: datetime) -> list[MetricPoin
     at_ms = _milliseconds(sample["at"])
     step = max(round((at_ms - began.timestamp() * 1000) / 1000), 0)
     figures = {key: value for key, value in sample.items() if key != "gpus"}
+    figures |= {f"machine/{key}": value for key, value in (sample.get("machine") or {}).items()}
     for gpu in sample.get("gpus", ()):
         figures |= {f"gpu_{gpu['index']}/{key}": value for key, value in gpu.items() if key != "index"}
     return [

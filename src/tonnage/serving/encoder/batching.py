@@ -89,6 +89,10 @@ class Batcher(Generic[Answer]):
         self.compute, self.batch_tokens, self.queue_items = compute, batch_tokens, queue_items
         self.waiting, self.computing, self.computed, self.batches = 0, 0, 0, 0
         self.item_s: float | None = None  # mean, of one worker
+        self.queue_s, self.batch_s = (
+            0.0,
+            0.0,
+        )  # added up: waits of requests' parts for their batch, computing of batches
         self._buckets: dict[int, deque[_Placed]] = {}
         self._changed = threading.Condition()
         self._ending = False
@@ -155,6 +159,8 @@ class Batcher(Generic[Answer]):
                 self._changed.wait()
             number = min(self._buckets, key=lambda one: self._buckets[one][0][0].since)
             batch = self._fill(number)
+            now = time.monotonic()
+            self.queue_s += sum(now - request.since for request, _, _ in batch)
             self.computing += _count(batch)
         return batch
 
@@ -215,8 +221,10 @@ class Batcher(Generic[Answer]):
 
     def _settle(self, batch: list[_Placed], began: float) -> None:
         count = _count(batch)
-        each = (time.monotonic() - began) / count
+        spent_s = time.monotonic() - began
+        each = spent_s / count
         with self._changed:
+            self.batch_s += spent_s
             self.computing -= count
             self.computed += count
             self.batches += 1

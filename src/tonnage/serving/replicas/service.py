@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra, TonnageError
+from tonnage.metric_names import REGISTRY
 from tonnage.reports.reasons.scaling import scaling_words
 from tonnage.scaling.law import ControlLaw, control_law
 from tonnage.scaling.schedules import WeekSchedule
@@ -209,22 +210,22 @@ class Service:
     def metrics(self) -> str:
         """Prometheus' text."""
         counts, replicas = self.balancer.counts, self.replicas
-        counters = {
-            "requests_arrived": counts.arrived, "requests_finished": counts.finished, "requests_late": counts.late,
-            "requests_refused": counts.refused, "requests_retried": counts.retried, "requests_failed": counts.failed,
-            "requests_abandoned": counts.abandoned, "replica_restarts": replicas.restarts,
-        }  # fmt: skip
-        gauges = {
+        found = {
+            "requests_arrived_total": counts.arrived, "requests_finished_total": counts.finished,
+            "requests_late_total": counts.late, "requests_refused_total": counts.refused,
+            "requests_retried_total": counts.retried, "requests_failed_total": counts.failed,
+            "requests_abandoned_total": counts.abandoned, "replica_restarts_total": replicas.restarts,
             "requests_waiting": self.balancer.waiting, "requests_running": self.balancer.running,
             "replicas_wanted": replicas.wanted, "replicas_ready": replicas.count("ready"),
             "replicas_starting": replicas.count("starting"), "replicas_draining": replicas.count("draining"),
             "replica_start_up_seconds": replicas.start_up_s or 0.0,
         }  # fmt: skip
+        known = [(REGISTRY[f"tonnage_{name}"], float(value)) for name, value in found.items()]
+        known += [(REGISTRY[name], value) for name, _, value in self.meter.metrics()]
         lines = [
-            f"# TYPE tonnage_{name}_total counter\ntonnage_{name}_total {value}" for name, value in counters.items()
+            f"# HELP {one.name} {one.help}\n# TYPE {one.name} {one.kind}\n{one.name} {value:.12g}"
+            for one, value in known
         ]
-        lines += [f"# TYPE tonnage_{name} gauge\ntonnage_{name} {value:g}" for name, value in gauges.items()]
-        lines += [f"# TYPE {name} {kind}\n{name} {value:.12g}" for name, kind, value in self.meter.metrics()]
         return "\n".join([*lines, ""])
 
 

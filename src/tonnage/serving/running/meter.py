@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tonnage.metric_names import REGISTRY
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
@@ -135,16 +136,16 @@ class CostMeter:
     def metrics(self) -> Iterator[tuple[str, str, float]]:
         """(name, type, value) for Prometheus; what is not known is left out."""
         now, whole = self.now, self.whole
-        found = (
-            ("tonnage_service_machines", "gauge", float(self.machines)),
-            ("tonnage_service_cost_usd_per_hour", "gauge", self.usd_per_hour),
-            ("tonnage_service_usd_total", "counter", None if whole is None else whole.usd),
-            ("tonnage_service_usd_per_1000_requests", "gauge", None if now is None else now.usd_per_1000_requests),
-            ("tonnage_service_usd_per_million_tokens", "gauge", None if now is None else now.usd_per_million_tokens),
-            ("tonnage_service_input_tokens_total", "counter", None if whole is None else whole.input_tokens),
-            ("tonnage_service_output_tokens_total", "counter", None if whole is None else whole.output_tokens),
-        )
-        yield from ((name, kind, value) for name, kind, value in found if value is not None)
+        found = {
+            "tonnage_service_machines": float(self.machines),
+            "tonnage_service_cost_usd_per_hour": self.usd_per_hour,
+            "tonnage_service_usd_total": None if whole is None else whole.usd,
+            "tonnage_service_usd_per_1000_requests": None if now is None else now.usd_per_1000_requests,
+            "tonnage_service_usd_per_million_tokens": None if now is None else now.usd_per_million_tokens,
+            "tonnage_service_input_tokens_total": None if whole is None else whole.input_tokens,
+            "tonnage_service_output_tokens_total": None if whole is None else whole.output_tokens,
+        }
+        yield from ((name, REGISTRY[name].kind, value) for name, value in found.items() if value is not None)
 
 
 class ReplicaCounts:
