@@ -112,6 +112,7 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     from tonnage.monitoring.audit import AuditFile
     from tonnage.monitoring.collecting import Collector
     from tonnage.monitoring.history import MetricHistory
+    from tonnage.monitoring.otlp import OtlpWriter
     from tonnage.monitoring.page import WatchPage
     from tonnage.monitoring.watcher import Watcher, WatchParts
 
@@ -126,10 +127,14 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
             runs=lambda: _recent(runs()), targets=rules.targets, home=partial(home_figures, settings)
         )  # fmt: skip
         stack.callback(collector.close)
+        otlp = None
+        if rules.otlp is not None:
+            otlp = OtlpWriter(rules.otlp, say)
+            stack.callback(otlp.close)
         watcher = Watcher(
             WatchParts(
                 rules=rules, collector=collector, history=history, actions=actions, page=page,
-                state_file=folder / "state.json", audit=audit, say=say,
+                state_file=folder / "state.json", audit=audit, say=say, otlp=otlp,
             )
         )  # fmt: skip
         if asked.port is not None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from tonnage.errors import InputError, WorkloadError, did_you_mean, nearest
-from tonnage.workload.file.fields import Spelled, as_names, refusal
+from tonnage.workload.file.fields import Spelled, as_names, refusal, secret_refusal
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 
@@ -63,11 +63,18 @@ def _usd_per_month(value: Any) -> float:
     return float(re.sub(r"[,_]", "", match["number"])) / MONTHS[match["span"].lower()]
 
 
+def _reference(value: Any) -> str:
+    """A secret by reference; one that stands in the file itself is refused without being shown."""
+    if isinstance(value, str) and re.fullmatch(r"(env|file):.+", value):
+        return value
+    raise secret_refusal("env:NAME or file:PATH", "put the secret into a variable or a file, and name that here")
+
+
 Day = Annotated[date, BeforeValidator(_day), Spelled("date")]
 Link = Annotated[str, Field(max_length=500), AfterValidator(_link), Spelled("web address")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$"), Spelled("name in lower case")]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_names), Spelled("name or list of names")]
-Reference = Annotated[str, Field(pattern=r"^(env|file):.+$"), Spelled("env:NAME or file:PATH")]
+Reference = Annotated[str, BeforeValidator(_reference), Spelled("env:NAME or file:PATH")]
 UsdPerMonth = Annotated[float, BeforeValidator(_usd_per_month), Spelled("dollars a month, such as 500 USD/month")]
 Entry = TypeVar("Entry")
 Named = Annotated[dict[Name, Entry], BeforeValidator(_with_names)]

@@ -20,6 +20,7 @@ from tonnage.monitoring.alerts.windows import RecentFigures
 from tonnage.monitoring.audit import AuditFile
 from tonnage.monitoring.collecting import Collector
 from tonnage.monitoring.history import MetricHistory
+from tonnage.monitoring.otlp import OtlpWriter
 from tonnage.monitoring.page import WatchPage
 from tonnage.values import dataclass
 
@@ -63,6 +64,7 @@ class WatchParts:
     page: WatchPage
     state_file: Path
     say: Callable[[str], None]
+    otlp: OtlpWriter | None = None
 
 
 class Watcher:
@@ -95,6 +97,8 @@ class Watcher:
             parts.say(f"the clock jumped by {jump:+.0f} s: lengths of time are counted on without it")
         seen = parts.collector.collect(self._clock.wall())
         self._tell_faults(seen.faults)
+        if parts.otlp is not None:
+            parts.otlp.put(self._clock.wall(), seen.figures)
         self._attempt("figures", lambda: parts.history.add(self._clock.wall(), seen.figures))
         if at - self._thinned_at >= THIN_EVERY_S:
             self._thinned_at = at

@@ -114,6 +114,14 @@ class ScrapeEntry(StrictModel):
     labels: dict[str, Pattern] = entry("Labels added to its series.", default={})
 
 
+class OtlpEntry(StrictModel):
+    """Where every round's figures are sent as OpenTelemetry metrics, by OTLP over HTTP (extra `otel`)."""
+
+    endpoint: Link = entry("The receiver's base URL; `/v1/metrics` is put behind it.", example="http://127.0.0.1:4318")
+    headers: dict[str, Reference] = entry("What it asks for, each as env:NAME or file:PATH.", default={})
+    service: Word = entry("The `service.name` of the figures.", default="tonnage")
+
+
 class WatchEntries(StrictModel):
     """A watch file."""
 
@@ -122,5 +130,6 @@ class WatchEntries(StrictModel):
     runs: Flag = entry("Look at the runs of this home.", default=True)
     defaults: Flag = entry("Have the default rules too; a rule of the same name takes the place of one.", default=True)
     scrape: Named[ScrapeEntry] = entry("Pages of services, gateways and exporters.", default={})
+    otlp: OtlpEntry | None = entry("Where figures are sent by OTLP.", default=None)
     channels: Named[ChannelEntry] = entry("Where notifications go.", default={})
     rules: Named[AlertRuleEntry] = entry("What to do when.", default={})

@@ -11,13 +11,21 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
-from tonnage.monitoring.alerts.entries import ActionEntry, AlertRuleEntry, ChannelEntry, ConditionEntry, WatchEntries
+from tonnage.monitoring.alerts.entries import (
+    ActionEntry,
+    AlertRuleEntry,
+    ChannelEntry,
+    ConditionEntry,
+    OtlpEntry,
+    WatchEntries,
+)
 from tonnage.monitoring.alerts.fights import fighting
 from tonnage.monitoring.alerts.rules import (
     Action,
     AlertRule,
     Channel,
     Condition,
+    OtlpTarget,
     QuietHours,
     ScrapeTarget,
     WatchRules,
@@ -65,6 +73,7 @@ def read_rules(text: str, *, file: str | None, environment: Mapping[str, str] | 
         ),
         channels={name: _channel(one, known) for name, one in entries.channels.items()},
         rules=rules,
+        otlp=None if entries.otlp is None else _otlp(entries.otlp, known),
     )  # fmt: skip
 
 
@@ -188,6 +197,11 @@ def _hours(text: str) -> QuietHours:
     start, _, end = span.partition("-")
     ZoneInfo(zone or "UTC")
     return QuietHours(start=time.fromisoformat(start), end=time.fromisoformat(end), zone=zone or "UTC")
+
+
+def _otlp(one: OtlpEntry, environment: Mapping[str, str]) -> OtlpTarget:
+    headers = {name: read_reference(said, environment, f"otlp.headers.{name}") for name, said in one.headers.items()}
+    return OtlpTarget(endpoint=one.endpoint, headers=tuple(sorted(headers.items())), service=one.service)
 
 
 def _channel(one: ChannelEntry, environment: Mapping[str, str]) -> Channel:

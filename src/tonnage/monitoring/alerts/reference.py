@@ -17,6 +17,7 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("`post`", entries.PostEntry),
     ("A channel", entries.ChannelEntry),
     ("A page to scrape", entries.ScrapeEntry),
+    ("`otlp`", entries.OtlpEntry),
 )
 _INTRODUCTION: Final = """\
 # The watch file

@@ -162,6 +162,15 @@ class ScrapeTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtlpTarget:
+    """Where figures are sent as OpenTelemetry metrics. `headers` may hold secrets: never printed."""
+
+    endpoint: str
+    headers: tuple[tuple[str, str], ...] = ()
+    service: str = "tonnage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRules:
     """What to look at, how often, and what to do about it."""
 
@@ -171,6 +180,7 @@ class WatchRules:
     targets: tuple[ScrapeTarget, ...]
     channels: Mapping[str, Channel]
     rules: tuple[AlertRule, ...]
+    otlp: OtlpTarget | None = None
 
     @property
     def longest_s(self) -> float:

@@ -65,6 +65,11 @@ def refusal(expected: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError("refused", "expected {expected}", {"expected": expected, "hint": hint})
 
 
+def secret_refusal(expected: str, hint: str) -> PydanticCustomError:
+    """The same for a place where a secret may stand: what was found is not shown."""
+    return PydanticCustomError("refused", "expected {expected}", {"expected": expected, "hint": hint, "secret": True})
+
+
 def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

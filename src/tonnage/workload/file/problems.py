@@ -171,7 +171,8 @@ def _wrong_value(path: KeyPath, details: ErrorDetails) -> Problem:
     expected = str(context["expected"]) if details["type"] == "refused" else _expected(details, context)
     found = details["input"]
     hint = context.get("hint") or _hint_for(found, details["type"], context)
-    return Problem(path, f"found {shorten(found)}, expected {expected}", hint or None)
+    shown = "a value in the clear" if context.get("secret") else shorten(found)
+    return Problem(path, f"found {shown}, expected {expected}", hint or None)
 
 
 def _expected(details: ErrorDetails, context: dict[str, Any]) -> str:
