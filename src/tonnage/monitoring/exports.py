@@ -56,6 +56,9 @@ def value_of(condition: Condition) -> str:
         return f"histogram_quantile({QUANTILES[condition.take]:g}, {rate})"
     if condition.take == "age":
         return f"changes({selector}{over})"
+    if condition.take == "ahead":  # a line of least squares: it follows a step, which the watch's median does not
+        taken = f"predict_linear({selector}{over}, {int(condition.over_s)})"
+        return taken if condition.across == "each" else f"{_ACROSS[condition.across]}({taken})"
     taken = selector if condition.take == "newest" else f"{_OVER_TIME[condition.take]}({selector}{over})"
     return taken if condition.across == "each" else f"{_ACROSS[condition.across]}({taken})"
 

@@ -19,13 +19,24 @@ def rules_text(**rules: str) -> str:
 
 
 def test_without_a_file_the_default_rules_hold() -> None:
-    """What teams write down first: busy, full, slow, dear; and stop is the only one of them that acts."""
+    """What teams write down first: busy, full, slow, dear. Those that act: memory that grows or was short, money."""
     found = {rule.name: rule for rule in default_rules().rules}
     assert {"gpu-busy", "gpu-memory", "slow-answers", "spend"} <= set(found)
     assert [name for name, rule in found.items() if any(action.acts for action in rule.actions)] == [
-        "gpu-memory", "spend", "budget-limit"
+        "gpu-memory-grows", "gpu-memory-retries", "spend", "budget-limit"
     ]  # fmt: skip
     assert found["spend"].condition.limit == 1000.0
+
+
+def test_halving_at_85_percent_is_asked_for() -> None:
+    """`halve_at_85_percent` lets the default rule act on memory that is high and stable; a rule of the file's own stays
+    as it is written."""
+    found = {rule.name: rule for rule in read_rules("halve_at_85_percent: yes", file=None).rules}
+    assert [action.kind for action in found["gpu-memory"].actions] == ["batch"]
+    assert found["gpu-memory"].unless == ("gpu-memory-grows", "gpu-memory-retries")
+    own = "halve_at_85_percent: yes\nrules: {gpu-memory: {when: {metric: load, above: 10}, do: [{stop: run}]}}"
+    kept = {rule.name: rule for rule in read_rules(own, file=None).rules}
+    assert [action.kind for action in kept["gpu-memory"].actions] == ["stop"]
 
 
 def test_a_rule_takes_the_place_of_a_default_and_tells_every_channel() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tonnage.monitoring.alerts.reading import default_rules
 from tonnage.monitoring.alerts.rules import Condition
 from tonnage.monitoring.alerts.windows import RecentFigures, histogram_quantile
 from tonnage.monitoring.figures import SeriesKey, series
@@ -100,3 +103,37 @@ def test_quantile_above_the_last_bound_is_that_bound() -> None:
     """As Prometheus answers."""
     assert histogram_quantile(0.99, [(1.0, 1.0), (float("inf"), 100.0)]) == 1.0
     assert histogram_quantile(0.5, [(1.0, 0.0), (float("inf"), 0.0)]) is None
+
+
+MEMORY = series("tonnage_gpu_memory_used_ratio", {"run": "a"})
+GROWS = next(one for one in default_rules().rules if one.name == "gpu-memory-grows").condition
+
+
+@pytest.mark.parametrize(
+    ("shape", "fires"),
+    [
+        (lambda at: 0.2 if at < 60 else 0.93, False),  # taken at the start, then stable: healthy
+        (lambda at: 0.7 + 0.02 * (at // 10 % 2), False),  # up and down
+        (lambda at: 0.80 if at < 1200 else 0.95, False),  # one step, as of longer texts
+        (lambda at: 0.70 + 0.25 * at / 1800, True),  # a leak
+        (lambda at: 0.95 - 0.1 * at / 1800, False),  # it falls
+    ],
+)  # fmt: skip
+def test_memory_that_grows_toward_the_limit_is_told_from_memory_that_is_high(
+    shape: Callable[[float], float], fires: bool
+) -> None:
+    """The default rule looks at what half an hour's pace comes to; it follows no step and no noise."""
+    found = RecentFigures(keep_s=GROWS.over_s, every_s=10.0)
+    fired = False
+    for number in range(181):
+        found.add(10.0 * number, {MEMORY: shape(10.0 * number)})
+        fired = any(GROWS.holds(one.value, firing=False) for one in found.read(GROWS, 10.0 * number))
+    assert fired is fires
+
+
+def test_a_pace_over_less_than_half_the_window_is_not_known() -> None:
+    """Memory that is taken in the first minutes of a run is no leak."""
+    found = RecentFigures(keep_s=GROWS.over_s, every_s=10.0)
+    for number in range(60):
+        found.add(10.0 * number, {MEMORY: number / 100})
+    assert found.read(GROWS, 590.0) == []

@@ -15,8 +15,19 @@ rules:
     when: {metric: tonnage_gpu_utilization_ratio, take: mean, over: 15m, below: 0.2, clear: 0.3}
     do: []
   gpu-memory:
-    summary: the memory of a GPU is nearly full
+    summary: the memory of a GPU is above 85 %, which is healthy where it does not grow
     when: {metric: tonnage_gpu_memory_used_ratio, take: min, over: 5m, above: 0.85, clear: 0.8}
+    do: []
+  gpu-memory-grows:
+    summary: the memory of a GPU grows and will be full within 30 minutes
+    when: {metric: tonnage_gpu_memory_used_ratio, take: ahead, over: 30m, above: 1.0, clear: 0.95}
+    for: 5m
+    do: [{batch: smaller}]
+    unless: [gpu-memory-retries]
+    tries: 2
+  gpu-memory-retries:
+    summary: the allocator of a run gave back what it kept, again and again, to find memory
+    when: {metric: tonnage_run_allocation_retries_total, take: increase, over: 10m, above: 2}
     do: [{batch: smaller}]
     tries: 2
   slow-answers:

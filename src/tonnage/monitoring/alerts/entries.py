@@ -35,7 +35,8 @@ class ConditionEntry(StrictModel):
     labels: dict[str, Pattern] = entry("Labels a series must have, with patterns as of file names.", default={})
     take: Take = entry(
         "What is taken of the window: `newest`, `mean`, `max`, `min`, `rate` (a second), `increase`, `age` (seconds "
-        "without a change), or `p50` to `p99` of a histogram.",
+        "without a change), `ahead` (what it comes to one window from now at the window's pace), or `p50` to `p99` of "
+        "a histogram.",
         default="newest",
     )
     over: Duration | None = entry("The window; for all but `newest`.", default=None, unit="seconds", example="5m")
@@ -130,6 +131,11 @@ class WatchEntries(StrictModel):
     runs: Flag = entry("Look at the runs of this home.", default=True)
     defaults: Flag = entry("Have the default rules too; a rule of the same name takes the place of one.", default=True)
     scrape: Named[ScrapeEntry] = entry("Pages of services, gateways and exporters.", default={})
+    halve_at_85_percent: Flag = entry(
+        "The default rule `gpu-memory` halves the micro-batch where a GPU's memory is above 85 % for 5 minutes, also "
+        "where it is stable; else it says so alone.",
+        default=False,
+    )  # fmt: skip
     otlp: OtlpEntry | None = entry("Where figures are sent by OTLP.", default=None)
     channels: Named[ChannelEntry] = entry("Where notifications go.", default={})
     rules: Named[AlertRuleEntry] = entry("What to do when.", default={})

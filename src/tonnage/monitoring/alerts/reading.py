@@ -34,6 +34,8 @@ from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/watch.md"
 CHANNEL_KINDS: Final = ("webhook", "slack", "pagerduty", "mail")
+MEMORY: Final = "gpu-memory"  # of the default rules
+MEMORY_RULES: Final = ("gpu-memory-grows", "gpu-memory-retries")  # which halve the micro-batch by themselves
 ACTION_KINDS: Final = ("notify", "stop", "batch", "plan", "command", "post")
 
 
@@ -54,6 +56,9 @@ def read_rules(text: str, *, file: str | None, environment: Mapping[str, str] | 
     if entries.defaults:
         standard, _ = parse_entries(DEFAULT_RULES, WatchEntries, file=None, page=PAGE)
         own |= {name: rule for name, rule in standard.rules.items() if name not in own}
+        if entries.halve_at_85_percent and MEMORY not in entries.rules:
+            halving = {"do": (ActionEntry(batch="smaller"),), "tries": 2, "unless": MEMORY_RULES}
+            own[MEMORY] = own[MEMORY].model_copy(update=halving)
     raise_problems(_problems(entries, own), document)
     everybody = tuple(Action(kind="notify", channel=name) for name in entries.channels)
     rules = tuple(_rule(one, () if one.name in entries.rules and one.do else everybody) for one in own.values())

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from tonnage.monitoring.figures import SeriesKey
 from tonnage.values import dataclass
 
-Take = Literal["newest", "mean", "max", "min", "rate", "increase", "age", "p50", "p90", "p95", "p99"]
+Take = Literal["newest", "mean", "max", "min", "rate", "increase", "age", "ahead", "p50", "p90", "p95", "p99"]
 Across = Literal["each", "sum", "max", "mean"]
 ActionKind = Literal["notify", "stop", "batch", "command", "post", "plan"]
 Direction = Literal["up", "down"]

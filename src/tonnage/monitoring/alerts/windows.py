@@ -6,7 +6,8 @@ import math
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
+from statistics import median
 from typing import Final
 
 from tonnage.monitoring.alerts.rules import Condition
@@ -15,6 +16,7 @@ from tonnage.values import dataclass
 
 Point = tuple[float, float]  # seconds since the epoch, value
 LEAST_COVER: Final = 0.5  # of `over`: a mean or extreme over less is not known yet
+SLOPE_POINTS: Final = 30  # of a window, at most twice as many: all pairs are looked at
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -184,7 +186,22 @@ def _age(points: Sequence[Point], _condition: Condition, _born: bool, at: float)
     return at - (points[0][0] if changed is None else changed)
 
 
+def _ahead(points: Sequence[Point], condition: Condition, _born: bool, at: float) -> float | None:
+    """What it comes to one window from now: the newest value, and the median slope between points of the window.
+
+    The median of all slopes (Theil and Sen) does not follow a step, such as memory that is taken at the start; a line
+    of least squares does.
+    """
+    if _covered(points, condition, at) is None:
+        return None
+    inside = [point for point in points if point[0] > at - condition.over_s]
+    kept = inside[:: max(len(inside) // SLOPE_POINTS, 1)]
+    slopes = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in combinations(kept, 2)]
+    return inside[-1][1] + (median(slopes) * condition.over_s if slopes else 0.0)
+
+
 _Take = Callable[[Sequence[Point], Condition, bool, float], float | None]
 _TAKES: Final[Mapping[str, _Take]] = {
     "newest": _newest, "mean": _mean, "max": _max, "min": _min, "increase": _increase, "rate": _rate, "age": _age,
+    "ahead": _ahead,
 }  # fmt: skip
