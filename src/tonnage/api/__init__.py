@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
+    from tonnage.api.bundling import BundleOptions, places_bundle, write_bundle
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
     from tonnage.api.deploying import DeployOptions, check_deployed, deploy_files
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
@@ -91,8 +92,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BenchPlacesOptions", "BenchRunOptions", "BenchServeOptions",
-    "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "CalibrateOptions", "DeployOptions",
-    "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
+    "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "BundleOptions", "CalibrateOptions",
+    "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
     "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions",
     "LocalOptions", "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions",
     "PrepareOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
@@ -104,12 +105,12 @@ __all__ = [
     "export_local_rows", "export_watch", "fetch", "gains", "gateway_budgets", "gateway_key", "gateway_similarity",
     "gateway_spend", "gateway_top", "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog",
     "load_workload", "log_in", "log_out", "make_ui_key", "metric_names", "migrate", "newest_snapshot", "open_gateway",
-    "open_ui", "open_watch", "optimise", "orphans", "places", "plan", "planned_replica", "portfolio", "predict",
-    "prepare", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume",
-    "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline",
-    "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys",
-    "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
-    "write_image_files", "write_service_files",
+    "open_ui", "open_watch", "optimise", "orphans", "places", "places_bundle", "plan", "planned_replica", "portfolio",
+    "predict", "prepare", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore",
+    "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show",
+    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot",
+    "stop", "ui_keys", "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics",
+    "watch_status", "write_bundle", "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -149,6 +150,7 @@ __getattr__ = lazy_names(
         ".promised_gains": ("GainsOptions", "gains"),
         ".question_pairs": ("GatewaySimilarOptions", "gateway_similarity"),
         ".pages": ("UiOptions", "make_ui_key", "open_ui", "revoke_ui_key", "ui_keys"),
+        ".bundling": ("BundleOptions", "places_bundle", "write_bundle"),
         ".catalogs": ("load_catalog", "newest_snapshot", "snapshot_order"),
         ".inputs": ("calibrated_model_of", "load_workload"),
         ".images": ("ImageOptions", "build_image", "image_files", "write_image_files"),

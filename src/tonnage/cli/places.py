@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tonnage.api.bundling import BundleOptions
+from tonnage.cli import options
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.running import Told
@@ -61,6 +63,29 @@ def exec_command(
     from tonnage import api
 
     raise typer.Exit(Told(api.exec_in_run(run, command, settings=session.settings)))
+
+
+@commands.command("bundle", short_help="A workload as a Databricks Asset Bundle")
+def bundle(
+    file: options.File,
+    asked: BundleOptions,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="FOLDER", help="Write the files there.", show_default=False)
+    ] = None,
+    *,
+    session: ReportSession,
+) -> None:
+    """Render a workload file and a place as an asset bundle: job, cluster, pool, policy, model, volume, endpoint.
+
+    Each resource is held to Databricks' own models. Nothing is asked of the workspace: the `databricks` command deploys
+    what --into has written.
+    """
+    from tonnage import api
+
+    if into is not None:
+        for path in api.write_bundle(into, file, asked, settings=session.settings):
+            session.say(f"wrote {path}")
+    session.show_answer(api.places_bundle(file, asked, settings=session.settings))
 
 
 @commands.command("collect", short_help="Bring here all that a run has made")
