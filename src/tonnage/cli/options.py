@@ -56,7 +56,7 @@ def complete_place(incomplete: str) -> list[str]:
     from tonnage.api.placing import known_places
     from tonnage.settings import current_settings
 
-    return _starting_with(("local", *known_places(current_settings())), incomplete)
+    return _starting_with(("local", *known_places(current_settings()).places), incomplete)
 
 
 def complete_risk(incomplete: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""A Databricks Asset Bundle of a workload: the job with its cluster, pool and policy, and what it reads and makes. Pure.
+"""A Databricks Asset Bundle of a workload: its job with cluster, pool and policy, and what it reads and makes. Pure.
 
 What places.toml names (policy, secret scope, volume) is there already; what it does not name the bundle makes. The
 endpoint is a bundle of its own: it can be made only once the job has registered a version of the model.
-Sources: databricks-bundles 1.22 (its models of resources); Databricks, «Asset Bundles: resources», «Pool best practices».
+Sources: databricks-bundles 1.22 (its models of resources); Databricks, «Asset Bundles: resources», «Pools».
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _resources(one: Bundled) -> Iterator[tuple[str, Body]]:
 def _pool(one: Bundled) -> Body:
     """Machines that wait for the next run for a while; none where nothing runs."""
     made = cluster(one.place, one.work)
-    attributes = {
+    attributes: Body = {
         key: {name: value for name, value in made[key].items() if name in {"availability", "zone_id"}}
         for key in ("aws_attributes", "azure_attributes") if key in made
     }  # fmt: skip
@@ -178,7 +178,7 @@ def _cluster(one: Bundled) -> Body:
 
 
 def _serving(one: Bundled, model: str) -> Body:
-    """The endpoint of one version. What it is asked and answers is written to a Delta table; at rest it costs nothing."""
+    """The endpoint of one version. What it is asked and answers goes to a Delta table; at rest it costs nothing."""
     catalog, schema, _ = model.split(".")
     endpoint: Body = {
         "name": one.key.replace("_", "-"),
