@@ -27,11 +27,15 @@ class Corrected:
 
 def with_own_rows(profile: DeviceProfile, settings: Settings) -> Corrected:
     """The profile updated by the rows of the store that were measured on its device; those that a local fit cannot use
-    (another precision, no micro-batch) are reported."""
-    from tonnage.calibration.local_rows import device_names, update
+    (another precision, no micro-batch, the time of a run on a busy machine) are reported."""
+    from tonnage.calibration.local_rows import TIME_METRICS, device_names, update
 
     rows = _typed(_stored(settings, device_names(profile)))
-    left_out = []
+    left_out = [
+        f"row {row.id}: {row.note[row.note.rfind('suspect: ') :]}"
+        for row in rows
+        if row.quality == "suspect" and row.metric in TIME_METRICS
+    ]
     for row in rows:
         try:
             profile = update(profile, [row])

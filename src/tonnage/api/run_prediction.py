@@ -27,6 +27,8 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
     except TonnageError as error:  # a run needs no prediction; the reason for its absence is in its file
         why = f"{error}; {error.hint}" if error.hint else str(error)
         return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
+    from tonnage.reports.local import drift_lines
+
     return {
         "schema": SCHEMA,
         "device": made.device,
@@ -35,6 +37,8 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
         "threads": made.work.threads if known.profile.kind == "cpu" else None,
         "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
         "rows_left_out": list(known.left_out),
+        "rows": made.time_rows,
+        "drift": list(drift_lines(made.drift)),
         "figures": _figures(spec, made),
     }
 
@@ -110,6 +114,15 @@ def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:
         for name, figure in figures.items()
         if figure is not None
     }
+
+
+def prediction_doubts(prediction: dict[str, Any]) -> tuple[str, ...]:
+    """What speaks against a prediction: runs that its profile did not foresee, and runs that taught nothing."""
+    from tonnage.reports.wording import plural
+
+    left_out = prediction.get("rows_left_out", [])
+    said = f"{plural(len(left_out), 'measured row')} left out of the prediction, the first: "
+    return (*prediction.get("drift", ()), *([said + left_out[0]] if left_out else []))
 
 
 def prediction_line(prediction: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ def _same(shape: ModelShape, row: TrainingRow) -> bool:
 def _from_columns(row: TrainingRow) -> ModelShape:
     assert row.d_model is not None
     assert row.n_layers is not None
-    kind = architecture(row.model)
+    kind = architecture(row.family or row.model)  # a model of one's own is called as its folder is
     heads = row.n_heads or max(1, row.d_model // 128)
     sizes: dict[str, Any] = {
         "layers": row.n_layers,

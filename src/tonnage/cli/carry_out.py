@@ -119,7 +119,7 @@ def _head(launch: Launch) -> dict[str, Any]:
 
 
 def _announce(session: Session, launch: Launch) -> None:
-    from tonnage.api.run_prediction import prediction_line
+    from tonnage.api.run_prediction import prediction_doubts, prediction_line
     from tonnage.reports.wording import plural
 
     where = f"{launch.spec.launch.runner}, {plural(launch.spec.launch.processes, 'process')}"
@@ -128,6 +128,8 @@ def _announce(session: Session, launch: Launch) -> None:
     if launch.planned is not None:
         session.say(launch.planned.line())
     session.say(prediction_line(launch.prediction))
+    for line in prediction_doubts(launch.prediction):
+        session.say(line)
     for doubt in launch.doubts:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
 

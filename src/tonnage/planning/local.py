@@ -11,8 +11,10 @@ from math import ceil
 from typing import Final
 
 from tonnage.calibration.intervals import Intervals
+from tonnage.calibration.local_drift import DeviceDrift, drift_of
 from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd, log_sd_of
 from tonnage.calibration.local_rows import (
+    REPEATS,
     LocalWork,
     Metric,
     memory_parts,
@@ -57,6 +59,7 @@ class LocalPrediction:
     memory_parts_gib: tuple[tuple[str, float], ...]
     time_rows: int  # measured rows of this device behind the time
     memory_rows: int
+    drift: DeviceDrift | None = None  # what runs of this very work say of the profile; None: it has not run
 
     @property
     def fits(self) -> bool:
@@ -117,6 +120,9 @@ def predict_local(
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in memory_parts(work, profile).items()),
         time_rows=len(observations(profile, "time")),
         memory_rows=len(observations(profile, "memory")),
+        drift=drift_of(
+            observations(profile, "time"), work.configuration, prior_log_sd=time_sd, expected_log_sd=REPEATS["time"]
+        ),
     )
 
 

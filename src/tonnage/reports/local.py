@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from tonnage.calibration.local_drift import DeviceDrift
 from tonnage.calibration.local_profile import DeviceCurve, DeviceProfile, MeasuredPoint
 from tonnage.planning.local import LocalPrediction
 from tonnage.planning.reasons.misses import Miss
@@ -14,6 +15,7 @@ from tonnage.reports.plain import plain_cost, plain_figure, plain_number
 from tonnage.reports.reasons import miss_document, miss_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import (
+    plural,
     render_duration,
     render_interval,
     render_money,
@@ -132,6 +134,36 @@ def local_report(name: str, prediction: LocalPrediction, broken: tuple[Miss, ...
     )  # fmt: skip
 
 
+def drift_lines(drift: DeviceDrift | None) -> tuple[str, ...]:
+    """What runs of the same work say against the profile, in words; nothing where they agree with it."""
+    if drift is None:
+        return ()
+    said, runs = [], plural(drift.runs, "run")
+    if drift.drifted:
+        expected = f"{drift.expected_low:.2f} to {drift.expected_high:.2f}"
+        said.append(
+            f"the profile no longer holds for this work: {runs} took {drift.slower:.2f} times as long as its curves "
+            f"say, {expected} were expected. The machine has another load or clock than when it was measured "
+            "(`tonnage calibrate --local` measures it again), or the curves leave out what this work does"
+        )
+    if drift.unsteady:
+        said.append(
+            f"{runs} of this work took up to {drift.spread_fraction or 0:.0%} more or less than their mean (80 % of "
+            "them): the machine's speed is not the same from run to run, and the interval is that of the runs"
+        )
+    return tuple(said)
+
+
+def _drift_document(drift: DeviceDrift | None) -> dict[str, Any] | None:
+    if drift is None:
+        return None
+    return {
+        "runs": drift.runs, "slower": plain_number(drift.slower), "drifted": drift.drifted,
+        "expected_low": plain_number(drift.expected_low), "expected_high": plain_number(drift.expected_high),
+        "spread_fraction": plain_number(drift.spread_fraction), "unsteady": drift.unsteady,
+    }  # fmt: skip
+
+
 def _figure_row(key: str, figure: Figure) -> list[Any]:
     return [key, *(plain_number(getattr(figure, end)) for end in ("value", "low", "high"))]
 
@@ -152,6 +184,7 @@ def _prediction_document(name: str, one: LocalPrediction, broken: tuple[Miss, ..
         "time_parts_s": {key: plain_number(seconds) for key, seconds in one.time_parts_s},
         "memory_parts_gib": {key: plain_number(size) for key, size in one.memory_parts_gib},
         "rows": {"time": one.time_rows, "memory": one.memory_rows},
+        "drift": _drift_document(one.drift),
         "broken": [_broken_document(miss) for miss in broken],
     }  # fmt: skip
 
@@ -185,6 +218,8 @@ def _prediction_blocks(one: LocalPrediction, broken: tuple[Miss, ...]) -> Iterat
             ("based on", f"the profile's curves, {one.time_rows} measured rows of time, {one.memory_rows} of memory"),
         )
     )
+    for line in drift_lines(one.drift):
+        yield Paragraph(text=line, tone="warning")
     for item in broken:
         yield Paragraph(text=_broken(item), tone="warning")
     yield Heading(text="Where a step's time goes")
