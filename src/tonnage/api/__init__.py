@@ -18,6 +18,7 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.audits import verify_audit
     from tonnage.api.backups import BackupOptions, backup, restore, verify_backup
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.bundling import BundleOptions, places_bundle, write_bundle
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
+    from tonnage.api.compliance import compliance
     from tonnage.api.deploying import DeployOptions, check_deployed, deploy_files
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
@@ -101,21 +103,24 @@ __all__ = [
     "audit_lines", "backup", "batch", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup",
     "bench_vectors", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
     "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server",
-    "check_watch", "collect_run", "compare", "deploy_files", "diff", "evaluate", "exec_in_run", "explain_request",
-    "export_local_rows", "export_watch", "fetch", "gains", "gateway_budgets", "gateway_key", "gateway_similarity",
-    "gateway_spend", "gateway_top", "image_files", "import_litellm", "list_budgets", "list_snapshots", "load_catalog",
-    "load_workload", "log_in", "log_out", "make_ui_key", "metric_names", "migrate", "newest_snapshot", "open_gateway",
-    "open_ui", "open_watch", "optimise", "orphans", "places", "places_bundle", "plan", "planned_replica", "portfolio",
-    "predict", "prepare", "price_history", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore",
-    "resume", "revoke_ui_key", "rightsize", "rollback_service", "run", "run_pipeline", "serve", "show",
-    "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot",
-    "stop", "ui_keys", "update_service", "validate", "verify_backup", "verify_fetched", "watch_metrics",
-    "watch_status", "write_bundle", "write_image_files", "write_service_files",
+    "check_watch", "collect_run", "compare", "compliance", "deploy_files", "diff", "evaluate", "exec_in_run",
+    "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_budgets", "gateway_key",
+    "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "list_budgets",
+    "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key", "metric_names", "migrate",
+    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "places_bundle",
+    "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
+    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run",
+    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
+    "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_audit",
+    "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_bundle", "write_image_files",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
+        ".audits": ("verify_audit",),
+        ".compliance": ("compliance",),
         ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),

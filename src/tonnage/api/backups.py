@@ -144,6 +144,14 @@ def verify_backup(file: Path | str, *, key: str | None = None) -> Answer[BackupR
         return Answer(replace(_report(here, found), file=str(file)), _shown("Verified"))
 
 
+def backup_manifest(file: Path | str, *, key: str | None = None) -> dict[str, Any]:
+    """What a backup says of each of its files, once all of it was read and verified. DataError as `verify_backup`."""
+    from tonnage.backups import archive
+
+    with _fetched(file) as here, _opened(here) as source:
+        return archive.verify_backup(source, what=str(file), secret=_secret(key))
+
+
 def restore(file: Path | str, *, key: str | None = None, settings: Settings | None = None) -> Answer[BackupReport]:
     """Put a backup where the home is to be: whole, or not at all.
 

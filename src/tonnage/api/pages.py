@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from getpass import getuser
 from importlib.util import find_spec
@@ -56,9 +56,8 @@ def open_ui(
     _check(asked, _keys(settings))
     import uvicorn
 
-    from tonnage.api.watch import audit_file
+    from tonnage.api.audits import open_audit
     from tonnage.gateway.top.keeping import GatewayLooks
-    from tonnage.monitoring.audit import AuditFile
     from tonnage.web.access import LOCAL_NAMES, Access
     from tonnage.web.app import WebServer, make_app
 
@@ -66,7 +65,7 @@ def open_ui(
     here = alone and sign_in is None
     named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
     access = Access(keys=_keys(settings), open_here=here, hosts=named)
-    audit = AuditFile(audit_file(settings))
+    audit = open_audit(settings)
     looks = GatewayLooks(partial(_gateway_key, asked.gateway_key))
     _gateway_key(asked.gateway_key)  # a reference that cannot be read is said now
     server = WebServer(
@@ -84,6 +83,11 @@ def open_ui(
         config = uvicorn.Config(
             make_app(server), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
             ssl_certfile=asked.tls_cert and str(asked.tls_cert), ssl_keyfile=asked.tls_key and str(asked.tls_key),
+        )  # fmt: skip
+        audit.append(
+            at=datetime.now(UTC), who=f"local:{getuser()}", what="ui started", host=asked.host, port=port,
+            encrypted="by this server" if asked.tls_cert else "by a proxy" if asked.behind_proxy else "no",
+            sign_in="none: loopback" if here else "keys and an issuer" if sign_in is not None else "keys",
         )  # fmt: skip
         say(f"{scheme}://{asked.host}:{port} shows runs, plans and prices; Ctrl-C ends it")
         if on_begin is not None:
@@ -121,11 +125,10 @@ def revoke_ui_key(name: str, *, settings: Settings | None = None) -> None:
 
 def _write_down(settings: Settings, what: str, name: str, *, before: object, after: object) -> None:
     """A line of the audit: who sits at this machine did it."""
-    from tonnage.api.watch import audit_file
-    from tonnage.monitoring.audit import AuditFile
+    from tonnage.api.audits import open_audit
     from tonnage.web.keys import now_utc
 
-    AuditFile(audit_file(settings)).append(
+    open_audit(settings).append(
         at=now_utc(), who=f"local:{getuser()}", what=what, name=name, before=before, after=after
     )
 

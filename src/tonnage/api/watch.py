@@ -106,10 +106,10 @@ def open_watch(
 
 
 def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Callable[[str], None], stop: Event) -> None:
+    from tonnage.api.audits import open_audit
     from tonnage.api.home_runs import all_runs
     from tonnage.api.watch_figures import home_figures
     from tonnage.monitoring.actions import ActionRunner
-    from tonnage.monitoring.audit import AuditFile
     from tonnage.monitoring.collecting import Collector
     from tonnage.monitoring.history import MetricHistory
     from tonnage.monitoring.otlp import OtlpWriter
@@ -117,7 +117,7 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     from tonnage.monitoring.watcher import Watcher, WatchParts
 
     folder = watch_folder(settings)
-    audit, page = AuditFile(audit_file(settings)), WatchPage()
+    audit, page = open_audit(settings), WatchPage()
     actions = ActionRunner(channels=rules.channels, hands=_hands(settings), audit=audit, say=say)
     runs = partial(all_runs, settings) if rules.runs else tuple
     with contextlib.ExitStack() as stack:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 LEFT_OUT: Final = frozenset({"cache", "exported", "huggingface", "dagster"})  # made again when they are wanted
+SECRET: Final = frozenset({"ui/login.json"})  # a key that a server gave to this user
 _ENDINGS: Final = (".lock", ".pid", ".sock", ".tmp", "-wal", "-shm", "-journal")
 _SQLITE: Final = b"SQLite format 3\0"
 
@@ -20,7 +21,7 @@ def files_of(home: Path, *, checkpoints: bool) -> Iterator[PurePosixPath]:
         place = PurePosixPath(path.relative_to(home).as_posix())
         if path.is_symlink() or not path.is_file() or place.parts[0] in LEFT_OUT:
             continue
-        if any(part.startswith(".") for part in place.parts) or place.name.endswith(_ENDINGS):
+        if str(place) in SECRET or any(part.startswith(".") for part in place.parts) or place.name.endswith(_ENDINGS):
             continue
         if not checkpoints and "checkpoints" in place.parts and place.parts[0] in ("runs", "sweeps"):
             continue

@@ -68,6 +68,8 @@ VERBS: Final = (
     Verb("image", "image", "commands", "Build a container image that carries out a workload"),
     Verb("backup", "backup", "commands", "Write the home to one file, verified; restore it"),
     Verb("restore", "backup", "restore", "Put a backup where the home is to be"),
+    Verb("audit", "audit", "commands", "Show what was done, and whether any of it was changed"),
+    Verb("compliance", "compliance", "compliance", "Say what is true of this installation, for auditors"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),
     Verb("doctor", "doctor", "doctor", "Check this installation"),
 )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
-from tonnage.errors import DataError
+from tonnage.errors import DataError, TonnageError
 from tonnage.files import make_private_folder
 from tonnage.runs.folder import append_line
 from tonnage.runs.journal import CUT
 from tonnage.runs.tail import last_lines
 from tonnage.values import dataclass
 
+ANCHOR_AGAIN_S: Final = 60.0
 FIRST: Final = "0" * 64
 
 
@@ -35,8 +37,13 @@ class AuditLine:
 class AuditFile:
     """An append-only file, written by several processes in turn. OSError where it cannot be written."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, anchor: Callable[[str, AuditLine], None] | None = None) -> None:
+        """`anchor` is told each line that is written, with the hash of the first: what it keeps elsewhere shows a file
+        whose end was cut off. It may fail; the next line tells it again how far the audit has come."""
+        self.path, self._anchor = path, anchor
+        self._first_hash: str | None = None
+        self._anchor_again_s = 0.0  # of the steady clock: one that does not answer is not waited for at every line
+        self.anchor_fault = ""  # why the newest line is not kept elsewhere; empty: it is, or nobody keeps it
 
     def append(self, *, at: datetime, who: str, what: str, **fields: Any) -> AuditLine:
         """One line, on the disk when this comes back."""
@@ -49,7 +56,9 @@ class AuditFile:
             append_line(
                 self.path, json.dumps({**values, "hash": digest}, ensure_ascii=False, sort_keys=True), sync=True
             )
-        return AuditLine(number=number + 1, at=values["at"], who=who, what=what, fields=fields, hash=digest)
+            made = AuditLine(number=number + 1, at=values["at"], who=who, what=what, fields=fields, hash=digest)
+            self._anchored(made)
+        return made
 
     def lines(self) -> Iterator[AuditLine]:
         """Every line, the oldest first. DataError names the first that does not follow from those before it."""
@@ -72,6 +81,19 @@ class AuditFile:
                     number=values.pop("number"), at=values.pop("at"), who=values.pop("who"), what=values.pop("what"),
                     fields=values, hash=digest,
                 )  # fmt: skip
+
+    def _anchored(self, line: AuditLine) -> None:
+        if self._anchor is None or monotonic() < self._anchor_again_s:
+            return
+        try:
+            if line.number == 1:
+                self._first_hash = line.hash
+            elif self._first_hash is None:
+                self._first_hash = next(iter(self.lines())).hash
+            self._anchor(self._first_hash, line)
+            self.anchor_fault = ""
+        except (OSError, TonnageError) as error:  # the line stands; `audit verify` says how far it is known elsewhere
+            self.anchor_fault, self._anchor_again_s = str(error), monotonic() + ANCHOR_AGAIN_S
 
     def _values(self, raw: str, place: int) -> dict[str, Any]:
         try:

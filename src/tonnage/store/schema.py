@@ -86,6 +86,16 @@ ANSWERS: Final = Table(
 )
 
 
+AUDIT_HEADS: Final = Table(
+    "audit_heads",
+    METADATA,
+    Column("first_hash", String(64), primary_key=True),  # of an audit's first line: which audit it is
+    Column("number", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("at", String(40), nullable=False),
+)
+
+
 def _measurements(name: FactTable) -> Table:
     """The columns of a facts file as text, cell by cell, so that an export is what was imported."""
     optional = KEPT_COLUMNS[name][len(FACT_COLUMNS[name]) :]
