@@ -228,3 +228,15 @@ def test_sealed_streams_give_back_what_they_took(sizes: list[int], reads: int) -
 
 def _refuses(*_: object, **__: object) -> None:
     raise DataError("not whole")
+
+
+@pytest.mark.parametrize("secret", ["abc", "nineteen characters"])
+@pytest.mark.usefixtures("home")
+def test_a_key_that_can_be_guessed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    """Before anything is written; the hint makes a good one, and the secret is in no word of it."""
+    monkeypatch.setenv("SHORT", secret)
+    with pytest.raises(InputError, match=f"holds {len(secret)} characters") as caught:
+        tonnage.backup(tmp_path / "kept", BackupOptions(key="env:SHORT"))
+    assert "openssl rand -base64 32" in str(caught.value.hint)
+    assert secret not in f"{caught.value}{caught.value.hint}"
+    assert not (tmp_path / "kept").exists()

@@ -26,7 +26,7 @@ def at(home: Path) -> Settings:
 @pytest.mark.usefixtures("aws")
 def test_a_backup_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sealed, put, verified from there, the older one removed, restored whole; a changed one is refused."""
-    monkeypatch.setenv("SEAL", "a long secret")
+    monkeypatch.setenv("SEAL", "a long secret of many letters")
     home = tmp_path / "home"
     (home / "runs" / "one").mkdir(parents=True)
     (home / "runs" / "one" / "spec.json").write_text('{"a": 1}')

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,35 @@ def test_what_cannot_be_deployed(
     with pytest.raises(InputError, match=words):
         tonnage.deploy_files(name, args, tmp_path / "none", tonnage.DeployOptions(**options))  # type: ignore[arg-type]
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["serve", "run-7", "--replcas", "2..4"], "No such option: --replcas"),
+        (["serve", "run-7", "more", "words"], "unexpected extra argument"),
+        (["ui", "--prot", "80"], "No such option: --prot"),
+        (["watch", "rules.yaml", "--bogus"], "No such option: --bogus"),
+        (["backup", "/mnt/b", "--keep", "zero"], "Invalid value for '--keep'"),
+    ],
+)
+def test_the_command_is_read_before_it_is_written_into_a_unit(tmp_path: Path, args: list[str], words: str) -> None:
+    """A unit that cannot start is not written; what is right is."""
+    every = ["--every", "1d"] if args[0] == "backup" else []
+    command = [sys.executable, "-m", "tonnage", "deploy", "files", "one", "--to", str(tmp_path / "units")]
+    done = subprocess.run([*command, *every, "--", *args], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert not (tmp_path / "units").exists()
+
+
+@pytest.mark.parametrize("kind", ["compose", "kubernetes"])
+def test_a_smoke_test_is_kept_where_nothing_asks_it_by_itself(tmp_path: Path, kind: str) -> None:
+    """Its file lies beside the others, and the next steps ask it."""
+    smoke = tmp_path / "smoke.json"
+    smoke.write_text('{"path": "/predict", "body": {"inputs": "a good book"}}')
+    options = tonnage.DeployOptions(kind=kind, smoke=str(smoke))
+    made = tonnage.deploy_files("one", ("serve", "run-7"), tmp_path / "out", options).found
+    assert (tmp_path / "out" / "one.smoke.json").read_text() == smoke.read_text()
+    assert made.next_steps[-1] == "tonnage deploy check http://127.0.0.1:8000 --smoke one.smoke.json"

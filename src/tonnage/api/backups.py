@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.backups.archive import BackupReport
     from tonnage.reports.rendering import Report
 
+SHORTEST_KEY: Final = 20  # characters; scrypt slows guessing, it does not make up for a short key
 ENDINGS: Final = {False: ".tar.gz", True: ".tar.gz.sealed"}
 NAMED: Final = re.compile(r"tonnage-\d{8}T\d{6}Z\.tar\.gz(\.sealed)?")
 
@@ -54,6 +55,11 @@ def backup(
     """
     asked, settings = options or BackupOptions(), settings or current_settings()
     secret = _secret(asked.key)
+    if secret is not None and len(secret) < SHORTEST_KEY:
+        raise InputError(
+            f"{asked.key} holds {len(secret)} characters: a key of fewer than {SHORTEST_KEY} can be guessed",
+            hint="openssl rand -base64 32 > backup.key; chmod 600 backup.key; --key file:backup.key, kept apart too",
+        )
     if not settings.home.is_dir():
         raise InputError(f"{settings.home} is not there: nothing to back up", hint="TONNAGE_HOME names the home")
     try:

@@ -45,7 +45,7 @@ class DeployOptions(Options):
         "--secret", "A variable that it needs; its value stays in a file of yours. May be repeated.", default=(),
         metavar="NAME", repeated=True,
     )  # fmt: skip
-    smoke: str | None = option("--smoke", "systemd: a request that must be answered with 200 after each start.",
+    smoke: str | None = option("--smoke", "A request that must be answered with 200 after each start.",
                                default=None, metavar="FILE")  # fmt: skip
     image: str | None = option(
         "--image", "An image with its version. [default: the one of the Dockerfile that is written]", default=None,
@@ -118,7 +118,8 @@ def _rendered(what: Deployed, asked: DeployOptions) -> tuple[dict[str, str], tup
     if asked.kind == "compose":
         from tonnage.deployment.compose import compose_files
 
-        return compose_files(what), (), ("docker compose up --detach --wait",)
+        files = compose_files(what) | _smoke_file(what)
+        return files, (), ("docker compose up --detach --wait", *_smoke_steps(what, f"http://127.0.0.1:{what.port}"))
     from tonnage.deployment.manifests import manifest_files, manifests
 
     checks = tuple(_judged(one) for one in manifests(what))
@@ -127,7 +128,21 @@ def _rendered(what: Deployed, asked: DeployOptions) -> tuple[dict[str, str], tup
         (f"kubectl create secret generic tonnage-{what.name} --from-env-file={what.name}.env",) if what.secrets else ()
     )
     roll_out = f"kubectl rollout status deployment/tonnage-{what.name}"
-    return manifest_files(what), checks, (*built, *secret, "kubectl apply -f manifests.yaml", roll_out)
+    forward = f"kubectl port-forward service/tonnage-{what.name} {what.port} &"
+    asked_there = _smoke_steps(what, f"http://127.0.0.1:{what.port}")
+    return manifest_files(what) | _smoke_file(what), checks, (
+        *built, *secret, "kubectl apply -f manifests.yaml", roll_out, *((forward, *asked_there) if asked_there else ()),
+    )  # fmt: skip
+
+
+def _smoke_file(what: Deployed) -> dict[str, str]:
+    """The smoke test beside the other files, where there is one."""
+    return {} if what.smoke is None else {f"{what.name}.smoke.json": what.smoke}
+
+
+def _smoke_steps(what: Deployed, url: str) -> tuple[str, ...]:
+    """How it is asked where nothing asks it after each start by itself."""
+    return () if what.smoke is None else (f"tonnage deploy check {url} --smoke {what.name}.smoke.json",)
 
 
 def _systemd_steps(what: Deployed, program: str, asked: DeployOptions, files: dict[str, str]) -> tuple[str, ...]:

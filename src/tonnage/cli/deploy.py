@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 
 from tonnage.api.deploying import KINDS, DeployOptions
 from tonnage.api.service_updates import ServiceUpdateOptions
 from tonnage.cli.declared import Commands, ReportSession, completing
+from tonnage.errors import InputError
 
 commands = Commands(no_args_is_help=True, help="Keep services running; update them without a failed request.")
 Service = Annotated[str, typer.Argument(metavar="NAME", help="A service that runs here.", show_default=False)]
@@ -17,6 +19,39 @@ Service = Annotated[str, typer.Argument(metavar="NAME", help="A service that run
 
 def complete_kind(incomplete: str) -> list[str]:
     return [name for name in KINDS if name.startswith(incomplete)]
+
+
+def check_command(args: list[str]) -> None:
+    """Read the arguments of a command of Tonnage as the command itself would, without carrying it out.
+
+    InputError for what it would refuse: a misspelt option, one without its value, an argument too many. Files that are
+    not here are no fault: they are those of the machine that it will run on.
+    """
+    from typer.main import get_command
+
+    from tonnage.cli.app import VERBS, build_app
+
+    if not args or args[0] not in {verb.name for verb in VERBS}:
+        return  # what can be deployed is said by whoever writes the files
+    whole = get_command(build_app(args[0]))
+    try:
+        context = whole.make_context("tonnage", list(args))
+        while hasattr(context.command, "resolve_command"):
+            rest = [*getattr(context, "_protected_args", []), *context.args]
+            if not rest:  # a group that does something by itself
+                break
+            name, inner, rest = context.command.resolve_command(context, rest)
+            context = inner.make_context(name, rest, parent=context)
+    except click.exceptions.Exit as error:  # it showed its help
+        raise InputError(
+            f"tonnage {' '.join(args)}: it shows its help and ends", hint="say what it is to do"
+        ) from error
+    except click.UsageError as error:
+        if isinstance(error, click.BadParameter) and "exist" in error.format_message():
+            return
+        raise InputError(
+            f"tonnage {' '.join(args)}: {error.format_message()}", hint=f"tonnage {args[0]} --help lists its options"
+        ) from error
 
 
 @commands.command("files", short_help="Write units, a Compose file or manifests")
@@ -39,6 +74,7 @@ def files(
     """
     from tonnage import api
 
+    check_command(args)
     session.show_answer(api.deploy_files(name, args, to, asked))
 
 
