@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tonnage.api.optimising import OptimiseOptions, optimise
     from tonnage.api.pages import UiOptions, make_ui_key, open_ui, revoke_ui_key, ui_keys
     from tonnage.api.place_benches import BenchPlacesOptions, bench_places
-    from tonnage.api.place_verbs import check_place, collect_run, exec_in_run, orphans, places
+    from tonnage.api.place_verbs import check_place, collect_run, exec_in_run, orphans, place_terraform, places
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
     from tonnage.api.preparing import PrepareOptions, prepare
@@ -107,13 +107,13 @@ __all__ = [
     "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_budgets", "gateway_key",
     "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "list_budgets",
     "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key", "metric_names", "migrate",
-    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "places", "places_bundle",
-    "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "reconcile_budgets",
-    "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "run",
-    "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size",
-    "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service", "validate", "verify_audit",
-    "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_bundle", "write_image_files",
-    "write_service_files",
+    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "place_terraform", "places",
+    "places_bundle", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history",
+    "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize",
+    "rollback_service", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_gateway",
+    "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys", "update_service",
+    "validate", "verify_audit", "verify_backup", "verify_fetched", "watch_metrics", "watch_status", "write_bundle",
+    "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -165,7 +165,7 @@ __getattr__ = lazy_names(
         ".tabular_calibration": ("calibrate_tabular",),
         ".vector_benches": ("BenchVectorsOptions", "bench_vectors"),
         ".place_benches": ("BenchPlacesOptions", "bench_places"),
-        ".place_verbs": ("check_place", "collect_run", "exec_in_run", "orphans", "places"),
+        ".place_verbs": ("check_place", "collect_run", "exec_in_run", "orphans", "place_terraform", "places"),
         ".portfolios": ("portfolio",),
         ".judging": ("CalibrateOptions", "ValidateOptions", "calibrate", "validate"),
         ".local": ("LocalOptions", "calibrate_local", "export_local_rows"),

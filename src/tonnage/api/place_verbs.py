@@ -1,7 +1,8 @@
-"""Places as verbs: `tonnage.api.places`, `check_place`, `orphans`, `exec_in_run`, `collect_run`."""
+"""Places as verbs: `tonnage.api.places`, `check_place`, `orphans`, `exec_in_run`, `collect_run`, `place_terraform`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.answers import Answer
@@ -77,6 +78,38 @@ def check_place(name: str, *, settings: Settings | None = None) -> Answer[Checke
         message = "; ".join(one.message for one in refused)
         fault = PlanRefused(f"{executor.name}: {message}", hint=refused[0].hint or None)
     return Answer(CheckedPlace(name=executor.name, findings=found), _checked, fault=fault)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTerraform:
+    """Files that were written."""
+
+    name: str
+    folder: Path
+    files: tuple[str, ...]
+
+
+def place_terraform(
+    name: str, folder: Path | str, *, nat: bool = False, settings: Settings | None = None
+) -> Answer[WrittenTerraform]:
+    """Write the Terraform files of what a place needs; nothing is asked or made. `nat`: machines reach the internet.
+
+    Raises UnknownName where there is no such place, InputError where its kind has no files or the folder has them.
+    """
+    from tonnage.api.placing import known_places
+    from tonnage.files import save_for_user
+    from tonnage.places.file import find_place
+    from tonnage.places.terraform.files import terraform_files
+
+    chosen = settings or current_settings()
+    found, place = find_place(name, known_places(chosen), home=chosen.home)
+    files, into = terraform_files(found, place, nat=nat), Path(folder)
+    if there := [one for one in files if (into / one).exists()]:
+        raise InputError(f"{into / there[0]} is there already", hint="--to names an empty folder")
+    into.mkdir(parents=True, exist_ok=True)
+    for one, text in files.items():
+        save_for_user(into / one, text)
+    return Answer(WrittenTerraform(name=found, folder=into, files=tuple(files)), _terraform)
 
 
 def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tuple[FoundOrphan, ...]]:
@@ -179,6 +212,24 @@ def _checked(found: CheckedPlace) -> Report:
     return listing_report(
         Listing(schema="tonnage/place-check@1", title=f"Check of {found.name}", name="findings", head={}, fields=fields,
                 items=found.findings, remarks=remarks)
+    )  # fmt: skip
+
+
+def _terraform(made: WrittenTerraform) -> Report:
+    from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
+    from tonnage.reports.rendering import Report
+
+    steps = (f"terraform -chdir={made.folder} init", f"terraform -chdir={made.folder} plan",
+             f"terraform -chdir={made.folder} apply",
+             f"write what `terraform output` says into [places.{made.name}], then `tonnage places check {made.name}`",
+             )  # fmt: skip
+    wrote = Paragraph(text=f"Wrote {', '.join(made.files)} to {made.folder}. Nothing was asked or made.")
+    blocks: list[Block] = [wrote, Heading(text="Next"), Bullets(items=steps)]
+    return Report(
+        page=lambda: Page(title=f"Terraform of {made.name}", blocks=tuple(blocks)),
+        document=lambda: {"schema": "tonnage/terraform@1", "place": made.name, "folder": str(made.folder),
+                          "files": list(made.files), "next": list(steps)},
+        columns=("file",), rows=lambda: [[one] for one in made.files],
     )  # fmt: skip
 
 

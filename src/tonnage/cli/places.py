@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,6 +37,24 @@ def check(
     from tonnage import api
 
     session.show_answer(api.check_place(place, settings=session.settings))
+
+
+@commands.command("terraform", short_help="Write what a place needs, as Terraform files")
+def terraform(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="NAME or KIND:NAME.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path(
+        "terraform"
+    ),
+    nat: Annotated[
+        bool, typer.Option("--nat", help="With a way to the internet: runs read hf:// or an image of another registry.")
+    ] = False,
+    *,
+    session: ReportSession,
+) -> None:
+    """Write Terraform files for the network, the bucket and the roles of a place on AWS; nothing is asked or made."""
+    from tonnage import api
+
+    session.show_answer(api.place_terraform(place, to, nat=nat, settings=session.settings))
 
 
 @commands.command("orphans", short_help="Find jobs that no run waits for")

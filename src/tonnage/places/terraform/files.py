@@ -1,0 +1,27 @@
+"""Which Terraform files a place of places.toml has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.errors import InputError
+from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.file import AnyPlace
+from tonnage.places.terraform.aws import aws_blocks
+from tonnage.places.terraform.hcl import text_of
+
+KINDS: Final = ("ec2", "sagemaker")
+MAIN: Final = "main.tf"
+
+
+def terraform_files(name: str, place: AnyPlace, *, nat: bool = False) -> dict[str, str]:
+    """The files' texts by their names, the same bytes each time. InputError for a kind that needs none, or has none."""
+    if not isinstance(place, EC2Place | SageMakerPlace):
+        raise InputError(f"there are no Terraform files for a place of the kind {place.kind}",
+                         hint=f"there are for {', '.join(KINDS)}: docs/places.md")  # fmt: skip
+    comment = (
+        f"What the place `{name}` needs: network, bucket, role, rights.\n"
+        "Made by `tonnage places terraform`; `terraform output` gives what places.toml does not know before."
+    )
+    return {MAIN: text_of(aws_blocks(name, place, nat=nat), comment=comment)}
