@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from tonnage.api.backups import BackupOptions, backup, restore, verify_backup
     from tonnage.api.batch_options import BatchOptions
     from tonnage.api.batches import batch
+    from tonnage.api.bedrock import (
+        BedrockAccount,
+        CustomiseOptions,
+        ImportOptions,
+        ProvisionOptions,
+        bedrock_customise,
+        bedrock_end,
+        bedrock_import,
+        bedrock_list,
+        bedrock_provision,
+    )
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.bundling import BundleOptions, places_bundle, write_bundle
@@ -93,15 +104,17 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BackupOptions", "BatchOptions", "BenchPlacesOptions", "BenchRunOptions", "BenchServeOptions",
-    "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "BundleOptions", "CalibrateOptions",
-    "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions", "GainsOptions", "GatewayReconcileOptions",
-    "GatewaySimilarOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions",
-    "LocalOptions", "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions",
-    "PrepareOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
+    "Answer", "BackupOptions", "BatchOptions", "BedrockAccount", "BenchPlacesOptions", "BenchRunOptions",
+    "BenchServeOptions", "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "BundleOptions",
+    "CalibrateOptions", "CustomiseOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
+    "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions",
+    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "ImportOptions", "LocalOptions", "MigrateOptions",
+    "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions", "ProvisionOptions",
+    "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
     "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions",
-    "audit_lines", "backup", "batch", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup",
-    "bench_vectors", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
+    "audit_lines", "backup", "batch", "bedrock_customise", "bedrock_end", "bedrock_import", "bedrock_list",
+    "bedrock_provision", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup", "bench_vectors",
+    "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
     "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server",
     "check_watch", "collect_run", "compare", "compliance", "deploy_files", "diff", "evaluate", "exec_in_run",
     "explain_request", "export_local_rows", "export_watch", "fetch", "gains", "gateway_budgets", "gateway_key",
@@ -124,6 +137,17 @@ __getattr__ = lazy_names(
         ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),
+        ".bedrock": (
+            "BedrockAccount",
+            "CustomiseOptions",
+            "ImportOptions",
+            "ProvisionOptions",
+            "bedrock_customise",
+            "bedrock_end",
+            "bedrock_import",
+            "bedrock_list",
+            "bedrock_provision",
+        ),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".spent_budgets": ("budget_runs",),
         ".bill_reconciling": ("BudgetsReconcileOptions", "reconcile_budgets"),

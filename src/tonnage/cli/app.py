@@ -41,6 +41,7 @@ VERBS: Final = (
     Verb("show", "show", "show", "Show one run: predicted and measured figures"),
     Verb("evaluate", "evaluate", "evaluate", "Measure how good the finished model of a run is"),
     Verb("places", "places", "commands", "Where runs can be carried out: list, check, orphans"),
+    Verb("bedrock", "bedrock", "commands", "Customise, import and hold models at Amazon Bedrock"),
     Verb("migrate", "migrate", "migrate", "Show a run of one place as another's: changes, copies, steps, cost"),
     Verb("predict", "predict", "predict", "Apply the finished model of a run to each row"),
     Verb("budgets", "budgets", "commands", "What teams may spend: limits, reserved, spent, left"),
