@@ -95,7 +95,7 @@ def test_a_file_may_bound_what_is_stored(tmp_path: Path) -> None:
         ):
             asked = asyncio.ensure_future(door.ask(body, "/v1/responses"))
             await asyncio.sleep(0.03)
-            held = [account.held for account in door.book._accounts.values()]
+            held = [account.held for account in door.book.here.by_key.values()]
             assert held == [(len(json.dumps(body)) + 512 + 200_000) * 10**6 + 10 * 2 * 10**6]
             assert (await asked).header("x-tonnage-deployment") == "b"
             assert not one.seen

@@ -361,7 +361,7 @@ def test_minutes_that_are_over_are_forgotten(tmp_path: Path) -> None:
         assert len(book.accounts.states()) < 12
         assert len(book.accounts.leases(book.worker)) < 12
         assert len(book.journal._numbers) < 4
-        assert len(book._accounts) < 4
+        assert len(book.here.by_key) < 4
 
     play_books(tmp_path, scenario)
 

@@ -10,9 +10,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import time
@@ -20,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.forecast import SLOT_S, SpendSample
-from tonnage.gateway.money.holds import AccountSet, AllowanceExceeded, AttemptOutcome, Hold, Who, WorkerAccount
+from tonnage.gateway.money.holds import AttemptOutcome, Hold, Who, WorkerAccount
 from tonnage.gateway.money.journal import Journal, Mark
 from tonnage.gateway.money.remains import bring_in_dead
 from tonnage.gateway.money.shared_accounts import (
@@ -34,6 +33,7 @@ from tonnage.gateway.money.shared_accounts import (
     SharedAccounts,
 )
 from tonnage.gateway.money.sql_store import AccountsError
+from tonnage.gateway.money.worker_accounts import WorkerAccounts, lease_ask
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
@@ -41,11 +41,7 @@ FLUSH_S: Final = 0.25
 PATIENCE_S: Final = 0.5  # how long a request waits for other workers to give back what they do not need
 POLL_S: Final = 0.05
 SWEEP_S: Final = 10.0
-MOST_KNOWN: Final = 10_000
-NO_CAP: Final = 1 << 62
-REFUSED_S: Final = 0.25  # so long a refusal of the store stands: what others give back takes a flush to reach it
 SILENT_S: Final = FORGOTTEN_AFTER_S / 2  # a worker that was suspended for so long looks first what it still has
-SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
 
 
 class _Batch(NamedTuple):
@@ -61,8 +57,8 @@ class _Batch(NamedTuple):
 class SpendBook:
     """Use it in one event loop; `open` before the first hold, `close` after the last.
 
-    `durable`: a hold is on the disk before its request is sent; those of one moment share a write. `say`: is told what
-    dead workers left that somebody should know.
+    `here`: what this worker has of the accounts. `durable`: a hold is on the disk before its request is sent; those of
+    one moment share a write. `say`: is told what dead workers left that somebody should know.
     """
 
     def __init__(
@@ -78,12 +74,8 @@ class SpendBook:
         self.host = socket.gethostname()
         self.worker = f"{self.host}-{os.getpid()}-{os.urandom(3).hex()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-accounts")
-        self._accounts: dict[AccountKey, WorkerAccount] = {}
-        self._current: dict[
-            int, tuple[Allowance, WorkerAccount, float]
-        ] = {}  # by identity: the account of now, until when
-        self._sets: dict[int, AccountSet] = {}  # by identity, as `hold_now` is asked for them
-        self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
+        self.here = WorkerAccounts(lambda: self.now(), lambda key: self.journal.number(key))
+        self._sets = self.here.sets
         self._rows: list[AttemptRow] = []
         self._batch: _Batch | None = None
         self._flushed = 0  # batches so far
@@ -92,9 +84,6 @@ class SpendBook:
         self._told_s = now()
         self._next_sample_s = 0.0
         self._number = 0
-        self._said_no: dict[
-            AccountKey, tuple[float, int]
-        ] = {}  # until when, and what it had left beside what is free here
         self.open_holds = 0
         self.failing: AccountsError | None = None
         self._flushes: asyncio.Task[None] | None = None
@@ -144,22 +133,21 @@ class SpendBook:
         if self.now() - self._told_s > SILENT_S:
             await self.flush()
             await self._compare_leases()
-        accounts = self._accounts_of(allowances)
+        accounts = self.here.of(allowances)
         waited_until = self.now() + PATIENCE_S
         while short := [one for one in accounts if one.free < amounts.of(one.unit)]:
-            self._refuse_again(short, amounts)
+            self.here.refuse_again(short, amounts)
             async with self._leasing:
-                asks = self._asks(short, amounts)
+                asks = self.here.asks(short, amounts)
                 if not asks:
                     continue  # another request's lease was enough for this one
                 granted = await self._lease(asks)
             if granted.short:
                 if not granted.others or self.now() >= waited_until:
-                    until = self.now() + REFUSED_S
-                    self._said_no |= {key: (until, has) for key, has in granted.short.items()}
-                    raise self._refusal(short, granted.short, amounts)
+                    self.here.refused(granted.short)
+                    raise self.here.refusal(short, granted.short, amounts)
                 await asyncio.sleep(POLL_S)
-            accounts = self._accounts_of(allowances)  # a window may have ended meanwhile
+            accounts = self.here.of(allowances)  # a window may have ended meanwhile
         numbers = tuple(self.journal.number(one.key) for one in accounts)
         hold = self._take(accounts, numbers, amounts, who, request, lost_usd_pico, self.now())
         if self.durable:
@@ -182,7 +170,7 @@ class SpendBook:
             return None
         known = self._sets.get(id(allowances))
         if known is None or known.allowances is not allowances or now_s >= known.until_s:
-            known = self._set_of(allowances, now_s)
+            known = self.here.set_of(allowances, now_s)
         accounts, needs = known.accounts, amounts.parts
         for one in accounts:
             if one.leased - one.used - one.held < needs[one.part]:
@@ -222,27 +210,27 @@ class SpendBook:
     def left(self, allowances: Iterable[Allowance]) -> int | None:
         """Pico-dollars that are free for this worker now in the tightest budget; None: no budget."""
         hard = tuple(one for one in allowances if one.hard and one.unit == "usd")
-        found = [one.free for one in self._accounts_of(hard)]
+        found = [one.free for one in self.here.of(hard)]
         return min(found) if found else None
 
     def places(self, allowance: Allowance) -> tuple[int, int]:
         """What is free, and what is leased, of an allowance in this worker."""
-        (account,) = self._accounts_of((allowance,))
+        (account,) = self.here.of((allowance,))
         return account.free, account.leased
 
     async def lease_all(self, allowances: Sequence[Allowance]) -> None:
         """Ask for whatever the tightest budgets have left, so that `left` says what can be had."""
-        for account in self._accounts_of(allowances):
+        for account in self.here.of(allowances):
             if account.allowance.unit != "usd" or not account.allowance.hard:
                 continue
             async with self._leasing:
-                await self._lease([_ask(account, 0)])
+                await self._lease([lease_ask(account, 0)])
 
     def follow_changed_caps(self) -> None:
         """After the file was read again: what no request holds is given back, and leased anew under the new caps."""
-        self._said_no.clear()
+        self.here.forget_refusals()
         self._caps_changed = True  # once more at the next flush: a lease may be on its way
-        self._give_back(tuple(self._accounts))
+        self.here.give_all_back()
 
     async def flush(self) -> None:
         """Bring what was settled into the accounts. AccountsError: it stays in the journal and in memory."""
@@ -297,12 +285,7 @@ class SpendBook:
         except BaseException:
             self._doubtful = True
             raise
-        for key, amount in granted.granted.items():
-            account = self._accounts.get(key)
-            if account is None:  # its window ended while the accounts were asked
-                self._moves.setdefault(key, [0, 0])[1] += amount
-            else:
-                account.leased += amount
+        self.here.granted(granted.granted)
         return granted
 
     async def _compare_leases(self) -> None:
@@ -312,88 +295,8 @@ class SpendBook:
                 return  # what is leased is known when it is in
             await self._in_thread(self.accounts.tell_alive, self.worker, self.now())
             found: dict[AccountKey, int] = await self._in_thread(self.accounts.leases, self.worker)
-            for key, account in self._accounts.items():
-                used, returned = self._moves.get(key, (0, 0))
-                account.leased = found.get(key, 0) - used - returned
+            self.here.leased_are(found)
             self._told_s, self._doubtful = self.now(), False
-
-    def _give_back(self, keys: Iterable[AccountKey]) -> None:
-        """What is free here of these accounts, with the next flush; from now on it isn't spent."""
-        for key in keys:
-            account = self._accounts.get(key)
-            if account is not None and account.free > 0:
-                self._moves.setdefault(key, [0, 0])[1] += account.free
-                account.leased -= account.free
-                self._said_no.pop(key, None)
-
-    def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[WorkerAccount, ...]:
-        now, current, found = self.now(), self._current, []
-        for one in allowances:
-            known = current.get(id(one))
-            if known is not None and known[0] is one and now < known[2]:
-                found.append(known[1])
-            else:
-                found.append(self._account(one, now))
-        return tuple(found)
-
-    def _account(self, allowance: Allowance, now: float) -> WorkerAccount:
-        """The account of the window of now."""
-        if len(self._current) > MOST_KNOWN:  # of files that were read before
-            self._current.clear()
-        moment = datetime.fromtimestamp(now, UTC)
-        end = allowance.end(moment)
-        key = (allowance.id, allowance.begin(moment))
-        account = self._accounts.get(key)
-        if account is None:
-            account = self._accounts[key] = WorkerAccount(allowance, key[1])
-        account.allowance = allowance
-        self._current[id(allowance)] = (allowance, account, float("inf") if end is None else end.timestamp())
-        return account
-
-    def _asks(self, short: Sequence[WorkerAccount], amounts: Amounts) -> list[LeaseAsk]:
-        """What the accounts lack now."""
-        found = []
-        for one in short:
-            need = amounts.of(one.allowance.unit) - one.free
-            if need > 0:
-                found.append(_ask(one, need))
-        return found
-
-    def _refuse_again(self, short: Sequence[WorkerAccount], amounts: Amounts) -> None:
-        """Raise Refused where the store said a moment ago that it has less left than is asked for now.
-
-        A scope that is over its limit would else ask the store at every request. What this worker itself frees counts
-        at once; what others free, when the moment is over.
-        """
-        now_s = self.now()
-        known = {}
-        for account in short:
-            until, has = self._said_no.get(account.key, (0.0, 0))
-            if now_s < until and account.allowance.hard and has + max(account.free, 0) < amounts.of(account.unit):
-                known[account.key] = has
-            elif now_s >= until:
-                self._said_no.pop(account.key, None)
-        if known:
-            raise self._refusal(short, known, amounts)
-
-    def _refusal(
-        self, short: Sequence[WorkerAccount], left: Mapping[AccountKey, int], amounts: Amounts
-    ) -> AllowanceExceeded:
-        account = next(one for one in short if one.key in left)
-        allowance = account.allowance
-        has = left[account.key] + max(account.free, 0)
-        until = allowance.end(datetime.fromtimestamp(self.now(), UTC))
-        return AllowanceExceeded(allowance, need=amounts.of(allowance.unit), has=has, until=until)
-
-    def _set_of(self, allowances: tuple[Allowance, ...], now_s: float) -> AccountSet:
-        if len(self._sets) > MOST_KNOWN:
-            self._sets.clear()
-        accounts = self._accounts_of(allowances)
-        numbers = tuple(self.journal.number(one.key) for one in accounts)
-        ends_s = [self._current[id(one)][2] if id(one) in self._current else now_s for one in allowances]
-        until_s = min(ends_s, default=float("inf"))
-        found = self._sets[id(allowances)] = AccountSet(allowances, accounts, numbers, until_s)
-        return found
 
     def _take(
         self, accounts: tuple[WorkerAccount, ...], numbers: tuple[int, ...], amounts: Amounts, who: Who, request: str,
@@ -421,24 +324,9 @@ class SpendBook:
         )  # fmt: skip
 
     def _taken_for_flush(self) -> tuple[list[LeaseMove], list[AttemptRow]]:
-        """What goes into the accounts now; here it counts as gone from the leases at once."""
-        now = datetime.fromtimestamp(self.now(), UTC)
-        for key, account in tuple(self._accounts.items()):
-            over = account.allowance.begin(now) != account.begin
-            returned = max(account.free, 0) if over else 0
-            if account.used or returned:
-                move = self._moves.setdefault(key, [0, 0])
-                move[0] += account.used
-                move[1] += returned
-                account.leased -= account.used + returned
-                account.used = 0
-            if over and not account.held:
-                del self._accounts[key]
-                self.journal.forget(key)
-                self._current.clear()  # whoever comes now has the account of now
-                self._sets.clear()
-        moves = [LeaseMove(account=key, used=used, returned=returned) for key, (used, returned) in self._moves.items()]
-        rows, self._moves, self._rows = self._rows, {}, []
+        """What goes into the accounts now."""
+        moves = self.here.moves(self.journal.forget)
+        rows, self._rows = self._rows, []
         return moves, rows
 
     async def _on_disk(self) -> None:
@@ -476,8 +364,8 @@ class SpendBook:
         """What others were refused lately is returned, as far as it is free here."""
         if self._caps_changed:
             self._caps_changed = False
-            self._give_back(tuple(self._accounts))
-        self._give_back(await self._in_thread(self.accounts.wanted_since, self.now() - PATIENCE_S))
+            self.here.give_all_back()
+        self.here.give_back(await self._in_thread(self.accounts.wanted_since, self.now() - PATIENCE_S))
 
     def _sweep(self) -> None:
         """In the accounts' thread: this worker lives; what is over goes, and what dead workers left is brought in."""
@@ -494,10 +382,3 @@ class SpendBook:
 
     def _in_thread(self, function: Callable[..., T], *given: Any) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *given)
-
-
-def _ask(account: WorkerAccount, need: int) -> LeaseAsk:
-    """Soft allowances are counted and refuse nothing."""
-    if account.allowance.hard:
-        return LeaseAsk(account=account.key, cap=account.allowance.cap, need=need)
-    return LeaseAsk(account=account.key, cap=NO_CAP, need=need, share=need * SOFT_LEASES)
