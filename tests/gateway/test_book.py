@@ -13,6 +13,7 @@ import pytest
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold, Who
+from tonnage.gateway.money.journal import Journal
 from tonnage.gateway.money.remains import remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 
@@ -308,3 +309,30 @@ def test_what_another_worker_frees_is_found_after_the_moment(tmp_path: Path) -> 
         raise AssertionError("what was freed was not found in two seconds")
 
     play(tmp_path, scenario)
+
+
+def test_a_long_journal_is_not_resident(tmp_path: Path) -> None:
+    """Twenty megabytes of lines: a few stay mapped, and all of them are read again."""
+    journal = Journal(tmp_path, "w")
+    count = 50_000
+    for number in range(count):
+        journal.hold(number, [], 1, 1, 1, "r" * 400, 1.0, "k", "t", "p", "r", "d")
+        journal.drop(number)
+    assert journal.size > 20e6
+    assert _resident_bytes(str(journal.path)) < 4e6
+    lines = journal.path.read_bytes().rstrip(b"\0").splitlines()
+    assert len(lines) == 2 * count
+    assert lines[0].startswith(b'["h",0,')
+    assert lines[-1] == b'["x",%d]' % (count - 1)
+    journal.close()
+
+
+def _resident_bytes(path: str) -> int:
+    """Of the mapping of a file, in this process."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            inside = line.endswith(path)
+        elif inside and line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"{path} is not mapped")

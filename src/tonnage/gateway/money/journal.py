@@ -147,6 +147,8 @@ class Journal:
             os.posix_fallocate(self._file, self._room, room - self._room)  # a full disk says so here, untorn
             self._map.resize(room)
             self._room = room
+            # what is written stays the system's; of this process only the end needs to be resident
+            self._map.madvise(mmap.MADV_DONTNEED, 0, self._end // mmap.PAGESIZE * mmap.PAGESIZE)
         self._map[self._end : end] = data
         self._end = end
         self._reserved += reserve
