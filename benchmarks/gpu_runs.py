@@ -372,10 +372,11 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="toy shapes, to check the script")
     parser.add_argument("--minutes", type=float, default=5.6, help="all of it; what does not fit in is left out")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this run alone; may be repeated")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--dry-run", action="store_true", help="print the runs and stop")
     given = parser.parse_args()
-    planned = list(runs(trees_run_here(given.device)))
+    planned = [run for run in runs(trees_run_here(given.device)) if not given.only or run.name in given.only]
     if given.dry_run:
         print("\n".join(f"{run.name}: {run.file}.tonnage.yaml{', killed once' * run.kill}" for run in planned))
         return 0

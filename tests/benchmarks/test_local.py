@@ -12,7 +12,7 @@ import pytest
 from tonnage.benchmarks import local, timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
 from tonnage.benchmarks.machine import check_memory, check_threads, group_memory_bytes, read_identity
-from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, Probe, probes, queued
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, QUICK_CUDA, Extent, Probe, probes, queued
 from tonnage.benchmarks.timing import CallTimer, Samples, take_samples
 from tonnage.errors import InputError
 from tonnage.planning.local import predict_local
@@ -42,11 +42,26 @@ def test_queued_calls_are_one_sample() -> None:
     assert len(samples.seconds) == 1
 
 
-@pytest.mark.parametrize("extent", [FULL_CPU, QUICK, FULL_CUDA])
+@pytest.mark.parametrize("extent", [FULL_CPU, QUICK, FULL_CUDA, QUICK_CUDA])
 def test_the_pool_holds_the_largest_input(extent: Extent) -> None:
     """Every tensor that an extent asks for can be cut from its pool."""
-    largest = max(*(side**2 for side in extent.products), *extent.elements, 512 * 12 * 128)
+    largest = max(*(side**2 for side in extent.products), *extent.elements, extent.attended_tokens * 12 * 128)
     assert 4 * largest <= extent.pool_bytes
+
+
+def test_a_gpu_is_given_enough_to_do() -> None:
+    """Attention over thousands of tokens at every length, and an optimizer of many tensors: at the sizes of a processor
+    a GPU is timed at being launched, which then counts for every part of a larger batch."""
+    torch = pytest.importorskip("torch")
+    whole = Extent(products=(16,), elements=(512,), lengths=(64, 128), tensors=(64,), touched_bytes=4096,
+                   pool_bytes=2**27, attended_tokens=256, stepped_elements=2**10, most_stepped=8)  # fmt: skip
+    found = list(probes(torch, "cpu", ("fp32",), whole))
+    attended = {probe.size: probe.amount for probe in found if probe.operation == "attention plain 32"}
+    assert attended == {64.0: 4 * 12 * 64 * 64, 128.0: 2 * 12 * 128 * 128}
+    (stepped,) = [probe for probe in found if probe.operation == "adamw"]
+    assert stepped.make()[1] == 8.0
+    assert FULL_CUDA.fused_optimizer
+    assert not FULL_CPU.fused_optimizer
 
 
 def test_median_and_quartiles_are_of_one_piece_of_work() -> None:

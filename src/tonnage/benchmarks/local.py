@@ -22,7 +22,7 @@ from tonnage.benchmarks.machine import (
     usable_cores,
     versions,
 )
-from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, QUICK_CUDA, Probe, probes, queued
 from tonnage.benchmarks.timing import CallTimer, Samples, take_samples
 from tonnage.calibration.local_profile import DeviceCurve, DeviceKind, DeviceProfile, MeasuredPoint, Timing
 from tonnage.errors import InputError
@@ -88,7 +88,8 @@ def measure_device(
 def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, report: OnStep) -> tuple[DeviceCurve, ...]:
     """All curves at one thread count, each point once and then again while time is left; torch's own count is put
     back afterwards."""
-    extent = QUICK if quick else FULL_CUDA if kind == "cuda" else FULL_CPU
+    full, short = (FULL_CUDA, QUICK_CUDA) if kind == "cuda" else (FULL_CPU, QUICK)
+    extent = short if quick else full
     queue = QUEUED_CALLS if kind == "cuda" else 1
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -7,6 +7,7 @@ to an activation after hundreds of MB of others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import cycle
 from math import prod
 from typing import Any, Final
@@ -44,6 +45,10 @@ class Extent:
     tensors: tuple[int, ...]  # elements of a tensor the optimizer steps
     touched_bytes: int
     pool_bytes: int = POOL_BYTES
+    attended_tokens: int = 512  # of a call of attention, whatever the length: a GPU is filled by thousands
+    stepped_elements: int = 2**20  # of the tensors that one step of the optimizer takes
+    most_stepped: int = 16  # of these tensors
+    fused_optimizer: bool = False
 
 
 FULL_CPU: Final = Extent(
@@ -63,6 +68,13 @@ FULL_CUDA: Final = Extent(
     tensors=(2**10, 2**17, 2**20, 2**24, 2**27),
     touched_bytes=256 * 2**20,
     pool_bytes=2**30,
+    attended_tokens=2**14,
+    stepped_elements=2**26,
+    most_stepped=256,
+    fused_optimizer=True,
+)
+QUICK_CUDA: Final = replace(
+    FULL_CUDA, products=(512, 4096), elements=(2**17, 2**26), lengths=(128, 1024), tensors=(2**10, 2**24)
 )
 
 
@@ -103,14 +115,14 @@ def probes(torch: Any, device: str, precisions: tuple[str, ...], extent: Extent)
         for kept in ("dropout", "plain"):
             for width in HEAD_WIDTHS:
                 for length in extent.lengths:
-                    yield _attention(torch, precision, kind, kept, width, length)
+                    yield _attention(torch, precision, kind, kept, width, length, extent.attended_tokens)
     for name in ("norm", "loss"):
         for elements in extent.elements:
             yield _pointwise(torch, device, "fp32", plain, name, elements)
     for elements in extent.elements:
         yield _stream(torch, plain, elements)
     for elements in extent.tensors:
-        yield _adamw(torch, device, elements)
+        yield _adamw(torch, device, elements, extent)
     yield _touch(torch, device, extent.touched_bytes)
     yield _dispatch(torch, device)
 
@@ -179,9 +191,9 @@ def _pointwise(torch: Any, device: str, precision: str, arena: Arena, name: str,
     )
 
 
-def _attention(torch: Any, precision: str, arena: Arena, kept: str, width: int, length: int) -> Probe:
+def _attention(torch: Any, precision: str, arena: Arena, kept: str, width: int, length: int, tokens: int) -> Probe:
     """Forward and backward of `scaled_dot_product_attention`, with and without dropout, at about the same tokens."""
-    samples = max(1, 512 // length)
+    samples = max(1, tokens // length)
     shape = (samples, ATTENTION_HEADS, length, width)
     chance = 0.1 if kept == "dropout" else 0.0
 
@@ -224,15 +236,16 @@ def _stream(torch: Any, arena: Arena, elements: int) -> Probe:
     return Probe(operation="stream", precision="fp32", unit="bytes", size=moved, amount=moved, make=make)
 
 
-def _adamw(torch: Any, device: str, elements: int) -> Probe:
-    """One step of `torch.optim.AdamW` as it comes, over tensors of one size."""
-    count = max(1, min(16, 2**20 // elements))
+def _adamw(torch: Any, device: str, elements: int, extent: Extent) -> Probe:
+    """One step of `torch.optim.AdamW` over tensors of one size: as it comes on a CPU, tensor by tensor; fused on a GPU,
+    as a run has it, where one launch takes many tensors."""
+    count = max(1, min(extent.most_stepped, extent.stepped_elements // elements))
 
     def make() -> tuple[Callable[[], object], float]:
         tensors = [torch.zeros(elements, device=device, requires_grad=True) for _ in range(count)]
         for tensor in tensors:
             tensor.grad = torch.full_like(tensor, 1e-3)
-        optimizer = torch.optim.AdamW(tensors, lr=1e-5)
+        optimizer = torch.optim.AdamW(tensors, lr=1e-5, fused=extent.fused_optimizer or None)
         return optimizer.step, float(count)
 
     size = float(elements)
