@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 8
 TIMEOUT_S: Final = 60.0
 OK: Final = range(200, 300)
+ABSENT: Final = 404
 GOES_ON: Final = "the same command goes on"
 
 
@@ -76,15 +80,46 @@ class ApiClient(ABC):
 
         return RetryPolicy(attempts=self._attempts, wait=self._sleep, give_up=give_up)
 
-    def stream(self, url: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """An answer whose body is read piece by piece; a context manager."""
-        return self._http.stream("GET", url, params=params, headers=self.signed(headers))
+    def download(self, url: str, path: Path, *, params: Mapping[str, Any], shown: str) -> None:
+        """An object into a file, from its beginning after each cut. FileNotFoundError where there is none."""
+        policy = self.policy(url)
+        while True:
+            try:
+                self._download(url, path, params, shown)
+                return
+            except TemporaryError as error:
+                policy.failed(error, "the download")
+
+    def _download(self, url: str, path: Path, params: Mapping[str, Any], shown: str) -> None:
+        with (
+            translated(lambda words: TonnageError(f"{shown}: {words}", hint=GOES_ON)),
+            self._http.stream("GET", url, params=params, headers=self.signed(None)) as answer,
+        ):
+            if answer.status_code == ABSENT:
+                raise FileNotFoundError(shown)
+            check_temporary(answer, f"{answer.status_code}")
+            if answer.status_code not in OK:
+                answer.read()
+                raise self.refusal(answer, url)
+            with path.open("wb") as file:
+                for piece in answer.iter_bytes():
+                    file.write(piece)
 
     @cached_property
     def _http(self) -> httpx.Client:
         made = open_client(timeout_s=TIMEOUT_S)
         finalize(self, made.close)
         return made
+
+
+def age_s(headers: Mapping[str, str]) -> float:
+    """How long ago an object was changed, in seconds, by the clock of its store."""
+    now, changed = (_moment(headers.get(name)) for name in ("date", "last-modified"))
+    return max(0.0, (now - changed).total_seconds())
+
+
+def _moment(text: str | None) -> datetime:
+    return parsedate_to_datetime(text) if text else datetime.now(UTC)
 
 
 def _rest(more: Mapping[str, Any]) -> dict[str, Any]:

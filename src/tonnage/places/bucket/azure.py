@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -39,7 +40,9 @@ class AzureClient(ApiClient):
                 told = credentials.get_token(self._scope)
             except core.AzureError as error:
                 said = str(error).splitlines()[0]
-                raise InputError(f"Azure: the sign-in is refused or has expired: {said}", hint=SIGN_IN) from error
+                raise InputError(
+                    f"Azure: no sign-in, or one that is refused or has expired: {said}", hint=SIGN_IN
+                ) from error
             self._token, self._until = told.token, float(told.expires_on)
         return {**(headers or {}), "Authorization": f"Bearer {self._token}"}
 
@@ -61,6 +64,7 @@ class AzureClient(ApiClient):
 
     @cached_property
     def _credentials(self) -> Any:
+        logging.getLogger("azure").addHandler(logging.NullHandler())  # it logs what it raises
         try:
             return import_module("azure.identity").DefaultAzureCredential()
         except ImportError as error:

@@ -11,17 +11,13 @@ import base64
 import os
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 from xml.etree import ElementTree
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.http.client import check_temporary, translated
-from tonnage.http.retries import TemporaryError
-from tonnage.places.bucket.api_client import ATTEMPTS, GOES_ON, OK
+from tonnage.places.bucket.api_client import ABSENT, ATTEMPTS, GOES_ON, age_s
 from tonnage.places.bucket.azure import AzureClient, AzureError
 from tonnage.places.bucket.objects import StoredObject
 
@@ -35,7 +31,6 @@ ADDRESS: Final = re.compile(
 )
 HOW: Final = "az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX"
 BLOCK_BYTES: Final = 32 << 20
-ABSENT: Final = 404
 CHANGED: Final = (409, 412)  # it is there already; it is another version
 NO_SUCH_BYTES: Final = 416
 NO_CONTAINER: Final = "ContainerNotFound"
@@ -84,9 +79,7 @@ class BlobObjects:
         answer = self._send("GET", self._blob(key), headers=headers, accept=(ABSENT, NO_SUCH_BYTES))
         if answer.status_code in {ABSENT, NO_SUCH_BYTES} or (start and not answer.content):
             return None  # Azure refuses a range behind the end, its emulator answers nothing
-        now, changed = (_moment(answer.headers.get(name)) for name in ("date", "last-modified"))
-        age_s = max(0.0, (now - changed).total_seconds())
-        return StoredObject(content=answer.content, age_s=age_s, version=answer.headers["etag"])
+        return StoredObject(content=answer.content, age_s=age_s(answer.headers), version=answer.headers["etag"])
 
     def write(self, key: str, content: bytes) -> None:
         self._put(key, content, {})
@@ -115,28 +108,7 @@ class BlobObjects:
         self._send("PUT", self._blob(key), params={"comp": "blocklist"}, content=content)
 
     def get(self, key: str, path: Path) -> None:
-        policy = self._client.policy(self._root)
-        while True:
-            try:
-                self._download(key, path)
-                return
-            except TemporaryError as error:
-                policy.failed(error, "the download")
-
-    def _download(self, key: str, path: Path) -> None:
-        with (
-            translated(lambda words: TonnageError(f"{self.url}/{key}: {words}", hint=GOES_ON)),
-            self._client.stream(self._blob(key), self._client.sas) as answer,
-        ):
-            if answer.status_code == ABSENT:
-                raise FileNotFoundError(f"{self.url}/{key}")
-            check_temporary(answer, f"{answer.status_code}")
-            if answer.status_code not in OK:
-                answer.read()
-                raise self._client.refusal(answer, self._root)
-            with path.open("wb") as file:
-                for piece in answer.iter_bytes():
-                    file.write(piece)
+        self._client.download(self._blob(key), path, params=self._client.sas, shown=f"{self.url}/{key}")
 
     def sizes(self, prefix: str) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -177,7 +149,3 @@ class BlobObjects:
 
     def _blob(self, key: str) -> str:
         return f"{self._root}/{quote(self._prefix + key, safe='/')}"
-
-
-def _moment(text: str | None) -> datetime:
-    return parsedate_to_datetime(text) if text else datetime.now(UTC)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tonnage.errors import InputError, TonnageError
-from tonnage.http.client import check_temporary, translated
+from tonnage.errors import InputError
 from tonnage.http.retries import TemporaryError
-from tonnage.places.bucket.api_client import ATTEMPTS, OK
-from tonnage.places.bucket.google import GoogleClient, GoogleError, refusal_of
+from tonnage.places.bucket.api_client import ABSENT, ATTEMPTS, age_s
+from tonnage.places.bucket.google import GoogleClient, GoogleError
 from tonnage.places.bucket.objects import StoredObject
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 32 << 20  # of a resumable upload: a multiple of 256 KiB
 GOES_ON: Final = 308  # an upload that wants more
-ABSENT: Final = 404
 NO_SUCH_BYTES: Final = 416
 CHANGED: Final = 412
 
@@ -50,9 +46,8 @@ class GCSObjects:
         )
         if answer.status_code in {ABSENT, NO_SUCH_BYTES}:
             return None
-        now, changed = (_moment(answer.headers.get(name)) for name in ("date", "last-modified"))
         return StoredObject(
-            content=answer.content, age_s=max(0.0, (now - changed).total_seconds()),
+            content=answer.content, age_s=age_s(answer.headers),
             version=answer.headers.get("x-goog-generation", ""),
         )  # fmt: skip
 
@@ -102,28 +97,7 @@ class GCSObjects:
                 at = int(has.rpartition("-")[2]) + 1 if has else 0
 
     def get(self, key: str, path: Path) -> None:
-        policy = self._client.policy(self._root)
-        while True:
-            try:
-                self._download(key, path)
-                return
-            except TemporaryError as error:
-                policy.failed(error, "the download")
-
-    def _download(self, key: str, path: Path) -> None:
-        with (
-            translated(lambda words: TonnageError(f"{self.url}/{key}: {words}", hint="the same command goes on")),
-            self._client.stream(self._object(key), {"alt": "media"}) as answer,
-        ):
-            if answer.status_code == ABSENT:
-                raise FileNotFoundError(f"{self.url}/{key}")
-            check_temporary(answer, f"{answer.status_code}")
-            if answer.status_code not in OK:
-                answer.read()
-                raise refusal_of(answer, self._root)
-            with path.open("wb") as file:
-                for piece in answer.iter_bytes():
-                    file.write(piece)
+        self._client.download(self._object(key), path, params={"alt": "media"}, shown=f"{self.url}/{key}")
 
     def sizes(self, prefix: str) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -155,7 +129,3 @@ class GCSObjects:
 
     def _uploads(self) -> str:
         return f"{self._root}/upload/storage/v1/b/{self._bucket}/o"
-
-
-def _moment(text: str | None) -> datetime:
-    return parsedate_to_datetime(text) if text else datetime.now(UTC)
