@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
 import tonnage
 from tonnage.api.place_benches import carry_out
-from tonnage.errors import InputError, TonnageError
+from tonnage.errors import InputError, TonnageError, WorkloadError
 from tonnage.reports.place_bench import PlacesBenched, place_bench_report
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.places import compare_places
 from tonnage.side_by_side.spread import chi_squared, chi_squared_quantile, place_difference, repeat_spread, student
+
+RUN = Path(__file__).parents[2] / "examples" / "package-sections.tonnage.yaml"
 
 
 @pytest.mark.parametrize(
@@ -106,3 +109,56 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], said: st
     """Before any run begins."""
     with pytest.raises(InputError, match=said):
         tonnage.bench_places("none.yaml", tonnage.BenchPlacesOptions(**options))  # type: ignore[arg-type]
+
+
+FILE = """bench:
+  name: homes
+  run: bert.tonnage.yaml
+  places: [local, box]
+  repeats: 2
+  limit: 0.1
+  timeout: 5m
+"""
+
+
+def test_a_bench_file_names_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as the options say; `tonnage bench FILE` is `bench places FILE` then, and takes no options besides."""
+    asked: list[tuple[str, str, object]] = []
+
+    def runs(file: str, name: str, options: object, settings: object) -> object:
+        del settings
+        asked.append((file, name, options))
+        return lambda place, turn: 100.0 + turn + len(place)
+
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tonnage.api.place_benches._runs", runs)
+    monkeypatch.setattr("tonnage.api.placing.executor_at", lambda *_: None)
+    workload = tmp_path / "bert.tonnage.yaml"
+    text = RUN.read_text(encoding="utf-8").replace("data/package", "rows/package")
+    workload.write_text(text, encoding="utf-8")
+    for one in ("train", "validation", "test"):
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        (tmp_path / "rows" / f"package-sections-{one}.jsonl").write_text('{"text": "a", "label": "b"}\n' * 9, "utf-8")
+    file = tmp_path / "homes.yaml"
+    file.write_text(FILE, encoding="utf-8")
+    found = tonnage.bench_places(file).found
+    assert found.name == "homes"
+    assert [(one.place, one.turn) for one in found.cells] == [("local", 0), ("box", 0), ("local", 1), ("box", 1)]
+    options = tonnage.BenchPlacesOptions(places=("local", "box"), repeats=2, limit=0.1, timeout_minutes=5.0)
+    assert [(one, other) for one, _, other in asked] == [(str(workload), options)]
+    with pytest.raises(InputError, match="says itself at which places"):
+        tonnage.bench_places(file, options)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [("[local, box]", "[local]", "names fewer than two"), ("[local, box]", "[a, b, a]", "names 'a' twice"),
+     ("repeats: 2", "repeats: 1", "bench.repeats"), ("limit: 0.1", "limit: 5", "bench.limit"),
+     ("run: bert.tonnage.yaml", "data: []", "bench.data"), ("limit", "limits", "bench.limits")],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_names_its_key(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """All keys are checked before anything runs."""
+    file = tmp_path / "homes.yaml"
+    file.write_text(FILE.replace(old, new), encoding="utf-8")
+    with pytest.raises(WorkloadError, match=words):
+        tonnage.bench_places(file)

@@ -46,6 +46,7 @@ def bench_places(
 ) -> Answer[PlacesBenched]:
     """A workload file run so often at each place, in turn; variation at each, differences between them, confidence.
 
+    A bench file with `run` and `places` says all of that itself: options are then refused.
     A place that fails is a failed cell with its reason, and the rest goes on. Raises InputError for options that cannot
     be used and a file without a run, UnknownName for a place that is not in places.toml.
     """
@@ -54,18 +55,37 @@ def bench_places(
     from tonnage.reports.place_bench import PlacesBenched, place_bench_report
     from tonnage.side_by_side.places import compare_places
 
-    options, settings = options or BenchPlacesOptions(), settings or current_settings()
+    settings = settings or current_settings()
+    if options is not None and options.places:
+        _check(options)
+    run_file, name, options = _asked(Path(file), options)
     _check(options)
-    name = read_spec(str(file)).name
+    run_name = read_spec(run_file).name
     for place in options.places:
         executor_at(settings, place)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    once = _runs(str(file), f"{name}-{stamp}", options, settings)
+    once = _runs(run_file, f"{run_name}-{stamp}", options, settings)
     cells = carry_out(options.places, options.repeats, once, say=say or (lambda _: None))
-    found = PlacesBenched(name=name, limit=options.limit, cells=cells, compared=compare_places(cells, options.limit))
+    found = PlacesBenched(
+        name=name or run_name, limit=options.limit, cells=cells, compared=compare_places(cells, options.limit)
+    )
     done = any(one.rate_per_s is not None for one in cells)
     fault = None if done else TonnageError("no run came to its end at any place", hint="the reasons are in the report")
     return Answer(found, place_bench_report, fault=fault)
+
+
+def _asked(file: Path, options: BenchPlacesOptions | None) -> tuple[str, str | None, BenchPlacesOptions]:
+    """The workload file, the bench's name where a bench file gives one, and what is asked for."""
+    from tonnage.side_by_side.place_file import compares_places, load_place_bench
+
+    if not compares_places(file):
+        return str(file), None, options or BenchPlacesOptions()
+    if options is not None and options != BenchPlacesOptions():
+        raise InputError(f"{file} says itself at which places and how often", hint="leave the options out")
+    spec = load_place_bench(file)
+    return str(spec.run), spec.name, BenchPlacesOptions(
+        places=spec.places, repeats=spec.repeats, limit=spec.limit, timeout_minutes=spec.timeout_s / 60.0
+    )  # fmt: skip
 
 
 def _check(options: BenchPlacesOptions) -> None:

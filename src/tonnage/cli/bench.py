@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from tonnage.api.bench import BenchServeOptions
 from tonnage.api.engine_benches import BenchRunOptions
 from tonnage.api.place_benches import BenchPlacesOptions
 from tonnage.api.vector_benches import BenchVectorsOptions
-from tonnage.cli.declared import Commands, MarketSession, QuietSession, ReportSession
+from tonnage.cli.declared import Commands, MarketSession, QuietSession, ReportSession, given_flags
 from tonnage.cli.meter import Meter
 
 FILES = (".yaml", ".yml")
@@ -49,21 +50,38 @@ def run(
     """Run the same rows through several engines in turn, each in a process of its own, and compare them.
 
     `tonnage bench FILE.yaml` is the same. Finished cells are on the disk: after Ctrl-C or a kill, --resume goes on. A
-    worker that fails is a failed cell with its reason, and the rest goes on. Exit code 1: no cell came to its end;
-    130: stopped by someone.
+    worker that fails is a failed cell with its reason, and the rest goes on. A file with `run` and `places` compares
+    places, as `bench places` does. Exit code 1: no cell came to its end; 130: stopped by someone.
     """
     session.private_home()
     from tonnage import api
     from tonnage.api.interrupting import terminations_interrupt
+    from tonnage.side_by_side.place_file import compares_places
 
+    if compares_places(Path(file)):
+        _only_file(asked)
+        session.show_answer(api.bench_places(file, settings=session.settings, say=session.say))
+        return
     with terminations_interrupt():
         answer = api.bench_run(file, asked, settings=session.settings, on_step=session.say)
     session.show_answer(answer)
 
 
+def _only_file(asked: BenchRunOptions) -> None:
+    from tonnage.errors import InputError
+
+    for flag in given_flags(asked):
+        raise InputError(f"{flag} is for engines; this file compares places", hint="leave it out")
+
+
 @commands.command("places", short_help="The same run at several places: variation and differences")
 def places(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file with `run:`.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A workload file with `run:`, or a bench file with `places`.", show_default=False
+        ),
+    ],
     asked: BenchPlacesOptions,
     *,
     session: ReportSession,

@@ -100,6 +100,9 @@ class EngineEntry(StrictModel):
     workers: Count = entry("Processes that share the rows: pytorch (DDP) and Sparkling Water.", default=1)
     devices: Devices = entry("GPUs, one a worker; each worker sees its own alone.", default=())
     memory_gib: Positive = entry("Heap of each Java process (H2O, Sparkling Water), GiB.", default=2.0)
+    master: Word | None = entry(
+        "Of Sparkling Water: the address of a Spark cluster, spark://HOST:PORT.", default=None, shown="one on this host"
+    )
     rounds: Count | None = entry("Trees.", default=None, shown="100")
     depth: Depth | None = entry("Levels of a tree.", default=None, shown="6")
     bins: Bins | None = entry("Histogram bins of a column.", default=None, shown="256")

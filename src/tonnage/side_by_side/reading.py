@@ -104,6 +104,10 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
         yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
     if engine.devices and engine.engine.startswith("sparkling"):
         yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
+    if engine.master is not None and not engine.engine.startswith("sparkling"):
+        yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "sparkling-gbm or sparkling-xgboost")
+    if engine.master is not None and not engine.master.startswith("spark://"):
+        yield Problem((*here, "master"), f"'{engine.master}' is no address of a cluster", "master: spark://HOST:7077")
     if engine.devices and len(engine.devices) != engine.workers:
         yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
 
@@ -134,5 +138,6 @@ def _engine(one: EngineEntry, bench: BenchEntry) -> EngineSpec:
     rate = one.learning_rate or (0.001 if usual.family == "mlp" else usual.learning_rate)
     return EngineSpec(
         name=_name(one), engine=one.engine, threads=one.threads or bench.threads, workers=one.workers,
-        devices=one.devices, memory_gib=one.memory_gib, learning_rate=rate, native=dict(one.native), **stated,
+        devices=one.devices, memory_gib=one.memory_gib, master=one.master,
+        learning_rate=rate, native=dict(one.native), **stated,
     )  # fmt: skip

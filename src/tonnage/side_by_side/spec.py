@@ -100,6 +100,7 @@ class EngineSpec:
     workers: int = 1
     devices: tuple[str, ...] = ()
     memory_gib: float = 2.0  # of a Java process
+    master: str | None = None  # a Spark cluster's address; None: one on this host
     rounds: int = 100
     depth: int = 6
     bins: int = 256

@@ -202,3 +202,21 @@ def test_an_engine_that_is_not_set_up_says_how_to_get_it(tmp_path: Path) -> None
     """H2O needs an environment of its own."""
     assert missing("h2o-gbm", tmp_path) == "h2o-gbm has no environment: tonnage bench setup h2o"
     assert missing("sparkling-gbm", tmp_path) == "sparkling-gbm has no environment: tonnage bench setup sparkling"
+
+
+def test_sparkling_water_on_a_cluster_by_its_address() -> None:
+    """An executor a worker with its threads and memory; addresses are its own but where it is this host."""
+    from tonnage.benchmarks.engines.apart.engine_workers.h2o_sparkling import local_cluster, session_settings
+
+    job = {"threads": 4, "workers": 2, "memory_gib": 1.5, "folder": "/f", "ports": [5000], "master": None}
+    assert local_cluster(job) == "local-cluster[2,2,1536]"
+    here, near, far = (
+        session_settings(job | {"master": one}, "water.jar")
+        for one in (None, "spark://127.0.0.1:7077", "spark://head:7077")
+    )
+    assert "spark.cores.max" not in here
+    assert far["spark.cores.max"] == near["spark.cores.max"] == "4"
+    assert far["spark.executor.cores"] == "2"
+    assert here["spark.driver.host"] == near["spark.driver.host"] == "127.0.0.1"
+    assert not {"spark.driver.host", "spark.ext.h2o.base.port", "spark.ext.h2o.extra.properties"} & far.keys()
+    assert far["spark.executor.memory"] == "1536m"

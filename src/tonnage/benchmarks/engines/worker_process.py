@@ -64,7 +64,8 @@ def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Pa
     return {
         "engine": engine.engine, "task": data.task, "metric": data.metric, "data": str(table), "folder": str(folder),
         "threads": engine.threads, "workers": engine.workers, "devices": list(engine.devices), "seed": seed,
-        "memory_gib": engine.memory_gib, "passes": engine.passes, "depth": engine.depth, "bins": engine.bins,
+        "memory_gib": engine.memory_gib, "master": engine.master,
+        "passes": engine.passes, "depth": engine.depth, "bins": engine.bins,
         "learning_rate": engine.learning_rate, "hidden": list(engine.hidden), "batch": engine.batch,
         "native": dict(engine.native), "ports": free_port_pairs(3), "spawned_at": time.monotonic(),
     }  # fmt: skip
