@@ -7,6 +7,7 @@ to check the tests themselves.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -24,8 +25,10 @@ import yaml
 
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.spec import CheckpointSpec, DataSource, DataSpec, LaunchSpec, RunSpec, TrainingSpec
 
 SOURCES = Path(__file__).parents[2] / "src"
+TINY = Path(__file__).parents[1] / "recipes" / "loop" / "tiny.py"
 LONGEST_S = 240.0  # of one command
 
 
@@ -158,3 +161,31 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+@pytest.fixture
+def work_on_tiny(device: str) -> Callable[..., int]:
+    """Carries out a run of the loop's tiny task in this process; its exit code."""
+    said = importlib.util.spec_from_file_location("tonnage_tests_tiny_gpu", TINY)
+    assert said is not None
+    assert said.loader is not None
+    tiny = importlib.util.module_from_spec(said)
+    said.loader.exec_module(tiny)
+
+    def work(folder: RunFolder, **training: Any) -> int:
+        from tonnage.recipes.worker import run_worker
+
+        given = {
+            "global_batch": 64, "max_steps": 5, "epochs": 100.0, "log_every_steps": 1, "precision": "fp32", **training,
+        }  # fmt: skip
+        launch = LaunchSpec(device="cuda" if device == "cuda" else "cpu", threads=1)
+        folder.create(
+            RunSpec(
+                name="one", task="sequence-classification", model="0.0",
+                data=DataSpec(train=DataSource(location="200", format="jsonl")), training=TrainingSpec(**given),
+                launch=launch, checkpoint=CheckpointSpec(every_steps=5),
+            )
+        )  # fmt: skip
+        return run_worker(folder, program=tiny.prepare)
+
+    return work
