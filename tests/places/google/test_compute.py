@@ -16,15 +16,18 @@ from benchmarks.record_google_schema import FILE, document, excerpt
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket import gcs
+from tonnage.places.bucket.boot import docker_words
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.bucket.gcs import GCSObjects
 from tonnage.places.google import compute
-from tonnage.places.google.compute import PHASES, Compute, end_script, instance, login, request_id
+from tonnage.places.google.compute import PHASES, Compute, end_script, instance, login, mounts, request_id
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.schema import check_instance
+from tonnage.places.ssh.shipping import inputs_of, spec_there
 from tonnage.places.states import Phase, PlaceStatus
 from tonnage.runs import RunFolder
+from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle
 from tonnage.testing.google.storage import google_fault
 from tonnage.testing.http_service import Asked, HTTPAnswer, times
@@ -62,6 +65,7 @@ FORMS: list[dict[str, Any]] = [
     {}, {"spot": True, "grace_s": 20}, GPUS, {**GPUS, "gpu_subnets": ["g1", "g2", "g3", "g4"]},
     {"instance_type": "n1-standard-8", "accelerator": "nvidia-tesla-t4", "gpus": 2}, {"reservation": "mine"},
     {"instance_type": "a4-highgpu-8g", "gpus": 8}, {"kms_key": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
+    {"data_disks": ["weights", "rows"]},
     {"public_address": True, "secret": "keys", "subnet": "projects/shared/regions/us-central1/subnetworks/ml"},
     {"patch": {"instances.insert": {"scheduling": {"provisioningModel": "FLEX_START"}}}},
 ]  # fmt: skip
@@ -80,6 +84,7 @@ def test_every_form_is_one_that_the_discovery_document_has(form: dict[str, Any])
             {"seconds": "14400"},
         )
         assert one.body["disks"][0]["autoDelete"]
+        assert all(disk["mode"] == "READ_ONLY" and not disk["autoDelete"] for disk in one.body["disks"][1:])
         assert all(card["nicType"] == "GVNIC" for card in one.body["networkInterfaces"])
         assert ("accessConfigs" in one.body["networkInterfaces"][0]) == ("public_address" in form)
         assert (scheduling.get("onHostMaintenance") == "TERMINATE") == bool(form.get("gpus") or form.get("spot"))
@@ -101,6 +106,7 @@ REFUSED = [
     ({"spot": True, "reservation": "mine"}, "not bought as spot"), ({"spot": True, "grace_s": 60}, "30 s"),
     ({"grace_s": 115}, "120 s"), ({"time_limit_minutes": 200_000}, "120 days"), ({"image": "a/t:latest"}, "no digest"),
     ({"boot_image": "ubuntu"}, "boot_image"), ({"service_account": "me"}, "service_account"),
+    ({"data_disks": ["My disk"]}, "data_disks"),
 ]  # fmt: skip
 
 
@@ -158,6 +164,31 @@ def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:
         subprocess.run(["bash", "-c", end], cwd=tmp_path, env={**env, "EXIT_STATUS": status}, check=True)
         assert called in (tmp_path / "called").read_text(), status
         assert ("poweroff" in (tmp_path / "called").read_text()) == (status == "1")
+
+
+def test_data_disks_are_mounted_to_read_alone_and_their_files_stay_where_they_are(tmp_path: Path) -> None:
+    """Once, before the container, which sees them; a path on one is the place's own: nothing of it is sent."""
+    place = cloud(data_disks=["weights", "rows"]).place
+    for name in ("mkdir", "mount", "mountpoint"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/called\n[ {name} != mountpoint ]\n')
+        (tmp_path / name).chmod(0o755)
+    script = "\n".join(["set -euo pipefail", *mounts(place)])
+    subprocess.run(["bash", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    assert "mount -o ro,noload /dev/disk/by-id/google-weights /mnt/disks/weights" in (tmp_path / "called").read_text()
+    assert "--volume /mnt/disks/rows:/mnt/disks/rows:ro" in " ".join(docker_words(place, WORK))
+    assert [one["deviceName"] for one in instance(place, WORK, "us-central1-a")["disks"][1:]] == ["weights", "rows"]
+    assert not cloud().place.holds("/mnt/disks/rows/a")
+    assert not place.holds("/mnt/disks/other/a")
+    here = tmp_path / "valid.csv"
+    here.write_text("a,b\n1,2\n")
+    rows = DataSource(location="/mnt/disks/rows/train.csv", format="csv")
+    data = DataSpec(train=rows, validation=DataSource(location=str(here), format="csv"))
+    spec = RunSpec(name="first", task="mlp", data=data, weights="/mnt/disks/weights/bert")
+    assert list(inputs_of(spec, place.holds).values()) == [here]
+    there = spec_there(spec, "/there", place.holds)
+    assert (there.data.train.location, there.weights) == (rows.location, spec.weights)
+    assert there.data.validation is not None
+    assert there.data.validation.location.startswith("/there/")
 
 
 def made(one: Compute, work: Work = WORK) -> str:
@@ -304,6 +335,8 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(google: FakeG
         (n1, "the quota NVIDIA_T4_GPUS of us-central1 is 4", "quotas?project=my-project"),
         ({**GPUS, "spot": True, "grace_s": 20}, "PREEMPTIBLE_NVIDIA_H100_GPUS", "another region"),
         ({"boot_image": "projects/ml/global/images/none"}, "no image projects/ml", "gcloud compute images list"),
+        ({"data_disks": ["none"]}, "us-central1-a has no disk none", "gcloud compute disks create none --zone"),
+        ({"data_disks": ["single"]}, "not one that many read: READ_WRITE_SINGLE", "--access-mode=READ_ONLY_MANY"),
         ({"subnet": "none"}, "no subnet none", "gcloud compute networks subnets list"),
         ({"subnet": "dark"}, "private Google access is off", "--enable-private-ip-google-access"),
         ({"service_account": "other@my-project.iam.gserviceaccount.com"}, "no service account other@", "create other"),
@@ -313,6 +346,9 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(google: FakeG
     for changed, message, hint in table:
         found = refusals(**changed)
         assert any(message in said and hint in mends for said, mends in found), (changed, found)
+    assert refusals(data_disks=["weights"]) == []
+    google.rights.discard("compute.disks.useReadOnly")
+    assert any("compute.disks.useReadOnly" in said for said, _ in refusals(data_disks=["weights"]))
     google.rights.discard("compute.instances.create")
     google.there[f"iam/v1/projects/-/serviceAccounts/{ACCOUNT}"]["disabled"] = True
     found = refusals()
@@ -322,12 +358,16 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(google: FakeG
 
 def test_check_says_what_it_doubts(google: FakeGoogle) -> None:
     """Frames too small for the cards beside GPUs; a private machine whose image is elsewhere."""
+    older = {"type": "zones/z/diskTypes/pd-ssd", "users": ["a"]}
+    google.there["compute/v1/projects/my-project/zones/us-central1-a/disks/older"] = older
     google.there["compute/v1/projects/my-project/regions/us-central1/subnetworks/g1"] = {
         "network": f"{google.url}/compute/v1/projects/my-project/global/networks/default"
     }  # fmt: skip
     image = f"registry.example/t@{DIGEST}"
-    found = list(cloud(**GPUS, gpu_subnets=["g1"] * 4, memory_gib=1000, image=image).questions())
+    found = list(cloud(**GPUS, gpu_subnets=["g1"] * 4, memory_gib=1000, image=image, zones=["us-central1-a"],
+                       data_disks=["older"]).questions())  # fmt: skip
     said = {one.message: one.hint for one in found if one.kind == "doubtful"}
+    assert "hyperdisk-ml" in said["the disk older in us-central1-a (pd-ssd) is attached to 1 machines already"]
     assert "mtu=8896" in said["the network of g1 has an MTU of 1460, not 8896"]
     assert "Cloud NAT" in said["default leads to Google and nowhere else"]
 

@@ -61,11 +61,12 @@ def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     devices = ("--gpus", "all") if place.gpus else ()
     variables = [word for name, value in work.env.items() for word in ("--env", f"{name}={value}")]
     variables += [word for name in place.passed_variables for word in ("--env", name)]
+    shown = [word for path in place.read_only_folders for word in ("--volume", f"{path}:{path}:ro")]
     variables += [word for path in place.variable_files for word in ("--env-file", path)]
     return (
         "docker", "run", "--rm", "--network", "host", "--ipc", "host", *devices,
         "--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--security-opt", "no-new-privileges",
-        "--volume", f"{place.mount}:{place.mount}", *variables, "--entrypoint", work.command[0],
+        "--volume", f"{place.mount}:{place.mount}", *shown, *variables, "--entrypoint", work.command[0],
         place.image, *work.command[1:],
     )  # fmt: skip
 

@@ -158,7 +158,7 @@ class BucketRuns:
                     return there
             elif before is not None:
                 self._end(before)  # two submissions of a run never work at once
-            inputs = {path: object_of(file) for path, file in inputs_of(folder.spec()).items()}
+            inputs = {path: object_of(file) for path, file in inputs_of(folder.spec(), self.terms.holds).items()}
             record = write_submission(folder, submission)
             self._say(submission, folder, record, inputs)
             job_id = self.cloud.send(requests_in(submission.script), submission.token)
@@ -175,7 +175,7 @@ class BucketRuns:
         self._send_checkpoint(folder, record.number)
         journal = folder.journal_file.read_bytes()
         sent = {
-            "spec.json": dump_spec(spec_there(self._spec(folder), run)).encode(),
+            "spec.json": dump_spec(spec_there(self._spec(folder), run, self.terms.holds)).encode(),
             "job.json": dump_job(submission.job).encode(),
             "place.json": json.dumps(asdict(record)).encode(),
             "inputs.json": json.dumps({path: one.digest for path, one in sorted(inputs.items())}).encode(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
@@ -107,6 +108,14 @@ class MachinePlace(ImagePlace):
     def passed_variables(self) -> tuple[str, ...]:
         """Variables of the machine's script that the container gets too."""
         return ()
+
+    @property
+    def read_only_folders(self) -> tuple[str, ...]:
+        """Folders of the machine that the container sees and cannot change."""
+        return ()
+
+    def holds(self, path: str) -> bool:
+        return any(PurePosixPath(path).is_relative_to(folder) for folder in self.read_only_folders)
 
     @property
     def variable_files(self) -> tuple[str, ...]:

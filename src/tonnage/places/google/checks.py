@@ -19,6 +19,8 @@ RIGHTS: Final = (
     "compute.disks.create", "compute.disks.setLabels", "compute.subnetworks.use", "compute.zoneOperations.get",
     "compute.zoneOperations.list", "compute.instances.getSerialPortOutput",
 )  # fmt: skip
+READS_DISKS: Final = "compute.disks.useReadOnly"
+READ_BY_MANY: Final = "READ_ONLY_MANY"
 GPU_QUOTAS: Final = {  # «GPU quota»: a part of the accelerator's name: the quota's
     "h100-mega": "NVIDIA_H100_MEGA_GPUS", "h100": "NVIDIA_H100_GPUS", "h200": "NVIDIA_H200_GPUS",
     "b200": "NVIDIA_B200_GPUS",
@@ -45,6 +47,7 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
     accelerators: list[tuple[str, int]] = []
     for zone in place.zones:
         yield from _zone(call, place, zone, name, accelerators)
+        yield from _data_disks(call, place, zone)
     yield from _quota(call, place, accelerators)
     yield from _boot_image(call, place)
     yield from _network(call, place)
@@ -55,12 +58,13 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
 
 def _rights(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
     path = f"v1/projects/{place.project}:testIamPermissions"
+    wanted = [*RIGHTS, *([READS_DISKS] if place.data_disks else [])]
     try:
-        answer = call("POST", path, service="cloudresourcemanager", body={"permissions": list(RIGHTS)})
+        answer = call("POST", path, service="cloudresourcemanager", body={"permissions": wanted})
     except TonnageError as error:
         yield unasked("your rights", error)
         return
-    lacking = sorted(set(RIGHTS) - set(answer.get("permissions") or ()))
+    lacking = sorted(set(wanted) - set(answer.get("permissions") or ()))
     if lacking:
         role = "--member user:YOU --role roles/compute.instanceAdmin.v1"
         hint = f"`gcloud projects add-iam-policy-binding {place.project} {role}`"
@@ -99,6 +103,27 @@ def _zone(
             else:
                 yield unasked(f"{place.accelerator} in {zone}", error)
     accelerators[:] = accelerators or own
+
+
+def _data_disks(call: Call, place: GCEPlace, zone: str) -> Iterator[PlaceFinding]:
+    """Whether each is in the zone, and whether many machines may read it at once."""
+    for name in place.data_disks:
+        try:
+            found = call("GET", f"projects/{place.project}/zones/{zone}/disks/{name}")
+        except GoogleError as error:
+            if error.status == 404:
+                made = f"{name} --zone {zone} --type hyperdisk-ml --size ..."
+                yield refused(f"{zone} has no disk {name}", f"`gcloud compute disks create {made}`, and fill it")
+            else:
+                yield unasked(f"the disk {name} in {zone}", error)
+            continue
+        kind = str(found.get("type") or "").rpartition("/")[2]
+        if kind == "hyperdisk-ml" and found.get("accessMode") != READ_BY_MANY:
+            hint = f"`gcloud compute disks update {name} --zone {zone} --access-mode={READ_BY_MANY}`"
+            yield refused(f"the disk {name} in {zone} is not one that many read: {found.get('accessMode')}", hint)
+        elif kind != "hyperdisk-ml" and (users := found.get("users")):
+            said = f"the disk {name} in {zone} ({kind}) is attached to {len(users)} machines already"
+            yield PlaceFinding(kind="doubtful", message=said, hint="one of the type hyperdisk-ml is read by thousands")
 
 
 def quotas_of(place: GCEPlace, accelerators: list[tuple[str, int]]) -> dict[str, int]:

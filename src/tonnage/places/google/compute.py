@@ -223,14 +223,15 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
     }  # fmt: skip
     if place.kms_key is not None:
         disk["diskEncryptionKey"] = {"kmsKeyName": place.kms_key}
+    lines = (*mounts(place), *login(place.image))
     metadata = {
-        "startup-script": first_script(place, work, login=login(place.image), end=end_script(place, work, zone)),
+        "startup-script": first_script(place, work, login=lines, end=end_script(place, work, zone)),
         "tonnage-tag": work.tag, "block-project-ssh-keys": "TRUE", "serial-port-enable": "FALSE",
     }  # fmt: skip
     body: Body = {
         "name": work.name, "machineType": f"{here}/machineTypes/{place.instance_type}",
         "labels": google_labels({"name": work.run, **work.tags}),
-        "disks": [disk],
+        "disks": [disk, *(_attached(here, name) for name in place.data_disks)],
         "networkInterfaces": _interfaces(place),
         "serviceAccounts": [
             {"email": place.service_account, "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
@@ -249,6 +250,20 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
             "key": "compute.googleapis.com/reservation-name",
         }  # fmt: skip
     return body
+
+
+def _attached(here: str, name: str) -> Body:
+    """A disk that many machines read at once; it stays."""
+    read: Body = {"mode": "READ_ONLY", "boot": False, "autoDelete": False}
+    return {"source": f"{here}/disks/{name}", "deviceName": name, **read}
+
+
+def mounts(place: GCEPlace) -> tuple[str, ...]:
+    """Lines that mount the data disks, ext4, whose journal nobody may replay."""
+    return tuple(
+        f"mkdir -p {folder}; mountpoint -q {folder} || mount -o ro,noload /dev/disk/by-id/google-{name} {folder}"
+        for name, folder in zip(place.data_disks, place.read_only_folders, strict=True)
+    )
 
 
 def _scheduling(place: GCEPlace) -> Body:

@@ -27,8 +27,10 @@ ONLY_HYPERDISK: Final = (
     "n4",
     "x4",
 )  # «Choose a disk type»
+DATA: Final = "/mnt/disks"  # of the machine: below it each data disk
 MTU: Final = 8896  # of networks for the cards of GPUs, «GPU machine types: network bandwidth»
 GPU_CARDS: Final = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # beside the first: «Maximize GPU network bandwidth»
+DiskName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
 LONGEST_MINUTES: Final = 120 * 24 * 60  # of maxRunDuration
 
 
@@ -49,6 +51,7 @@ class GCEPlace(MachinePlace):
     gpu_subnets: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the cards beside GPUs
     accelerator: str | None = None  # of machines to which GPUs are attached: nvidia-tesla-t4 at n1-...
     disk_type: str | None = None  # None: hyperdisk-balanced where the type takes no other, else pd-balanced
+    data_disks: Annotated[tuple[DiskName, ...], Field(strict=False, max_length=8)] = ()  # at /mnt/disks/NAME
     kms_key: str | None = None  # of the disk; None: Google's own
     reservation: str | None = None  # of capacity, by name
 
@@ -67,6 +70,11 @@ class GCEPlace(MachinePlace):
     def disk(self) -> str:
         """The type of the first disk."""
         return self.disk_type or (HYPERDISK if self._takes_only_hyperdisk else "pd-balanced")
+
+    @property
+    def read_only_folders(self) -> tuple[str, ...]:
+        """Where the data disks are mounted."""
+        return tuple(f"{DATA}/{name}" for name in self.data_disks)
 
     @property
     def _takes_only_hyperdisk(self) -> bool:

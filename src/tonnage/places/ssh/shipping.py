@@ -10,7 +10,7 @@ import hashlib
 import io
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -82,27 +82,37 @@ def wheels(names: Iterable[str]) -> tuple[Object, ...]:
     return tuple(found)
 
 
-def inputs_of(spec: RunSpec) -> dict[str, Path]:
-    """Every file of this machine that the run reads: its path there, under INPUTS, and here."""
+def never(_: str) -> bool:
+    """Of a place that has no files of its own."""
+    return False
+
+
+def inputs_of(spec: RunSpec, held: Callable[[str], bool] = never) -> dict[str, Path]:
+    """Every file of this machine that the run reads: its path there, under INPUTS, and here.
+
+    `held`: whether a path is one of the place's own.
+    """
     found: dict[str, Path] = {}
     for source in _sources(spec.data):
         for location in (source.location, *source.more):
-            if _is_here(source, location):
+            if _is_here(source, location) and not held(location):
                 found |= {f"{INPUTS}{path.absolute()}": path for path in files_at(location)}
     for folder in (spec.weights, spec.config, spec.tokenizer):
-        if folder is not None and not is_remote(folder):
+        if folder is not None and not is_remote(folder) and not held(folder):
             found |= {f"{INPUTS}{path.absolute()}": path for path in _files_below(Path(folder))}
     return found
 
 
-def spec_there(spec: RunSpec, run: str) -> RunSpec:
+def spec_there(spec: RunSpec, run: str, held: Callable[[str], bool] = never) -> RunSpec:
     """The specification with every path of this machine replaced by that of its copy in the run's folder there."""
 
     def moved(location: str | None) -> str | None:
-        return None if location is None or is_remote(location) else f"{run}/{INPUTS}{Path(location).absolute()}"
+        if location is None or is_remote(location) or held(location):
+            return location
+        return f"{run}/{INPUTS}{Path(location).absolute()}"
 
     def source(one: DataSource | None) -> DataSource | None:
-        if one is None or not _is_here(one, one.location):
+        if one is None or not _is_here(one, one.location) or held(one.location):
             return one
         return replace(
             one, location=moved(one.location) or one.location, more=tuple(moved(more) or more for more in one.more)

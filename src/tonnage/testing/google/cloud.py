@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.http.body_shapes import faults_of
-from tonnage.places.google.checks import RIGHTS
+from tonnage.places.google.checks import READS_DISKS, RIGHTS
 from tonnage.places.google.schema import ROOT, instance_schemas
 from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.google.storage import FakeStorage, google_fault
@@ -63,7 +63,7 @@ class FakeGoogle:
         self.operations: dict[str, Document] = {}
         self.by_request: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: the operation's code
-        self.rights = set(RIGHTS)
+        self.rights = {*RIGHTS, READS_DISKS}
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
@@ -109,6 +109,8 @@ class FakeGoogle:
             project: {"name": PROJECT}, region: {"quotas": quotas},
             **{f"{project}/zones/{zone}/machineTypes/{name}": one for zone in zones for name, one in kinds.items()},
             **{f"{project}/zones/{zone}/acceleratorTypes/nvidia-tesla-t4": {} for zone in zones},
+            **{f"{project}/zones/{zone}/disks/{name}": {"type": "zones/z/diskTypes/hyperdisk-ml", "accessMode": mode}
+               for zone in zones for name, mode in (("weights", "READ_ONLY_MANY"), ("single", "READ_WRITE_SINGLE"))},
             "compute/v1/projects/ml/global/images/family/gpu": {"name": "gpu-1"},
             f"{region}/subnetworks/default": {"network": network, "privateIpGoogleAccess": True},
             f"{region}/subnetworks/dark": {"network": network},
