@@ -64,6 +64,15 @@ def test_what_an_engine_costs_is_found() -> None:
     assert engine.tables == 12
 
 
+def test_one_table_of_an_engine_that_costs_a_start() -> None:
+    """40 times the physics on one small table: that a training costs seconds once is likelier than every cell
+    doing so, and a large table is not predicted 40 times as slow."""
+    fit = fit_of([row("sparkling-gbm x2", 1, 20.0, 0.5, passes=50.0)])
+    change = correction(fit, method="boosted-trees", engine="sparkling-gbm", passes=50.0, device="here", workers=2)
+    assert change.seconds(np.array([0.5]))[0] == pytest.approx(20.0, rel=0.5)
+    assert change.seconds(np.array([6.0]))[0] < 60.0
+
+
 def test_intervals_narrow_with_tables_and_hold() -> None:
     """From the judged interval towards the noise of the tables; and four of five left-out tables lie within it."""
     widths = []

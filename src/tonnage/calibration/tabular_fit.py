@@ -245,31 +245,63 @@ def _solve(cells: Sequence[_Cell]) -> _Solved:
         [*(value for name in engines for value in (_engine_sd(name, method[name]), OVERHEAD_LOG_SD, OVERHEAD_LOG_SD)),
          *(DEVICE_LOG_SD for _ in devices)]
     )  # fmt: skip
-    place, damping = centre.copy(), 1e-3
-    errors, slopes = _residuals(place, cells, engines, devices)
-    cost = _cost(errors, place, centre, width)
-    for _ in range(STEPS):
-        normal = slopes.T @ slopes + np.diag(1.0 / width**2)
-        downhill = slopes.T @ errors - (place - centre) / width**2
-        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), downhill)
-        tried = place + np.clip(step, -2.0, 2.0)
-        new_errors, new_slopes = _residuals(tried, cells, engines, devices)
-        new_cost = _cost(new_errors, tried, centre, width)
-        if new_cost <= cost:
-            done = cost - new_cost < 1e-12 * max(cost, 1.0)
-            place, errors, slopes, cost, damping = tried, new_errors, new_slopes, new_cost, damping / 3.0
-            if done:
-                break
-        else:
-            damping *= 4.0
-            if damping > 1e12:
-                break
+    problem = _Problem(cells=cells, engines=engines, devices=devices, centre=centre, width=width)
+    place, cost = problem.descend(centre)
+    for number, name in enumerate(engines):  # what a call costs may explain what a factor does: both are begun from
+        mine = [one for one in cells if one.engine == name]
+        for entry, most in (
+            (1, min(exp(one.log_s) / one.passes for one in mine)),
+            (2, min(exp(one.log_s) for one in mine)),
+        ):
+            begun = place.copy()
+            begun[3 * number] = 0.0
+            begun[3 * number + entry] = log(most / 2.0)
+            tried, new_cost = problem.descend(begun)
+            if new_cost < cost:
+                place, cost = tried, new_cost
     found = np.exp(place)
     return _Solved(
         engines={name: (float(found[3 * n]), float(found[3 * n + 1]), float(found[3 * n + 2]))
                  for n, name in enumerate(engines)},
         devices={name: float(found[3 * len(engines) + n]) for n, name in enumerate(devices)},
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Problem:
+    """The cells, and where the figures' logarithms are expected: `centre`, within `width`."""
+
+    cells: Sequence[_Cell]
+    engines: Sequence[str]
+    devices: Sequence[str]
+    centre: Floats
+    width: Floats
+
+    def descend(self, begun: Floats) -> tuple[Floats, float]:
+        """The nearest lowest point, and how low it is."""
+        place, damping = begun.copy(), 1e-3
+        errors, slopes = _residuals(place, self.cells, self.engines, self.devices)
+        cost = self._cost(errors, place)
+        for _ in range(STEPS):
+            normal = slopes.T @ slopes + np.diag(1.0 / self.width**2)
+            downhill = slopes.T @ errors - (place - self.centre) / self.width**2
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), downhill)
+            tried = place + np.clip(step, -2.0, 2.0)
+            new_errors, new_slopes = _residuals(tried, self.cells, self.engines, self.devices)
+            new_cost = self._cost(new_errors, tried)
+            if new_cost <= cost:
+                done = cost - new_cost < 1e-12 * max(cost, 1.0)
+                place, errors, slopes, cost, damping = tried, new_errors, new_slopes, new_cost, damping / 3.0
+                if done:
+                    break
+            else:
+                damping *= 4.0
+                if damping > 1e12:
+                    break
+        return place, cost
+
+    def _cost(self, errors: Floats, place: Floats) -> float:
+        return float(errors @ errors + (((place - self.centre) / self.width) ** 2).sum())
 
 
 def _engine_sd(engine: str, method: str) -> float:
@@ -290,7 +322,3 @@ def _residuals(
         slopes[row, first : first + 3] = parts / whole / CELL_LOG_SD
         slopes[row, device] = 1.0 / CELL_LOG_SD
     return errors, slopes
-
-
-def _cost(errors: Floats, place: Floats, centre: Floats, width: Floats) -> float:
-    return float(errors @ errors + (((place - centre) / width) ** 2).sum())
