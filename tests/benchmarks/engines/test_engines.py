@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,7 @@ from tonnage.benchmarks.engines.data import prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out, clean_bench
-from tonnage.benchmarks.engines.worker_process import MARK, end_marked, left_processes
+from tonnage.benchmarks.engines.worker_process import MARK, end_marked, free_port_pairs, left_processes
 from tonnage.errors import InputError
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.reading import read_bench
@@ -68,6 +71,36 @@ def test_two_workers_share_the_rows(tmp_path: Path) -> None:
     assert len({one["pid"] for one in cell.workers}) == 2
     assert cell.quality is not None
     assert cell.quality > 0.6
+
+
+@pytest.mark.heavy
+def test_two_benches_at_once_share_nothing(tmp_path: Path) -> None:
+    """Each worker sees its own GPU alone, has its own folder and ports, and the end of one does not end the other."""
+    pytest.importorskip("sklearn")
+    specs = [bench(f'{{engine: scikit-learn, rounds: 5, devices: ["{gpu}"]}}', rows=20_000) for gpu in (3, 5)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(carried, specs, [tmp_path / "one", tmp_path / "two"]))
+    (one,), (two,) = found
+    assert (one.reason, two.reason) == (None, None)
+    assert [cell.workers[0]["devices"] for cell in (one, two)] == ["3", "5"]
+    assert one.workers[0]["pid"] != two.workers[0]["pid"]
+    assert one.quality == two.quality
+    jobs = [json.loads(next((tmp_path / name).glob("cells/*/job.json")).read_text()) for name in ("one", "two")]
+    assert not set(jobs[0]["ports"]) & set(jobs[1]["ports"])
+    assert jobs[0]["folder"] != jobs[1]["folder"]
+
+
+def test_ports_that_are_taken_are_not_given_out() -> None:
+    """H2O takes a port and the next: neither is one that something listens on."""
+    with contextlib.ExitStack() as held:
+        taken = set()
+        for port in free_port_pairs(4):
+            listener = held.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+            taken.add(port)
+        for port in free_port_pairs(6):
+            assert not {port, port + 1} & taken
 
 
 @pytest.mark.heavy
@@ -185,6 +218,16 @@ def test_a_csv_becomes_numbers(tmp_path: Path) -> None:
     wrong = read_bench(text.format(label="sold"), folder=tmp_path)
     with pytest.raises(InputError, match="no column 'sold'"):
         prepare_data(wrong, wrong.data[0], tmp_path / "w", memory_bytes=1e9)
+
+
+def test_a_file_that_does_not_fit_is_refused_too(tmp_path: Path) -> None:
+    """With the number of its rows that fits, before any engine starts."""
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,0\n2,1\n" * 50, encoding="utf-8")
+    text = "bench: {name: t, data: [{name: d, file: t.csv, label: b}], engines: [{engine: xgboost}]}"
+    spec = read_bench(text, folder=tmp_path)
+    with pytest.raises(InputError, match="are free") as caught:
+        prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1200.0)
+    assert caught.value.hint == "rows: 50 fits"
 
 
 def test_the_auc_is_that_of_scikit_learn() -> None:
