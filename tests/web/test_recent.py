@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -12,7 +14,7 @@ from tonnage.reports.blocks import Page
 from tonnage.reports.rendering import Report
 from tonnage.testing.runs import write_run
 from tonnage.web.asked import Shown
-from tonnage.web.recent import SHARED_S, RecentAnswers
+from tonnage.web.recent import SHARED_S, UNCHANGED_S, RecentAnswers
 
 
 def shown(title: str) -> Shown:
@@ -36,6 +38,43 @@ def test_a_second_later_it_is_read_again() -> None:
     assert asked("a") == "a 3"
     recent.forget()
     assert asked("a") == "a 4"
+
+
+def test_what_has_not_changed_is_kept_longer() -> None:
+    """With a stamp of its files for three seconds, and not at all once the stamp is another."""
+    now, read = [0.0], []
+    recent = RecentAnswers(clock=lambda: now[0])
+
+    def asked(stamp: int) -> str:
+        def make() -> Shown:
+            read.append(stamp)
+            return shown(f"{len(read)}")
+
+        return recent.get("run", make, stamp).report.page().title
+
+    first = [asked(1), asked(1), asked(2)]
+    now[0] = SHARED_S
+    second = asked(2)
+    now[0] = UNCHANGED_S
+    assert (first, second, asked(2)) == (["1", "1", "2"], "2", "3")
+
+
+def test_a_run_that_moved_on_is_read_anew(server: Open, home: Path) -> None:
+    """At once: a line of its metrics changes the stamp, and a run that is gone is gone."""
+    folder = home / "runs" / "teach"
+    write_run(folder, finished=False)
+    client = server()
+    before = client.get("/api/v1/runs/teach")
+    assert client.get("/api/v1/runs/teach", headers={"if-none-match": before.headers["etag"]}).status_code == 304
+    line = (folder / "metrics.jsonl").read_text().splitlines()[-1]
+    step = json.loads(line)["step"]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({**json.loads(line), "step": step + 7}) + "\n")
+    after = client.get("/api/v1/runs/teach")
+    assert after.headers["etag"] != before.headers["etag"]
+    assert str(step + 7) in after.text
+    shutil.rmtree(folder)
+    assert client.get("/api/v1/runs/teach").status_code == 404
 
 
 def test_who_asks_meanwhile_waits_for_the_same() -> None:

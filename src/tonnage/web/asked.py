@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -80,13 +80,15 @@ class Shown:
     fields: tuple[AskedField, ...] = ()
     live: bool = False
     acts: Links = ()
+    document_text: Callable[[], str] | None = None  # the document as text, made once for all who ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """An address below `/` and `/api/v1/`; a name in braces is a part of it. `menu`: its word in the menu.
     `scope`: whose things it shows; an address of `project` shows those of the asker's projects. `parameters`: of its
-    query; `sliders`: those of a what-if too. `shared`: one reading answers all who ask in one second."""
+    query; `sliders`: those of a what-if too. `shared`: one reading answers all who ask in one second, or, where `stamp`
+    says that nothing has changed since, in three."""
 
     path: str
     about: str
@@ -97,6 +99,7 @@ class Resource:
     parameters: tuple[str, ...] = ()
     sliders: bool = False
     shared: bool = False
+    stamp: Callable[[PageRequest], Hashable] | None = None
 
 
 def named_files(folder: Path, suffix: str) -> dict[str, Path]:

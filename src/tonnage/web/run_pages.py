@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.runs.liveness import heartbeat_file
 from tonnage.web.asked import Links, PageRequest, Shown
 
 if TYPE_CHECKING:
@@ -53,6 +56,24 @@ def run(asked: PageRequest) -> Shown:
         report=found.report(), live=True, acts=_acts(asked, folder),
         links=((f"/runs/{asked.name}/logs", "logs"),),
     )  # fmt: skip
+
+
+def run_stamp(asked: PageRequest) -> Hashable:
+    """Sizes and times of the files that a run's page and log are read from. UnknownName as `visible_run`."""
+    folder = visible_run(asked)
+    files = (
+        folder.spec_file, folder.journal_file, folder.metrics_file, folder.samples_file, folder.log_file,
+        folder.prediction_file, folder.result_file, heartbeat_file(folder),
+    )  # fmt: skip
+    return tuple(_stamp(one) for one in files)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        found = file.stat()
+    except OSError:  # it is not there, or may not be read: reading it says which
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _acts(asked: PageRequest, folder: RunFolder) -> Links:

@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         if ("create", "pods/exec") in self.cluster.denied:
             raise FakeServerRefusal(403, "pods/exec is forbidden")
         key = self.headers["Sec-WebSocket-Key"].encode()
-        accept = base64.b64encode(hashlib.sha1(key + ACCEPT).digest()).decode()
+        accept = base64.b64encode(hashlib.sha1(key + ACCEPT, usedforsecurity=False).digest()).decode()
         self.send_response(101)
         for name, value in (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept),
                             ("Sec-WebSocket-Protocol", "v5.channel.k8s.io")):  # fmt: skip
