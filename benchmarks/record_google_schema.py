@@ -1,9 +1,10 @@
-"""Which members, types and values Compute Engine takes of an instance, recorded from its discovery document.
+"""Which members, types and values Compute Engine takes of an instance and Vertex AI of a job, by discovery documents.
 
     pip install google-api-python-client
     python benchmarks/record_google_schema.py
 
-Writes `src/tonnage/places/google/instance_schema.json`: names, types and enums alone, without what the API fills in.
+Writes `instance_schema.json` and `custom_job_schema.json` of `src/tonnage/places/google`: names, types and enums alone,
+without what the API fills in.
 """
 
 from __future__ import annotations
@@ -15,35 +16,39 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[1] / "src" / "tonnage" / "places" / "google" / "instance_schema.json"
+FOLDER = Path(__file__).parents[1] / "src" / "tonnage" / "places" / "google"
+FILE = FOLDER / "instance_schema.json"
 ROOT = "Instance"
+JOBS_FILE = FOLDER / "custom_job_schema.json"
+JOB_ROOT = "GoogleCloudAiplatformV1CustomJob"
 
 
-def document() -> dict[str, Any]:
-    """The discovery document of the installed client library. SystemExit where there is none."""
+def document(name: str = "compute.v1.json") -> dict[str, Any]:
+    """A discovery document of the installed client library. SystemExit where there is none."""
     found = find_spec("googleapiclient")
     if found is None or found.origin is None:
         raise SystemExit("pip install google-api-python-client")
-    path = Path(found.origin).parent / "discovery_cache" / "documents" / "compute.v1.json"
+    path = Path(found.origin).parent / "discovery_cache" / "documents" / name
     told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return told
 
 
-def excerpt(told: dict[str, Any]) -> dict[str, Any]:
-    """The schemas that an instance is made of, by name."""
+def excerpt(told: dict[str, Any], root: str = ROOT, service: str = "compute v1") -> dict[str, Any]:
+    """The schemas that an instance, or another root, is made of, by name."""
     found: dict[str, Any] = {}
-    left = [ROOT]
+    left = [root]
     while left:
         name = left.pop()
         if name in found:
             continue
         members = told["schemas"][name].get("properties", {})
         taken = {
-            key: _part(one) for key, one in members.items() if "[Output Only]" not in one.get("description", "")
+            key: _part(one) for key, one in members.items()
+            if "[Output Only]" not in one.get("description", "") and not one.get("readOnly")
         }  # fmt: skip
         found[name] = dict(sorted(taken.items()))
         left += list(_references(list(taken.values())))
-    return {"service": "compute v1", "revision": told["revision"], "schemas": dict(sorted(found.items()))}
+    return {"service": service, "revision": told["revision"], "schemas": dict(sorted(found.items()))}
 
 
 def _part(member: dict[str, Any]) -> dict[str, Any]:
@@ -66,5 +71,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(excerpt(document()), indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write(f"{FILE}: {FILE.stat().st_size} bytes\n")
+    jobs = excerpt(document("aiplatform.v1.json"), JOB_ROOT, "aiplatform v1")
+    for file, told in ((FILE, excerpt(document())), (JOBS_FILE, jobs)):
+        file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        sys.stdout.write(f"{file}: {file.stat().st_size} bytes\n")

@@ -68,6 +68,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.google.compute import Compute
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
+        case "vertex":
+            from tonnage.places.bucket.executor import BucketRuns
+            from tonnage.places.google.vertex import VertexJobs
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=VertexJobs(name=name, place=place))
         case "azure":
             from tonnage.places.azure.machines import AzureMachines
             from tonnage.places.bucket.executor import BucketRuns

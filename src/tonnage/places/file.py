@@ -17,6 +17,7 @@ from tonnage.places.azure.place import AzurePlace
 from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
@@ -90,6 +91,7 @@ WrittenPlace = (
     | SageMakerPlace
     | EC2Place
     | GCEPlace
+    | VertexPlace
     | AzurePlace
     | DigitalOceanPlace
     | DatabricksPlace

@@ -28,6 +28,8 @@ from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.file import SlurmPlace, SSHPlace
 from tonnage.places.google import compute
 from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.vertex import VertexJobs
+from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import read_cluster
@@ -69,6 +71,7 @@ MEMBERS = [
     pytest.param("ec2", marks=[NEEDS_MOTO]),
     "databricks",
     "gce",
+    "vertex",
     pytest.param("azure", marks=[NEEDS_AZURE]),
     pytest.param("digitalocean", marks=[NEEDS_MOTO]),
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
@@ -269,6 +272,35 @@ def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) 
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+VERTEX_TERMS: dict[str, Any] = {
+    "kind": "vertex", "project": "my-project", "region": "us-central1", "cores": 1, "memory_gib": 1,
+    "bucket": "gs://runs/tonnage", "instance_type": "n2-standard-2", "service_account": GCE_TERMS["service_account"],
+    "image": GCE_TERMS["image"], "time_limit_minutes": 5, "grace_s": 8, "exchange_s": 0.3, "python": sys.executable,
+}  # fmt: skip
+
+
+def vertex_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """Vertex AI's custom jobs and Cloud Storage; machines are processes of this one."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = VertexPlace(**VERTEX_TERMS, mount=str(home / "there"))
+        return BucketRuns(
+            kind="vertex", name="vertex", place=terms, cloud=VertexJobs(name="vertex", place=terms, **more)
+        )
+
+    def alive(folder: RunFolder) -> int:
+        ended = {"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
+        return sum(one.body["labels"]["tonnage-run"] == folder.path.name and one.state not in ended
+                   for one in service.vertex.jobs.values())  # fmt: skip
+
+    def out_of_reach() -> Executor:
+        nowhere = f"http://127.0.0.1:{free_ports(1)[0]}/"
+        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", nowhere)
+        return place(attempts=1)
+
+    return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
 AZURE_TERMS: dict[str, Any] = {
     "kind": "azure", "subscription": SUBSCRIPTION, "resource_group": "ml", "region": "eastus", "cores": 1,
     "memory_gib": 1, "bucket": "az://runs@account.blob.core.windows.net/tonnage", "instance_type": "Standard_D2s_v5",
@@ -426,6 +458,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             tmp_path, request.getfixturevalue("ec2"), request.getfixturevalue("aws_network"), monkeypatch
         ),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
+        "vertex": lambda: vertex_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "azure": lambda: azure_trial(tmp_path, request.getfixturevalue("azure"), monkeypatch),
         "digitalocean": lambda: digitalocean_trial(

@@ -11,6 +11,7 @@ from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.google import GoogleError
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.google.place import MTU, GCEPlace
+from tonnage.places.google.vertex_place import VertexPlace
 
 Call = Callable[..., dict[str, Any]]
 RIGHTS: Final = (
@@ -51,9 +52,9 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
     yield from _quota(call, place, accelerators)
     yield from _boot_image(call, place)
     yield from _network(call, place)
-    yield from _account(call, place)
-    yield from _image(call, place)
-    yield from _secret(call, place)
+    yield from account_questions(call, place)
+    yield from image_questions(call, place)
+    yield from secret_questions(call, place)
 
 
 def _rights(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
@@ -217,7 +218,8 @@ def _frames(call: Call, name: str, subnet: dict[str, Any]) -> Iterator[PlaceFind
                            hint=f"`gcloud compute networks update {short} --mtu={MTU}`")  # fmt: skip
 
 
-def _account(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
+def account_questions(call: Call, place: GCEPlace | VertexPlace) -> Iterator[PlaceFinding]:
+    """Whether the service account is there and can be used."""
     try:
         found = call("GET", f"v1/projects/-/serviceAccounts/{place.service_account}", service="iam")
     except GoogleError as error:
@@ -233,7 +235,7 @@ def _account(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
                        f"`gcloud iam service-accounts enable {place.service_account}`")  # fmt: skip
 
 
-def _image(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
+def image_questions(call: Call, place: GCEPlace | VertexPlace) -> Iterator[PlaceFinding]:
     """Whether an image of Google's registry is there; of other registries only the machine learns."""
     host, _, rest = place.image.partition("/")
     parts = rest.partition("@")[0].split("/")
@@ -254,7 +256,8 @@ def _image(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
             yield unasked(f"the image {place.image}", error)
 
 
-def _secret(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
+def secret_questions(call: Call, place: GCEPlace | VertexPlace) -> Iterator[PlaceFinding]:
+    """Whether the secret of the place is there."""
     if place.secret is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""What Compute Engine would refuse of an instance, by the members, types and values of its discovery document.
+"""What Compute Engine and Vertex AI would refuse, by the members, types and values of their discovery documents.
 
-`instance_schema.json` has them; `benchmarks/record_google_schema.py` wrote it. What the service checks beyond them
-(that a network is there, that two members agree) only the service knows.
+`instance_schema.json` and `custom_job_schema.json` have them; `benchmarks/record_google_schema.py` wrote both. What the
+services check beyond them (that a network is there, that two members agree) only they know.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 from tonnage.http.body_shapes import Schemas, check_body, recorded_schemas
 
 ROOT: Final = "Instance"
+JOB_ROOT: Final = "GoogleCloudAiplatformV1CustomJob"
 
 
 def instance_schemas() -> Schemas:
@@ -22,3 +23,13 @@ def instance_schemas() -> Schemas:
 def check_instance(body: Mapping[str, Any]) -> None:
     """InputError with every fault."""
     check_body(body, instance_schemas(), ROOT, "instances.insert")
+
+
+def custom_job_schemas() -> Schemas:
+    """The recorded ones of Vertex AI."""
+    return recorded_schemas(__package__, "custom_job_schema.json")
+
+
+def check_custom_job(body: Mapping[str, Any]) -> None:
+    """InputError with every fault."""
+    check_body(body, custom_job_schemas(), JOB_ROOT, "customJobs.create")

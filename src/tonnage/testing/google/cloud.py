@@ -19,8 +19,10 @@ from typing import Final
 from tonnage.http.body_shapes import faults_of
 from tonnage.places.google.checks import READS_DISKS, RIGHTS
 from tonnage.places.google.schema import ROOT, instance_schemas
+from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
 from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.google.storage import FakeStorage, google_fault
+from tonnage.testing.google.vertex import FakeVertex
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
@@ -63,7 +65,8 @@ class FakeGoogle:
         self.operations: dict[str, Document] = {}
         self.by_request: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: the operation's code
-        self.rights = {*RIGHTS, READS_DISKS}
+        self.rights = {*RIGHTS, READS_DISKS, *VERTEX_RIGHTS}
+        self.vertex = FakeVertex(folder)
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
@@ -86,7 +89,7 @@ class FakeGoogle:
             "type": "service_account", "project_id": PROJECT, "private_key_id": "1", "private_key": key,
             "client_email": ACCOUNT, "client_id": "1", "token_uri": f"{self.url}/token",
         }))  # fmt: skip
-        services = ("iam", "cloudresourcemanager", "secretmanager", "artifactregistry")
+        services = ("iam", "cloudresourcemanager", "secretmanager", "artifactregistry", "aiplatform")
         return {
             "GOOGLE_APPLICATION_CREDENTIALS": str(account), "STORAGE_EMULATOR_HOST": self.url, "NO_PROXY": "127.0.0.1",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.url}/compute/v1/",
@@ -131,7 +134,7 @@ class FakeGoogle:
         if asked.headers.get("authorization") != "Bearer test-token":
             return google_fault(401, "authError", "Request had invalid authentication credentials.")
         with self.lock:
-            stored = self.storage.answer(asked)
+            stored = self.storage.answer(asked) or self.vertex.answer(asked)
             if stored is not None:
                 return stored
             for pattern, verb in ((INSTANCES, self._instances), (OPERATIONS, self._operations)):
@@ -232,6 +235,7 @@ class FakeGoogle:
     def tick(self) -> None:
         """What happens by itself."""
         with self.lock:
+            self.vertex.tick()
             for name, one in list(self.instances.items()):
                 if not one.taken:
                     self._advance(name, one)
@@ -269,6 +273,7 @@ class FakeGoogle:
 
     def close(self) -> None:
         """Nothing is left running."""
+        self.vertex.close()
         for one in self.instances.values():
             if one.machine is not None and one.machine.ended() is None:
                 one.machine.kill()
