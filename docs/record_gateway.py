@@ -37,6 +37,7 @@ deployments:
 routes:
   chat: {{deployments: [own, bought], policy: own-first, max_tokens: 64}}
   trial: {{deployments: [bought], max_tokens: 64}}
+  help: {{deployments: [own], max_tokens: 64, rules: [{{languages: [de, fr], deployments: [bought]}}]}}
 budgets:
   - {{of: "route:trial", usd: 0.0005, per: day}}
 """
@@ -53,6 +54,10 @@ threads = [threading.Thread(target=ask, args=(number,)) for number in range(clie
 [one.start() for one in threads]; [one.join() for one in threads]
 for (status, where), count in sorted(met.items()): print(f"{count:4} answers {status} by {where}")
 """
+HELP = (
+    '{"model": "help", "max_tokens": 16, "ignore_eos": true, '
+    '"messages": [{"role": "user", "content": "Wie bezahle ich meine Rechnung?"}]}'
+)
 CHAT = (
     '{"model": "%s", "max_tokens": %d, "stream": %s, "ignore_eos": true, '
     '"messages": [{"role": "user", "content": "tell me all"}]}'
@@ -110,22 +115,25 @@ def record(recorder: GatewayRecorder) -> None:
     write_tiny_gguf(recorder.folder / "tiny.gguf")
     texts = {"gateway.yaml": FILE.format(door=port, own=own_port, bought=bought_port), "ask.py": ASK,
              "chat.json": CHAT % ("chat", 64, "false"), "trial.json": CHAT % ("trial", 64, "false"),
-             "stream.json": CHAT % ("chat", 3500, "true")}  # fmt: skip
+             "stream.json": CHAT % ("chat", 3500, "true"), "help.json": HELP}  # fmt: skip
     for name, text in texts.items():
         (recorder.folder / name).write_text(text, encoding="utf-8")
     own = recorder.engine("own", own_port)
     recorder.engine("bought", bought_port)
     recorder.run("cat gateway.yaml")
     recorder.run("tonnage gateway explain gateway.yaml chat.json")
+    recorder.note("a rule of the route: other languages go elsewhere")
+    recorder.run("tonnage gateway explain gateway.yaml help.json")
     gateway = recorder.start("tonnage gateway gateway.yaml", "gateway.log")
     until_ready(f"{url}/ready")
     python = sys.executable
+    post = f"curl -s {url}/v1/chat/completions -H 'content-type: application/json' -d"
+    recorder.run(f"{post} @help.json -o help.out -D - | grep x-tonnage")
     recorder.note("the own engine holds two requests: what is over goes to tokens")
     said(recorder, f"{python} ask.py {url} 12 400", f"python ask.py {url} 12 400")
     time.sleep(1.0)
     recorder.run("tonnage gateway spend gateway.yaml --by deployment")
     recorder.note("the budget of a route at its end: refused before anything is sent, with which and until when")
-    post = f"curl -s {url}/v1/chat/completions -H 'content-type: application/json' -d"
     recorder.run(
         f"for one in 1 2 3 4 5 6; do {post} @trial.json -o last.json -w '%{{http_code}} '; done; echo; cat last.json"
     )
