@@ -1,4 +1,4 @@
-"""A guardrail that asks the encoder server itself, a classifier of random weights in it."""
+"""A guardrail and a rule of a route that ask the encoder server itself, a classifier of random weights in it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,34 @@ def test_an_encoder_server_judges(encoder: str, tmp_path: Path) -> None:
             rows = await door.rows()
             assert [(row["deployment"], row["outcome"]) for row in rows] == [
                 ("judge", "guardrail"), ("judge", "guardrail"), ("a", "ok"),
+            ]  # fmt: skip
+            assert door.book.open_holds == 0
+
+    play(scenario())
+
+
+def test_an_encoder_server_routes(encoder: str, tmp_path: Path) -> None:
+    """The deployment of its most likely label; its request is held, settled and in the ledger."""
+
+    async def scenario() -> None:
+        scored = httpx.post(f"{encoder}/predict", json={"inputs": "the film was good"}).json()
+        likely = max(scored, key=lambda one: one["score"])
+        judge = Scripted()
+        judge.url = encoder
+        topic = {"deployment": "judge", "above": likely["score"] - 0.001, "within": "20s"}
+        rules = [{"classifier": "topic", "labels": [likely["label"]], "deployments": ["b"]}]
+        async with (
+            Scripted(always=said()) as a, Scripted(always=said()) as b,
+            Doorway(
+                tmp_path, {"a": a, "b": b, "judge": judge}, classifiers={"topic": topic},
+                route={"deployments": ["a"], "rules": rules}, budgets=[{"usd": 1}],
+            ) as door,
+        ):  # fmt: skip
+            answer = await door.ask(chat("the film was good"))
+            assert answer.header("x-tonnage-deployment") == "b"
+            assert answer.header("x-tonnage-class") == f"topic={likely['label']}"
+            assert [(row["deployment"], row["outcome"]) for row in await door.rows()] == [
+                ("judge", "classifier"), ("b", "ok"),
             ]  # fmt: skip
             assert door.book.open_holds == 0
 

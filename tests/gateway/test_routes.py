@@ -380,3 +380,15 @@ def test_predicted_waits_shorten_the_tail_of_a_replayed_log(tmp_path: Path) -> N
         assert found.unserved == 0
         p95[policy] = found.latencies_s[285]
     assert p95["fastest"] < 0.5 * p95["in-order"], p95
+
+
+def test_the_cheapest_that_keeps_its_promise_of_a_whole_answer(tmp_path: Path) -> None:
+    cheap = {"input_usd_per_million": 0.1, "output_usd_per_million": 0.2}
+    ups = {"slow": deployment(price=cheap), "quick": deployment()}
+    gateway = loaded(tmp_path, ups, {"policy": "cheapest", "answer": "5s"})
+    healths = {name: DeploymentHealth() for name in ups}
+    facts, route = Facts("chat", 10, ANYBODY), gateway.routes["chat"]
+    assert order(route, facts, gateway, healths, 0.0, Random(0)) == ["slow", "quick"]  # nothing is known
+    healths["slow"].expect(token_s=0.1, output_tokens=100)
+    healths["quick"].expect(token_s=0.02, output_tokens=100)
+    assert order(route, facts, gateway, healths, 0.0, Random(0)) == ["quick", "slow"]

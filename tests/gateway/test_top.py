@@ -156,3 +156,28 @@ def test_nobody_there(tmp_path: Path) -> None:
         next(tonnage.gateway_top(path, tonnage.GatewayTopOptions(sort="size")))
     found = tonnage.check_gateway(path).found
     assert status_url(found) == "http://127.0.0.1:1"
+
+
+def test_whether_an_own_machine_pays(tmp_path: Path) -> None:
+    """Its tokens at the cheapest price that a route beside it could buy them for, over what its hour costs."""
+
+    async def scenario() -> None:
+        own = {"price": None, "own": {"usd_per_hour": 0.5, "input_tokens_per_s": 100, "output_tokens_per_s": 10}}
+        dear = {"price": {"input_usd_per_million": 900.0, "output_usd_per_million": 900.0}}
+        async with (
+            Scripted(always=said()) as mine, Scripted() as bought, Scripted() as dearer, Scripted() as apart,
+            Doorway(
+                tmp_path, {"mine": mine, "bought": bought, "dearer": dearer, "apart": apart}, mine=own, dearer=dear,
+                apart={"price": {"input_usd_per_million": 0.001, "output_usd_per_million": 0.001}},
+                route={"deployments": ["mine", "bought", "dearer"]}, more={"other": {"deployments": ["apart"]}},
+            ) as door,
+        ):  # fmt: skip
+            before = await status(door, 100.0)
+            for _ in range(10):
+                await door.ask()
+            rows = {one.name: one for one in happened(before, await status(door, 110.0)).deployments}
+            hourly_usd = 360 * 10 * (7 * 1e-6 + 4 * 2e-6)  # 7 and 4 tokens a request, at 1 and 2 USD a million
+            assert rows["mine"].pays == pytest.approx(hourly_usd / 0.5)
+            assert [rows[name].pays for name in ("bought", "dearer", "apart")] == [None] * 3
+
+    play(scenario())

@@ -52,6 +52,8 @@ def status_document(
             "under_way": sum(one["under_way"].get(name, 0) for one in living),
             "first_byte_s": health.first_byte_s, "answer_s": _answer_s(running, name),
             "failures_in_a_row": health.failures,
+            "own_usd_per_hour": running.gateway.deployments[name].own_usd_per_hour,
+            "instead": _instead(running.gateway, name),
             "resting": not health.available(monotonic()),
             "resting_workers": sum(name in one.get("resting", ()) for one in living),
         } for name, health in running.healths.items()},
@@ -66,6 +68,23 @@ def status_document(
         "accounts": str(states) if failed else None,
         **added_up(all_counted).document(),
     }  # fmt: skip
+
+
+def _instead(gateway: Gateway, name: str) -> list[dict[str, Any]]:
+    """Where the tokens of an own machine could be bought: deployments that share a route with it, at their prices."""
+    if not gateway.deployments[name].own:
+        return []
+    named = [(*route.deployments, *(one for rule in route.rules for one in rule.deployments))
+             for route in gateway.routes.values()]  # fmt: skip
+    others = dict.fromkeys(one for names in named if name in names for one in names)
+    found = []
+    for one in others:
+        deployment = gateway.deployments[one]
+        tier = deployment.rates.tiers[0]
+        if not deployment.own and "chat" in deployment.surfaces:
+            found.append({"name": one, "input_usd": tier.input_pico / PICO_PER_USD,
+                          "output_usd": tier.output_pico / PICO_PER_USD})  # fmt: skip
+    return found
 
 
 def _answer_s(running: Running, name: str) -> float | None:

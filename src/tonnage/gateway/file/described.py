@@ -31,6 +31,7 @@ class Deployment:
     dialect: Dialect
     rates: DeploymentRates
     own: bool
+    own_usd_per_hour: float | None
     sign_in: SignIn | None
     timeouts: TimeoutsEntry
     at_once: int | None
@@ -85,6 +86,7 @@ class Route:
     policy: Policy
     weights: tuple[float, ...]  # beside `deployments`
     first_byte_s: float | None
+    answer_s: float | None
     quality: float | None
     quality_unknown: bool  # deployments without a score are used all the same
     max_tokens: int | None

@@ -205,6 +205,9 @@ class RouteEntry(StrictModel):
     first_byte: Duration | None = entry(
         "The promise: deployments that are expected to be later come last.", default=None
     )
+    answer: Duration | None = entry(
+        "The promise for whole answers: deployments that are expected to end later come last.", default=None
+    )
     quality: PositiveOrZero | None = entry("Deployments below this quality are not used.", default=None)
     quality_unknown: Literal["refuse", "allow"] = entry(
         "Deployments without a score, where there is a floor: refused when the file is read, or used.", default="refuse"

@@ -115,6 +115,7 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         dialect=one.dialect,
         rates=_rates(one, folder, catalog, planned),
         own=one.own is not None,
+        own_usd_per_hour=None if one.own is None else one.own.usd_per_hour,
         sign_in=None if one.sign_in is None or one.sign_in.kind == "none" else SignIn(**one.sign_in.model_dump()),
         timeouts=one.timeouts,
         at_once=one.at_once,
@@ -199,9 +200,9 @@ def _route(one: RouteEntry) -> Route:
     weights = tuple((one.weights or {}).get(name, 1.0) for name in one.deployments)
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
-        quality=one.quality, quality_unknown=one.quality_unknown == "allow", max_tokens=one.max_tokens,
-        cache=one.cache, rules=rules, retry=one.retry, fallback=one.fallback, sticky=one.sticky,
-        hedge=one.hedge, canary=one.canary, shadow=one.shadow, guardrails=one.guardrails,
+        answer_s=one.answer, quality=one.quality, quality_unknown=one.quality_unknown == "allow",
+        max_tokens=one.max_tokens, cache=one.cache, rules=rules, retry=one.retry, fallback=one.fallback,
+        sticky=one.sticky, hedge=one.hedge, canary=one.canary, shadow=one.shadow, guardrails=one.guardrails,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
 

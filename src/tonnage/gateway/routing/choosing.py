@@ -90,6 +90,13 @@ def order(
     if route.first_byte_s is not None:
         promise_s = route.first_byte_s
         usable.sort(key=lambda name: (expected_first_byte_s(deployments[name], healths[name]) or 0.0) > promise_s)
+    if route.answer_s is not None:
+        ends_s = route.answer_s
+        outputs = expected_output_tokens(facts.surface, [healths[name] for name in usable])
+        workers = gateway.listen.workers
+        usable.sort(key=lambda name: (
+            (expected_answer_s(deployments[name], healths[name], outputs, workers) or 0.0) > ends_s
+        ))  # fmt: skip
     if facts.canary is not None and facts.canary in usable:
         usable.sort(key=lambda name: name != facts.canary)
     return usable

@@ -28,6 +28,7 @@ class TopRow:
     usd_per_hour: float
     circuit: Circuit | None = None
     cache_hit_share: float | None = None
+    pays: float | None = None  # an own machine: its tokens at the cheapest price of a route beside it, over its hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,20 @@ def _deployments(grown: _Grown, after: Mapping[str, Any], seconds: float) -> Ite
     for name, known in after["deployments"].items():
         resting = known["resting_workers"]
         circuit: Circuit = "closed" if not resting else "open" if resting >= after["workers"] else "partly open"
-        yield _row(grown, "deployment", name, seconds, in_flight=known["under_way"], circuit=circuit)
+        pays = _pays(grown, name, known, seconds)
+        yield _row(grown, "deployment", name, seconds, in_flight=known["under_way"], circuit=circuit, pays=pays)
+
+
+def _pays(grown: _Grown, name: str, known: Mapping[str, Any], seconds: float) -> float | None:
+    """None: no machine of one's own, or nothing beside it sells tokens."""
+    per_hour, instead = known.get("own_usd_per_hour"), known.get("instead")
+    if not per_hour or not instead:
+        return None
+    inputs, outputs = (
+        grown.by("tonnage_gateway_tokens_total", "deployment", kind=kind).get(name, 0.0) for kind in ("input", "output")
+    )
+    bought = min(inputs * one["input_usd"] + outputs * one["output_usd"] for one in instead)
+    return float(bought / seconds * HOUR_S / per_hour)
 
 
 def _routes(grown: _Grown, after: Mapping[str, Any], seconds: float) -> Iterable[TopRow]:
@@ -157,7 +171,7 @@ def _keys(grown: _Grown, after: Mapping[str, Any], seconds: float) -> Iterable[T
 
 def _row(
     grown: _Grown, kind: Kind, name: str, seconds: float, *, in_flight: int, circuit: Circuit | None = None,
-    cache_hit_share: float | None = None, more: float = 0.0,
+    cache_hit_share: float | None = None, more: float = 0.0, pays: float | None = None,
 ) -> TopRow:  # fmt: skip
     """`more`: requests that no deployment answered, from the cache."""
     first = grown.histogram("tonnage_gateway_first_byte_seconds", kind, name)
@@ -167,7 +181,7 @@ def _row(
     return TopRow(
         name=name, requests_per_s=requests / seconds, in_flight=in_flight, first_byte_p50_s=quantile_s(first, 0.5),
         first_byte_p95_s=quantile_s(first, 0.95), output_tokens_per_s=tokens / seconds,
-        usd_per_hour=usd / seconds * HOUR_S, circuit=circuit, cache_hit_share=cache_hit_share,
+        usd_per_hour=usd / seconds * HOUR_S, circuit=circuit, cache_hit_share=cache_hit_share, pays=pays,
     )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ _RATES: Final[Fields[TopRow]] = (
     Field("usd_per_hour", lambda one: one.usd_per_hour, title="USD/h", right=True, show=_number),
 )  # fmt: skip
 _CIRCUIT: Final = Field[TopRow]("circuit", lambda one: one.circuit, title="circuit")
+_PAYS: Final = Field[TopRow]("pays", lambda one: one.pays, title="pays", right=True, show=_percent)
 _HITS: Final = Field[TopRow](
     "cache_hit_share", lambda one: one.cache_hit_share, title="cache hits", right=True, show=_percent
 )
@@ -54,7 +55,7 @@ def _named(title: str) -> Field[TopRow]:
     return Field("name", lambda one: one.name, title=title)
 
 
-DEPLOYMENTS: Final[Fields[TopRow]] = (_named("deployment"), *_RATES, _CIRCUIT)
+DEPLOYMENTS: Final[Fields[TopRow]] = (_named("deployment"), *_RATES, _CIRCUIT, _PAYS)
 ROUTES: Final[Fields[TopRow]] = (_named("route"), *_RATES, _HITS)
 KEYS: Final[Fields[TopRow]] = (_named("key"), *_RATES[:2], *_RATES[4:])
 
