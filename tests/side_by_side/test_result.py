@@ -58,3 +58,48 @@ def test_predicted_on_processors_alone() -> None:
     assert both[0].predicted_s is not None
     assert both[0].predicted_s.low < both[0].predicted_s.value < both[0].predicted_s.high
     assert both[1].predicted_s is None
+
+
+def test_a_known_card_is_predicted() -> None:
+    """The engine's GPU by its number; a card that the catalog does not know, one that is not there, and several GPUs
+    have no prediction, and an engine that the physics is not of a wider one."""
+    from tonnage.catalog import load_catalog
+
+    card = load_catalog().accelerator("H100-SXM")
+    columns = {"d": 10}
+    spec = read_bench("""bench:
+  name: a
+  threads: 2
+  data: [{name: d, generate: {rows: 1000, columns: 10}}]
+  engines: [{engine: xgboost, devices: ["0"]}, {engine: lightgbm, devices: ["0"]}, {engine: catboost, devices: ["1"]},
+            {engine: scikit-learn, devices: ["7"]}, {engine: pytorch, devices: ["0"]},
+            {engine: pytorch, name: two, devices: ["0", "1"], workers: 2}]
+""")
+    cells = [replace(CELL, engine=one.name, train_rows=700_000) for one in spec.engines]
+    rows = {row.engine.name: row.predicted_s for row in sum_up(spec, cells, replace(HOST, gpus=(card, None)), columns)}
+    assert {name for name, figure in rows.items() if figure is None} == {"catboost", "scikit-learn", "two"}
+    trees, other = rows["xgboost"], rows["lightgbm"]
+    assert trees is not None
+    assert other is not None
+    assert trees.value == other.value
+    assert trees.high < other.high
+
+
+def test_cards_are_those_that_the_driver_names() -> None:
+    """By the catalog's name; a board of another name is none, and without a driver there are none."""
+    from types import SimpleNamespace
+
+    from tonnage.benchmarks.machine import known_gpus
+
+    boards = ["NVIDIA H100 80GB HBM3", "NVIDIA Something 9"]
+    nvml = SimpleNamespace(
+        NVMLError=RuntimeError, nvmlInit=lambda: None, nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index, nvmlDeviceGetName=lambda handle: boards[handle],
+    )  # fmt: skip
+    assert [card.name if card else None for card in known_gpus(nvml)] == ["H100-SXM", None]
+
+    def fails() -> None:
+        raise RuntimeError("no driver")
+
+    nvml.nvmlInit = fails
+    assert known_gpus(nvml) == ()

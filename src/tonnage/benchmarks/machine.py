@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.calibration.local_profile import DeviceKind, MachineIdentity, processor_name
-from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.runs.devices import BUS_ORDER, ListedGpu, memory_bytes, name_of, open_nvml
+from tonnage.catalog.hardware import Accelerator
+from tonnage.errors import InputError, MissingExtra, TonnageError, UnknownAccelerator
+from tonnage.runs.devices import BUS_ORDER, ListedGpu, list_boards, memory_bytes, name_of, open_nvml
 from tonnage.runs.job import WAITING_THREADS
 from tonnage.units import to_gib
 
@@ -221,6 +222,23 @@ def framework_bytes() -> tuple[float, float]:
         raise TonnageError(f"torch does not start: {done.stderr.strip().splitlines()[-1]}", hint="try `import torch`")
     trains, adapters = map(float, done.stdout.split())
     return trains, max(adapters, 0.0)
+
+
+def known_gpus(nvml: Any | None = None) -> tuple[Accelerator | None, ...]:
+    """The catalog's card of each board here, by PCI bus; None where it has no card of that name. Empty where the
+    driver cannot be read."""
+    from tonnage.catalog.loading import load_catalog
+
+    library, _ = open_nvml(nvml)
+    if library is None:
+        return ()
+    market, found = load_catalog(), list[Accelerator | None]()
+    for board in list_boards(library):
+        try:
+            found.append(market.accelerator(name_of(library, board)))
+        except UnknownAccelerator:
+            found.append(None)
+    return tuple(found)
 
 
 def versions(torch: Any, kind: DeviceKind) -> tuple[tuple[str, str], ...]:

@@ -234,7 +234,8 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
         about = _about(found, cell, engine)
         gpus = len(engine.devices) or None
         batch = engine.batch if engine.family == "mlp" else None
-        device = ",".join(engine.devices) or found.host.processor
+        card = found.host.gpu_of(engine)
+        device = card.name if card is not None else ",".join(engine.devices) or found.host.processor
         config = f"{found.spec.name}/{cell.data}/{cell.engine}"
         for metric, value in figures.items():
             yield [f"{config}/{cell.turn + 1}/{metric}", config, "tonnage bench", engine.engine, device, gpus, batch,

@@ -10,14 +10,24 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.calibration.tabular_fit import TabularFit, correction
+from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
+from tonnage.catalog.hardware import Accelerator
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Machine, missing_figure, stack
 from tonnage.sizing.estimates import Figure
-from tonnage.sizing.tabular import TABULAR_MEMORY_SPREAD, CpuColumns
+from tonnage.sizing.tabular import (
+    TABULAR_MEMORY_SPREAD,
+    CpuColumns,
+    estimate_mlp_on_gpus,
+    estimate_trees_on_gpus,
+)
 from tonnage.values import dataclass
+from tonnage.workload.jobs import TabularJob
 
+COMPUTE_PRECISION: Final = "fp32"  # of networks here; trees read no matrix rate
 _T90: Final = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383)  # Student's t, 0.9, 1 to 9 degrees
 
 
@@ -30,10 +40,18 @@ class Host:
     logical_cores: int
     memory_bytes: float
     arm: bool
+    gpus: tuple[Accelerator | None, ...] = ()  # in the order of the bus; None: one that the catalog does not know
 
     @property
     def threads_per_core(self) -> float:
         return self.logical_cores / max(self.physical_cores, 1)
+
+    def gpu_of(self, engine: EngineSpec) -> Accelerator | None:
+        """The card of an engine on one GPU named by its number."""
+        if len(engine.devices) != 1 or not engine.devices[0].isdecimal():
+            return None
+        place = int(engine.devices[0])
+        return self.gpus[place] if place < len(self.gpus) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +198,10 @@ class _Predictor:
     fit: TabularFit | None
 
     def predicted(self, engine: EngineSpec, rows: int, columns: int) -> Prediction:
-        """None on GPUs, where the card is not known here."""
-        if engine.devices:
-            return Prediction()
+        """On a GPU by the physics alone; none where its card is not known, or there are several."""
         job = engine.tabular_job(rows, columns, self.facts)
+        if engine.devices:
+            return self._on_gpu(job, engine)
         estimate = physics(job, processors_of(engine, self.host))
         change = correction(
             self.fit, method=job.method, engine=engine.engine, passes=float(engine.passes), device=self.host.processor,
@@ -194,6 +212,19 @@ class _Predictor:
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
             memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
         )  # fmt: skip
+
+    def _on_gpu(self, job: TabularJob, engine: EngineSpec) -> Prediction:
+        card = self.host.gpu_of(engine)
+        if card is None or card.vendor != "NVIDIA" or missing_figure(card, COMPUTE_PRECISION) is not None:
+            return Prediction()
+        machine = Machine(accelerator=card, count=1, intra=None, network_gb_per_s=None, network_latency_us=0.0)
+        devices = stack([machine], COMPUTE_PRECISION, Assumptions())
+        formula = estimate_mlp_on_gpus if job.method == "mlp" else estimate_trees_on_gpus
+        estimate = formula(job, devices, np.array([1.0]), np.array([self.host.memory_bytes]))
+        return Prediction(
+            seconds=gpu_spread(job).around(float(estimate.total_s[0]), basis="assumed"),
+            memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
+        )
 
 
 def processors_of(engine: EngineSpec, host: Host) -> CpuColumns:

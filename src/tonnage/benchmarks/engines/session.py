@@ -13,7 +13,7 @@ from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
-from tonnage.benchmarks.machine import host_identity
+from tonnage.benchmarks.machine import host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
 from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
@@ -22,12 +22,13 @@ from tonnage.side_by_side.spec import BenchSpec
 from tonnage.units import from_gib
 
 
-def read_host() -> Host:
-    """This machine as the prediction needs it."""
+def read_host(*, gpus: bool = False) -> Host:
+    """This machine as the prediction needs it; with its GPUs where they are asked for."""
     here = host_identity()
     return Host(
         processor=here.processor, physical_cores=here.physical_cores, logical_cores=here.logical_cores,
         memory_bytes=from_gib(here.memory_gib), arm=platform.machine().lower() in ("arm64", "aarch64"),
+        gpus=known_gpus() if gpus else (),
     )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def result_of(
     spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows], fit: TabularFit | None = None
 ) -> BenchResult:
     """What the journal holds, summed up. `fit`: what rows of earlier benches say of the engines."""
-    cells, host = folder.cells(), read_host()
+    cells, host = folder.cells(), read_host(gpus=any(engine.devices for engine in spec.engines))
     facts = {name: one.facts for name, one in tables.items()}
     return BenchResult(
         spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
