@@ -21,6 +21,8 @@ from tonnage.places.digitalocean.droplets import Droplets
 from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.compute import Compute
 from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.vertex import VertexJobs
+from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.record import read_record
 from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 from tonnage.testing.databricks import FakeWorkspace
@@ -92,6 +94,22 @@ def test_at_compute_engine(google: FakeGoogle, tmp_path: Path, monkeypatch: pyte
     dies_anywhere(
         mortal, lambda: BucketRuns(kind="gce", name="vm", place=terms, cloud=Compute(name="vm", place=terms)), tmp_path,
         lambda: len(google.instances),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_at_vertex(google: FakeGoogle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which has no token of a request: the job's label stands in for it."""
+    google.vertex.start_s = 600
+    terms = VertexPlace(
+        **TERMS, kind="vertex", project="my-project", region="us-central1", bucket="gs://runs/t",
+        instance_type="n2-standard-2", service_account=ACCOUNT, image=f"registry.example/t@sha256:{'0' * 64}",
+    )  # fmt: skip
+    mortal = Mortal(GoogleClient.once)
+    monkeypatch.setattr(GoogleClient, "once", mortal.method())
+    dies_anywhere(
+        mortal, lambda: BucketRuns(kind="vertex", name="ai", place=terms, cloud=VertexJobs(name="ai", place=terms)),
+        tmp_path, lambda: len(google.vertex.jobs),
     )  # fmt: skip
 
 
