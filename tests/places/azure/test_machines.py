@@ -200,6 +200,15 @@ def test_a_zone_without_capacity_is_passed_over_and_none_is_an_error(quiet: Fake
         time.sleep(0.02)
 
 
+def test_a_request_that_is_refused_takes_no_living_machine_away(quiet: FakeAzure) -> None:
+    """Another body under the name of a machine that works: Azure refuses it, and the machine stays."""
+    job = made(here())
+    with pytest.raises(TonnageError, match="PropertyChangeNotAllowed"):
+        made(here(setup=["true"]))
+    assert [*quiet.machines] == [job]
+    assert not quiet.machines[job].taken
+
+
 def test_a_machine_whose_work_never_began_says_why_and_is_an_orphan_until_it_is_deleted(azure: FakeAzure) -> None:
     """The console's last line is the reason, whether it let its capacity go or was switched off."""
     for may, word in ((True, "deallocated"), (False, "stopped")):

@@ -106,7 +106,7 @@ class AzureMachines:
             why = self._create(name, request.body)
             if why is None:
                 return name
-            self._delete(name)
+            self._remove_failed(name)
             refused[f"zone {zone}" if zone else self.place.region] = why
             if why[0] not in NO_CAPACITY:
                 break
@@ -156,6 +156,17 @@ class AzureMachines:
     def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the machine's name is enough
         """Deleted with its disk and its card."""
         self._delete(job_id)
+
+    def _remove_failed(self, name: str) -> None:
+        """What Azure has left of a machine that it did not make; one that lives under the name is not touched."""
+        try:
+            made = self.call("GET", self._machine(name)).get("properties", {}).get("provisioningState")
+        except AzureError as error:
+            if error.status == 404:
+                return
+            raise
+        if made == "Failed":
+            self._delete(name)
 
     def _delete(self, name: str) -> None:
         url = management_url(self._machine(name))
