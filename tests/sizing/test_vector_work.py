@@ -91,6 +91,8 @@ def test_units_of_processors() -> None:
     assert flop_per_cycle(("AVX2", "AVX-512", "AVX-512 bf16"), amd_family=25) == {"fp32": 32.0, "bf16": 64.0}
     assert flop_per_cycle(("NEON", "SVE", "Arm bf16"))["fp32"] == 32.0
     assert flop_per_cycle(()) == {}
+    tiles = processor_roof("cpu", 2, 2.6e9, flop_per_cycle(("AVX-512", "AMX bf16")), TabularAssumptions())
+    assert tiles.flop_per_s["bf16"].low <= 1.98e12 <= tiles.flop_per_s["bf16"].high  # measured on such a machine
     assert processor(clock_hz=None).flop_per_s["fp32"].value == 2 * TabularAssumptions().cpu_flop_per_s
 
 

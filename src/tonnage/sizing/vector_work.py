@@ -139,6 +139,7 @@ def speed_up(slower: Figure | None, faster: Figure | None) -> Figure | None:
 # AMX multiplies 16 x 32 by 32 x 16 bf16 tiles in 16 cycles. Sources: Intel 64 and IA-32 Architectures Optimization
 # Reference Manual (AMX, FMA throughput); AMD Software Optimization Guides of Zen 4 and Zen 5; Arm Neoverse guides.
 _AMD_HALVES: Final = 25  # family of Zen 3 and Zen 4, whose 512-bit operations take two passes
+TILE_FLOP: Final = 512.0  # a cycle, from which on it is a unit of tiles
 _FP32: Final = (("AVX-512", 64.0), ("AVX2", 32.0), ("SVE", 32.0), ("NEON", 16.0))
 _BF16: Final = (("AMX bf16", 1024.0), ("AVX-512 bf16", 128.0), ("Arm bf16", 128.0))
 
@@ -165,7 +166,7 @@ def processor_roof(
     given = _ranges(assumed)
     own = _ranges(VectorAssumptions())
     rates = {
-        precision: own["product_share"].scaled(cores * clock_hz * flop)
+        precision: own["tile_product_share" if flop >= TILE_FLOP else "product_share"].scaled(cores * clock_hz * flop)
         for precision, flop in per_cycle.items()
         if clock_hz is not None
     }
