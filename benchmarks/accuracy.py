@@ -134,7 +134,7 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
   cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone says; an H100 in tf32
   is 1.3 times slower.
 - Documents that say less than they ran: lengths of articles that are cut (BART), chunks of a pipeline stage (NeMo's
-  fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs), a column of another number format (PaddlePaddle).
+  fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs).
 - Encoders on a T4: TensorFlow 1's table is 1.5 to 1.7 times as slow as those of TensorFlow 2 and FasterTransformer, in
   every batch, length and number format, though the two agree with it on other GPUs: a card below its clocks.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same

@@ -34,10 +34,10 @@ def doubted_table(tables: Mapping[str, Iterable[Any]], catalog: Catalog) -> Iter
 
 def doubt_of(row: Any, catalog: Catalog) -> str:
     """Why a row is doubted; "" where nothing doubts it."""
-    if not isinstance(row, InferenceRow):
-        return MARKED if row.quality == "suspect" else ""
     if row.doubt or row.quality == "suspect":
-        return row.doubt or MARKED
+        return row.doubt or MARKED  # type: ignore[no-any-return]
+    if not isinstance(row, InferenceRow):
+        return ""
     case = read_case(row, catalog)
     return UNFED if isinstance(case, InferenceCase) and case.faster_than_memory else ""
 

@@ -12,10 +12,11 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, peak_tflops
-from tonnage.sizing.engine_rates import clock_share, engine_kernels, fused_share, tiles_to_half
+from tonnage.sizing.engine_rates import clock_share, engine_kernels, engine_operator_s, fused_share, tiles_to_half
 from tonnage.sizing.engines import PRIORS, engine_class
 from tonnage.sizing.inference_devices import TF32_SHARE, serving_devices, sustained_tflops
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads, stores_scores
+from tonnage.sizing.operators import Kind, Operator
 from tonnage.workload.known import find_model
 
 ENGINES = calibrated_engines()
@@ -276,6 +277,20 @@ def test_few_multiprocessors_are_filled_by_few_tiles() -> None:
     t4, a100 = (float(np.ravel(tiles_to_half(on(name, "fp16"), engine))[0]) for name in ("T4", "A100-80GB-SXM"))
     assert a100 == pytest.approx(engine.tiles_to_half, rel=0.01)
     assert t4 / a100 == pytest.approx(40 / 108, rel=0.02)
+
+
+def test_a_convolution_of_few_tiles_fills_less_of_a_device_than_a_product() -> None:
+    """A product of few tiles splits its inner length over idle multiprocessors; a convolution does not, so that a small
+    batch takes longer than the same FLOP do as a product, and a large one as long."""
+    engine, device = replace(ENGINES["fused"], gemm_fraction=1.0, convolution_fraction=1.0), on("A100-80GB-SXM", "tf32")
+
+    def seconds(kind: Kind, rows: float) -> float:
+        flop = 2.0 * rows * 512 * 4608
+        one = Operator(name=kind, kind=kind, flop=flop, moved_bytes=1.0, rows=rows, columns=512.0, kernels=0.0)
+        return float(np.ravel(engine_operator_s(one, device, engine))[0])
+
+    assert seconds("convolution", 196.0) > 1.5 * seconds("gemm", 196.0)
+    assert seconds("convolution", 1e6) == pytest.approx(seconds("gemm", 1e6), rel=0.01)
 
 
 # benchmarks/results/gpu_grid_inference_h100-80gb-sxm_2026-11-22.csv, CUDA graph rows, fp16, which no fit has seen:

@@ -47,7 +47,7 @@ def doubt_repeated(items: Iterable[Any], catalog: Catalog) -> Iterator[Any]:
 
     A document's rows are compared where they follow one another, as many at a time as a batch holds.
     """
-    for _, following in groupby(items, key=_document()):
+    for _, following in groupby(items, key=documents()):
         for batch in in_batches(following):
             rows = [item for item in batch if isinstance(item, InferenceRow)]
             doubted = repeated_tables(rows, catalog)
@@ -56,7 +56,7 @@ def doubt_repeated(items: Iterable[Any], catalog: Catalog) -> Iterator[Any]:
                 yield replace(item, quality="suspect", doubt=reason) if reason else item
 
 
-def _document() -> Callable[[Any], str]:
+def documents() -> Callable[[Any], str]:
     """The source of each item in turn; of a skipped row that of the row before it."""
     last = ""
 

@@ -57,14 +57,15 @@ def kind_named(name: str) -> FactKind:
 
 def _training() -> FactKind:
     from tonnage.calibration.row_facts import with_facts
+    from tonnage.calibration.training_doubts import doubt_repeated_formats
     from tonnage.calibration.training_fit import fit_training
     from tonnage.calibration.training_judge import judge_training
     from tonnage.calibration.training_memory_rows import prints_peak, with_program_unstated
 
     return FactKind(
         name="training",
-        read=lambda path, _: (
-            row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)
+        read=lambda path, catalog: doubt_repeated_formats(
+            (row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)), catalog
         ),
         judge=judge_training,
         fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),

@@ -74,6 +74,7 @@ class TrainingRow:
     # No columns of a file: what the scripts of a documented source say.
     exchanges: str = ""  # n: its processes never sum their gradients
     peer_to_peer: str = ""  # n: GPUs of a node talk through its memory
+    doubt: str = ""  # why the row is suspect, where its reader found so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,8 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine, scal
         fraction = engine.attention_fraction * scales.rising
     else:
         best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
-        fraction = best * scales.tiles / (scales.tiles + engine.tiles_to_half * scales.width)
+        half = engine.convolution_tiles_to_half if operator.kind == "convolution" else engine.tiles_to_half
+        fraction = best * scales.tiles / (scales.tiles + half * scales.width)
         memory_s = memory_s / scales.streaming
     compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s

@@ -78,6 +78,10 @@ class Engine:
     convolution_fraction: float = _fitted(
         0.6, 0.1, 1.0, source="implicit products; first layer and small channels reach little"
     )
+    # tiles_to_half of convolutions, whose inner length is not split.
+    convolution_tiles_to_half: float = _fitted(
+        27.0, 4.0, 110.0, source="no split of the inner length: a multiprocessor each for 64 x 64 tiles, 4 of 128 x 128"
+    )
     # elementwise_left of norms and activations behind convolutions.
     convolution_elementwise_left: float = _fitted(
         0.5, 0.02, 3.0, source="norm and activation fold into the convolution, or stay kernels"
