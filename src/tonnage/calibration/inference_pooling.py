@@ -29,8 +29,8 @@ from tonnage.values import dataclass
 # the ramp of convolutions follows from their smallest tile, which libraries choose with more freedom.
 SPREADS: Final[Mapping[str, float]] = MappingProxyType({
     "gemm_fraction": 0.15, "tiles_to_half": 0.15, "convolution_tiles_to_half": 0.3, "kernel_floor_us": 0.2,
-    "elementwise_left": 0.5, "attention_fraction": 0.5, "call_us": 0.7, "convolution_fraction": 0.25, "convolution_elementwise_left": 0.5,
-    "host_us_per_kernel": 0.5, "low_bit_fraction": 0.15, "memory_fraction": 0.1,
+    "elementwise_left": 0.5, "attention_fraction": 0.5, "call_us": 0.7, "convolution_fraction": 0.25,
+    "convolution_elementwise_left": 0.5, "host_us_per_kernel": 0.5, "low_bit_fraction": 0.15, "memory_fraction": 0.1,
 })  # fmt: skip
 PULL: Final = 0.5  # of a squared deviation beside the sum of absolute errors
 PRIOR_WEIGHT: Final = 8.0  # what stands against all classes together when the common deviation is taken
