@@ -23,7 +23,7 @@ from tonnage.workload.jobs import BuyTerms, Constraints, Tokens
 from tonnage.workload.quotas import Quota
 
 Maker = Callable[..., Any]
-TIGHT = {"samples": 2000, "global_batch": 16}  # a 6 B model beside its adapters: near the memory of many cards
+TIGHT = {"samples": 2000, "global_batch": 16}  # a 13 B model beside its adapters: near the memory of many cards
 
 
 def overrunning(plan: Plan) -> list[str]:
@@ -39,7 +39,7 @@ def overrunning(plan: Plan) -> list[str]:
 def tight(catalog: Catalog) -> Callable[[Constraints], Plan]:
     from tests.planning.conftest import train
 
-    return lambda limits: make_plan(train("gpt-j-6b", method="lora", constraints=limits, **TIGHT), catalog)
+    return lambda limits: make_plan(train("llama-2-13b", method="lora", constraints=limits, **TIGHT), catalog)
 
 
 def test_memory_holds_unless_the_risk_is_accepted(tight: Callable[[Constraints], Plan]) -> None:
