@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.errors import InputError, UnknownName
 from tonnage.places.contract import home_mark, read_tag, tag_of, token_of
-from tonnage.places.file import SlurmPlace, find_place, read_places
+from tonnage.places.file import MODELS, SlurmPlace, find_place, read_places
 from tonnage.places.slurm.answers import PHASES, parse_job, parse_partitions, parse_queue
 from tonnage.places.slurm.questions import against
 from tonnage.places.slurm.script import batch_script
@@ -204,3 +204,17 @@ def test_the_project_s_wrong_table_hides_the_home_s(tmp_path: Path) -> None:
     project.write_text('[places.good]\nkind = "slurm"\n')
     read = read_places((project, home))
     assert (read.places, list(read.faults)) == ({}, ["good"])
+
+
+def test_the_blocks_of_the_page_load_as_they_are(tmp_path: Path) -> None:
+    """What a reader pastes is a place, of every kind that there is."""
+    page = (Path(__file__).parents[2] / "docs" / "places.md").read_text()
+    blocks = [one for one in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[places." in one]
+    kinds = set()
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        read = read_places((file,))
+        assert read.faults == {}, block
+        kinds |= {place.kind for place in read.places.values()}
+    assert kinds == set(MODELS)

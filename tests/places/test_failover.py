@@ -98,6 +98,24 @@ def test_slurm_then_ssh_then_here(desk: Any, cluster: slurm.SlurmCluster, tmp_pa
     assert first == last
 
 
+@pytest.mark.skipif(bool(slurm.missing_binaries()), reason="needs slurm-wlm and munge")
+@pytest.mark.slow
+def test_slurm_then_here(cluster: slurm.SlurmCluster, tmp_path: Path, desk_at: Callable[..., Any]) -> None:
+    """All processes of the job die at once: the run is lost there, and goes on here from its newest checkpoint."""
+    desk = desk_at(tmp_path / "here", PLACE, cluster.environ)
+    desk.pretend(steps=150, step_s=0.04, checkpoint_every=5)
+    desk.tonnage("run", desk.spec("struck"), "--on", "cluster", "-d")
+    folder = desk.folder("struck")
+    desk.wait(lambda: (folder.state().checkpoint_step or 0) > 20)
+    strike(folder)
+    desk.wait(lambda: folder.state().state.ended or "lost" in desk.tonnage("ps"))
+    desk.tonnage("resume", "struck", "--on", "local")
+    state = folder.state()
+    assert (state.state.value, state.attempt, state.lost_steps <= 5) == ("succeeded", 2, True)
+    assert losses(folder) == {step: 1 / step for step in range(1, 151)}
+    assert cluster.command("squeue", "-h") == ""
+
+
 @pytest.mark.skipif(bool(sshd.missing_binaries()), reason="needs openssh-server")
 @pytest.mark.slow
 def test_on_plan(tmp_path: Path, box: Callable[..., str], desk_at: Callable[..., Any]) -> None:

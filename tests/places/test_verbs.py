@@ -105,3 +105,9 @@ def test_orphans_of_the_other_places_are_looked_for(tmp_path: Path, monkeypatch:
     assert found.found == ()
     assert found.fault is not None
     assert "places.bad.cors" in found.fault.message
+    (tmp_path / "places.toml").write_text(PLACES)
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Slurm
+    found = api.orphans()
+    assert found.fault is not None
+    assert "places.bad.cors" in found.fault.message
+    assert found.remarks == ("cluster was not asked: squeue is not here",)

@@ -247,6 +247,14 @@ def test_doubtful_rows_say_so(tmp_path: Path) -> None:
     assert len(doubts(records, measure(records))) == 2
 
 
+def test_workers_that_the_supervisor_does_not_see(tmp_path: Path) -> None:
+    """Its processes held less memory than a worker says of itself: what looks like others may be the run's own."""
+    unseen = {"machine_cpu_fraction": 0.9, "cpu_fraction": 0.0, "host_rss_bytes": 40 << 20}
+    records = read_records(write_run(tmp_path / "example", sample=unseen, on_gpu=False))
+    (said,) = doubts(records, measure(records))
+    assert said == "another program started the workers (srun): what others took of the processors is not known"
+
+
 def test_tables_have_no_rows_in_these_facts(tmp_path: Path) -> None:
     """Boosted trees are not in the columns of network training."""
     folder = write_run(tmp_path / "example", replace(run_spec(), task="boosted-trees"))

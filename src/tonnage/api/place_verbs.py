@@ -115,22 +115,26 @@ def place_terraform(
 def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tuple[FoundOrphan, ...]]:
     """Jobs of this home, at every place, that no run waits for; `end`: end them.
 
-    TonnageError where a place does not answer: what it holds is then not known. A place whose table is wrong is the
-    answer's fault: the others were asked.
+    Every place is asked, whatever another answers. Where one does not answer, or its table is wrong, what it holds is
+    not known: that is the answer's fault, after what the others hold.
     """
     from tonnage.api.home_runs import runs_folder
     from tonnage.api.placing import executor_at, known_places
 
     chosen = settings or current_settings()
     read = known_places(chosen)
-    found = tuple(
-        FoundOrphan(place=name, orphan=one)
-        for name in sorted(read.places)
-        for one in executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
-    )
-    remark = "ended" if end else "`tonnage places orphans --end` ends them"
-    fault = next(iter(read.faults.values()), None)
-    return Answer(found, _orphans, remarks=(remark,) if found else (), fault=fault)
+    found: list[FoundOrphan] = []
+    faults: list[TonnageError] = list(read.faults.values())
+    for name in sorted(read.places):
+        try:
+            left = executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
+        except TonnageError as error:
+            faults.append(type(error)(f"{name} was not asked: {error.message}", hint=error.hint))
+            continue
+        found += [FoundOrphan(place=name, orphan=one) for one in left]
+    remarks = [("ended" if end else "`tonnage places orphans --end` ends them")] if found else []
+    remarks += [str(one) for one in faults[1:]]
+    return Answer(tuple(found), _orphans, remarks=tuple(remarks), fault=faults[0] if faults else None)
 
 
 def exec_in_run(run: str, argv: Sequence[str], *, settings: Settings | None = None) -> int:

@@ -147,7 +147,10 @@ def _of_load(measured: MeasuredRun) -> Iterator[_Finding]:
     if waited is not None and waited > WAITED:
         text = f"{100 * waited:.0f} % of the step time was waiting for data"
         yield _finding(text, "slow", "long", "doubtful")
-    if others is not None and others > OTHERS:
+    if others is not None and others > OTHERS and _workers_unseen(measured):
+        text = "another program started the workers (srun): what others took of the processors is not known"
+        yield _finding(text, "doubtful")
+    elif others is not None and others > OTHERS:
         text = f"the machine was busy: other processes took {100 * others:.0f} % of its processors"
         yield _finding(text, "slow", "long", "doubtful")
     if held is not None and held > THROTTLED:
@@ -155,6 +158,12 @@ def _of_load(measured: MeasuredRun) -> Iterator[_Finding]:
         text = f"the GPU held its clocks back for {measured.throttled_by} in {100 * held:.0f} % of the samples{hot}"
         ways = ("slow", "long") + (("doubtful",) if "temperature" in measured.throttled_by else ())
         yield _finding(text, *ways)  # a GPU at its power limit runs as it is sold
+
+
+def _workers_unseen(measured: MeasuredRun) -> bool:
+    """Whether the processes below the supervisor held less memory than one worker says of itself."""
+    seen, own = measured.peak_host_rss_bytes, measured.peak_process_rss_bytes
+    return seen is not None and own is not None and seen < own
 
 
 def _of_events(measured: MeasuredRun) -> Iterator[_Finding]:
