@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import BenchResult, EngineResult, rate_of
+from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 from tonnage.sizing.estimates import Figure
 from tonnage.units import to_gib
@@ -43,6 +45,7 @@ def _page(found: BenchResult) -> Page:
         )))  # fmt: skip
     for data in found.spec.data:
         blocks += _data_blocks(found, data)
+    blocks += scaling_blocks(scaling_points(found.spec, found.cells))
     blocks += _failures(found)
     blocks += _conditions(found)
     return Page(title=f"Bench {found.spec.name}", blocks=tuple(blocks))
@@ -54,7 +57,8 @@ def busiest(found: BenchResult) -> float:
 
 
 def _of(found: BenchResult, data: BenchData) -> list[EngineResult]:
-    return [row for row in found.rows if row.data.name == data.name]
+    """Its engines on all training rows: those on a share of them (weak scaling) have a table of their own."""
+    return [row for row in found.rows if row.data.name == data.name and row.engine.takes_all_rows]
 
 
 def _verdict(found: BenchResult, data: BenchData) -> str:
@@ -207,6 +211,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
             for one in found.spec.data
         ],
         "engines": [_row_document(row) for row in found.rows],
+        "scaling": scaling_document(scaling_points(found.spec, found.cells)),
     }  # fmt: skip
 
 
@@ -214,6 +219,7 @@ def _row_document(row: EngineResult) -> dict[str, Any]:
     figures = {name: plain_figure(getattr(row, name)) for name in FIGURES}
     return {
         "data": row.data.name, "name": row.engine.name, "engine": row.engine.engine, "threads": row.engine.threads,
+        "train_rows": row.train_rows,
         "workers": row.engine.workers,
         "predicted_by_tables": row.predicted_by_tables, "devices": list(row.engine.devices), "done": row.done,
         "failed": row.failed, "reason": row.reason, "reached_target": row.reached, **figures,
@@ -245,6 +251,7 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
 def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
     """What the columns of measured rows have no place for; `calibration.tabular_rows` reads it back."""
     count, columns = found.shapes[cell.data]
+    count = cell.train_rows or count  # a share of them in weak scaling
     job = engine.tabular_job(count, columns, found.facts.get(cell.data))
     said: dict[str, Any] = {
         "data": cell.data, "rows": count, "columns": columns, "threads": engine.threads, "workers": engine.workers,

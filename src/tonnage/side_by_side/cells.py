@@ -37,6 +37,7 @@ class BenchCell:
     versions: Mapping[str, str] | None = None
     workers: tuple[Mapping[str, Any], ...] = ()
     cores: tuple[int, ...] = ()
+    steps: tuple[Mapping[str, float | None], ...] = ()  # by rank: what a step is made of (`scaling.StepParts`)
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -64,4 +65,5 @@ def read_cell(record: Mapping[str, Any]) -> BenchCell:
     known["curve"] = tuple((int(passes), float(s), float(value)) for passes, s, value in known.get("curve", ()))
     known["workers"] = tuple(known.get("workers", ()))
     known["cores"] = tuple(known.get("cores", ()))
+    known["steps"] = tuple(known.get("steps", ()))
     return BenchCell(**known)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Name
-from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, Task
+from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, Task
 from tonnage.workload.file.fields import (
     Amount,
     Count,
@@ -44,6 +44,8 @@ def _as_devices(value: Any) -> Any:
 
 Widths = Annotated[tuple[Count, ...], BeforeValidator(_as_widths), Spelled("list of widths, such as [128, 64]")]
 Devices = Annotated[tuple[Word, ...], BeforeValidator(_as_devices), Spelled("list of devices, such as [0, 1]")]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(_as_list), Spelled("list of whole numbers, such as [1, 2, 4]")]
+Kinds = Annotated[tuple[ScalingKind, ...], BeforeValidator(as_names), Spelled("strong, weak, or a list of both")]
 Native = Annotated[dict[str, Any], Spelled("mapping, passed to the engine")]
 
 
@@ -91,6 +93,17 @@ class BenchPriceEntry(StrictModel):
     region: Word | None = entry("Where it is bought.", default=None, shown="where it is cheapest")
 
 
+class ScalingEntry(StrictModel):
+    """A study of scaling: the engine once for each number of workers."""
+
+    workers: Counts = entry("Numbers of workers, from 1 upwards, such as [1, 2, 4].")
+    kinds: Kinds = entry(
+        "`strong`: all rows whatever the workers; `weak`: as many rows and as large a batch for each worker.",
+        default=("strong", "weak"), shown="both",
+    )  # fmt: skip
+    threads_per_worker: Count = entry("Threads of each worker.", default=1)
+
+
 class EngineEntry(StrictModel):
     """One engine."""
 
@@ -99,6 +112,7 @@ class EngineEntry(StrictModel):
     threads: Count | None = entry("Threads of all workers together.", default=None, shown="those of the bench")
     workers: Count = entry("Processes that share the rows: pytorch (DDP) and Sparkling Water.", default=1)
     devices: Devices = entry("GPUs, one a worker; each worker sees its own alone.", default=())
+    scaling: ScalingEntry | None = entry("Over how many workers it is measured.", default=None, shown="not at all")
     memory_gib: Positive = entry("Heap of each Java process (H2O, Sparkling Water), GiB.", default=2.0)
     master: Word | None = entry(
         "Of Sparkling Water: the address of a Spark cluster, spark://HOST:PORT.", default=None, shown="one on this host"

@@ -9,6 +9,7 @@ from typing import Final
 
 from tonnage.comparison.door import load_text, parse_entries
 from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
+from tonnage.side_by_side.scaling_points import scaled, scaling_problems
 from tonnage.side_by_side.spec import (
     DISTRIBUTED,
     METRICS,
@@ -39,9 +40,11 @@ def read_bench(text: str, *, file: str | None = None, folder: Path | None = None
     entries, document = parse_entries(text, BenchFileEntry, file=file, page=PAGE)
     bench = entries.bench
     raise_problems(_problems(bench), document)
+    engines = tuple(made for one in bench.engines for made in scaled(_engine(one, bench), one.scaling))
+    raise_problems(_same_points(engines), document)
     return BenchSpec(
         name=bench.name, data=tuple(_data(one, folder or Path()) for one in bench.data),
-        engines=tuple(_engine(one, bench) for one in bench.engines), repeats=bench.repeats, seed=bench.seed,
+        engines=engines, repeats=bench.repeats, seed=bench.seed,
         validation_fraction=bench.split.validation, test_fraction=bench.split.test, timeout_s=bench.timeout,
         usd_per_hour=bench.price.usd_per_hour if bench.price else None,
         digest=hashlib.sha256(text.encode()).hexdigest(),
@@ -69,6 +72,12 @@ def _same_names(key: str, names: list[str]) -> Iterator[Problem]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield Problem(("bench", key, index), f"a second entry named '{name}'", "give it another `name`")
+
+
+def _same_points(engines: tuple[EngineSpec, ...]) -> Iterator[Problem]:
+    names = [one.name for one in engines]
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        yield Problem(("bench", "engines"), f"'{name}' is a point of `scaling` too", "another `name`")
 
 
 def _data_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
@@ -100,7 +109,7 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     if engine.workers > 1 and engine.engine not in DISTRIBUTED:
         yield Problem((*here, "workers"), f"{engine.engine} runs in one process", f"one of {', '.join(DISTRIBUTED)}")
     threads = engine.threads or bench.threads
-    if engine.workers > threads:
+    if engine.scaling is None and engine.workers > threads:
         yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
     if engine.devices and engine.engine.startswith("sparkling"):
         yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
@@ -108,8 +117,10 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
         yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "sparkling-gbm or sparkling-xgboost")
     if engine.master is not None and not engine.master.startswith("spark://"):
         yield Problem((*here, "master"), f"'{engine.master}' is no address of a cluster", "master: spark://HOST:7077")
-    if engine.devices and len(engine.devices) != engine.workers:
+    if engine.devices and engine.scaling is None and len(engine.devices) != engine.workers:
         yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
+    if engine.scaling is not None:
+        yield from scaling_problems(here, engine, engine.scaling)
 
 
 def _name(one: DataEntry | EngineEntry) -> str:

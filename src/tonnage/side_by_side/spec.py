@@ -19,6 +19,7 @@ EngineKind = Literal[
     "sparkling-xgboost",
 ]  # fmt: skip
 Family = Literal["trees", "mlp"]
+ScalingKind = Literal["strong", "weak"]
 Environment = Literal["own", "h2o", "sparkling"]
 
 METRICS: Final[Mapping[Task, tuple[MetricName, ...]]] = MappingProxyType(
@@ -91,6 +92,16 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingPlace:
+    """Where an engine belongs in a study of scaling over workers. `group`: its name; `kinds`: the curves it is a point
+    of; `most`: the greatest number of workers, which shares all training rows in both curves."""
+
+    group: str
+    kinds: tuple[ScalingKind, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """One engine with its hyper-parameters and what it may use. `native` goes to the engine as it stands."""
 
@@ -109,6 +120,7 @@ class EngineSpec:
     hidden: tuple[int, ...] = (128, 64)
     batch: int = 1024
     native: Mapping[str, Any] = field(default_factory=dict)
+    scaling: ScalingPlace | None = None
 
     @property
     def family(self) -> Family:
@@ -118,6 +130,11 @@ class EngineSpec:
     def passes(self) -> int:
         """How often the whole table is gone through: trees, or epochs."""
         return self.rounds if self.family == "trees" else self.epochs
+
+    @property
+    def takes_all_rows(self) -> bool:
+        """False of a point of weak scaling, which trains on the share of its workers."""
+        return self.scaling is None or "strong" in self.scaling.kinds or self.workers == self.scaling.most
 
     def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob:
         """The same work as `kind: tabular` of a workload file, which the predictor sizes. Of more than two classes each

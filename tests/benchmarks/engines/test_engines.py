@@ -74,6 +74,26 @@ def test_two_workers_share_the_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+def test_scaling_looks_into_the_steps_of_every_worker(tmp_path: Path) -> None:
+    """One worker and two: each rank's step, with its exchange no faster than a part of it, and a weak point on half the
+    rows."""
+    pytest.importorskip("torch")
+    spec = bench("{engine: pytorch, epochs: 2, batch: 64, scaling: {workers: [1, 2]}}")
+    cells = {cell.engine: cell for cell in carried(spec, tmp_path)}
+    assert {cell.reason for cell in cells.values()} == {None}
+    assert {name: len(cell.steps) for name, cell in cells.items()} == {
+        "pytorch-1w": 1, "pytorch-1w-weak": 1, "pytorch-2w": 2,
+    }  # fmt: skip
+    assert cells["pytorch-1w-weak"].train_rows == (cells["pytorch-1w"].train_rows or 0) // 2
+    for cell in cells.values():
+        for rank in cell.steps:
+            assert rank["input_s"] is not None
+            assert rank["alone_s"] is not None
+            assert 0 < rank["input_s"] < rank["alone_s"]
+    assert [rank["rows"] for rank in cells["pytorch-2w"].steps] == [32, 32]
+
+
+@pytest.mark.heavy
 def test_two_benches_at_once_share_nothing(tmp_path: Path) -> None:
     """Each worker sees its own GPU alone, has its own folder and ports, and the end of one does not end the other."""
     pytest.importorskip("sklearn")

@@ -45,6 +45,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     startup_s = clock() - job["spawned_at"]
     begun = clock()
     table = Table(Path(job["data"]))
+    if job["rows_of_workers"]:  # weak scaling: the share of these workers in what the most of them train on
+        table = table.first(table.rows * job["workers"] // job["rows_of_workers"])
     load_s = clock() - begun
     begun = clock()
     engine.prepare(table.first(WARM_UP_ROWS))
@@ -61,6 +63,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "startup_s": startup_s, "load_s": load_s, "warmup_s": warmup_s, "prepare_s": prepare_s, "train_s": train_s,
         "cpu_s": cpu_s, "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
     }  # fmt: skip
+    if job["look_into_steps"]:
+        result["steps"] = engine.steps()
     if job["rank"] == 0:
         result |= judge(engine, table, job, marks)
     engine.close()

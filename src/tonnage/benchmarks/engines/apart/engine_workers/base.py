@@ -35,6 +35,11 @@ class BaseEngine:
         """[passes, seconds, quality] where the engine itself scored on the way; None: `predict_at` is asked."""
         return None
 
+    def steps(self) -> list[dict[str, float | None]]:
+        """By rank, what a step of training is made of, looked at apart from what is timed; [] where that is not
+        measured."""
+        return []
+
     def close(self) -> None:
         """End what was started."""
 

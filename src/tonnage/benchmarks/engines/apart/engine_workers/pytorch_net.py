@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import BaseEngine
+from .step_parts import StepParts, looked_into
 
 MEETING_S = 120  # within which all ranks must be there
 
@@ -71,6 +72,8 @@ class Engine(BaseEngine):
                    "regression": torch.nn.MSELoss()}[job["task"]]  # fmt: skip
         batch = max(job["batch"] // self._world, 1)
         order = torch.Generator().manual_seed(job["seed"] + self._rank)
+        self._parts = StepParts(model=trained, rows=self._x, targets=self._y, loss_of=loss_of, optimizer=optimizer,
+                                batch=batch)  # fmt: skip
         begun, marks = time.monotonic(), []
         self._states = []
         for epoch in range(passes):
@@ -86,6 +89,16 @@ class Engine(BaseEngine):
                 {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
             )
         return marks
+
+    def steps(self) -> list[dict[str, float | None]]:
+        """Seconds of a step: fetching its rows, alone (without the exchange of gradients), and with the exchange; of
+        the time alone, what the thread waited for a processor."""
+        mine = looked_into(self._torch, self._parts, self._world, synchronize=self.on_gpu)
+        if self._world == 1:
+            return [mine]
+        every: list[Any] = [None] * self._world
+        self._torch.distributed.all_gather_object(every, mine)
+        return every
 
     def _network(self) -> Any:
         nn = self._torch.nn
