@@ -54,6 +54,7 @@ def bench_run(
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
     from tonnage.calibration.tabular_file import load_tabular
+    from tonnage.monitoring.bench_power import DevicePower
     from tonnage.reports.engine_bench import engine_bench_report
     from tonnage.side_by_side.reading import load_bench
 
@@ -71,7 +72,7 @@ def bench_run(
             found = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))
             return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
         try:
-            found = carry_out(spec, folder, settings.home, say=on_step or _silent)
+            found = carry_out(spec, folder, settings.home, say=on_step or _silent, open_power=DevicePower)
         except KeyboardInterrupt:
             if folder.cells():
                 so_far = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))

@@ -11,7 +11,7 @@ from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.result import BenchResult, EngineResult, rate_of
+from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, rate_of
 from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 from tonnage.sizing.estimates import Figure
@@ -26,7 +26,7 @@ ROW_COLUMNS: Final = (
 QUIET_CORES: Final = 0.3
 FIGURES: Final = (
     "work_s", "train_s", "prepare_s", "startup_s", "warmup_s", "rows_per_s", "quality", "to_target_s", "usd_to_target",
-    "cores_used", "peak_rss_bytes", "predicted_s", "predicted_bytes",
+    "cores_used", "peak_rss_bytes", "predicted_s", "predicted_bytes", *POWER_FIGURES,
 )  # fmt: skip
 
 
@@ -91,6 +91,7 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
                         y_title=f"{data.metric} on the validation rows", series=lines,
                         legend="top" if data.metric == "rmse" else "bottom")  # fmt: skip
     yield _phase_table(rows)
+    yield _power_table(rows)
     yield _predicted_table(rows)
 
 
@@ -125,6 +126,23 @@ def _phase_table(rows: list[EngineResult]) -> Table:
     cells = ((row.engine.name, _plain(row.startup_s), _plain(row.warmup_s), _plain(row.prepare_s), _plain(row.train_s))
              for row in rows if row.done)  # fmt: skip
     return Table(columns=columns, rows=tuple(cells))
+
+
+def _power_table(rows: list[EngineResult]) -> Table:
+    """Clocks, power and energy of preparing and training."""
+    titles = ("engine", "CPU MHz", "CPU W", "CPU J", "GPU MHz", "GPU W", "GPU J", "held down by")
+    columns = tuple(Column(title=title, align="right" if 0 < place < 7 else "left")
+                    for place, title in enumerate(titles))  # fmt: skip
+    return Table(columns=columns, rows=tuple(_power_row(row) for row in rows if row.done))
+
+
+def _power_row(row: EngineResult) -> tuple[str, ...]:
+    figures = [getattr(row, name) for name in POWER_FIGURES]
+    shown = [
+        UNKNOWN if figure is None else f"{figure.value / 1e6:,.0f}" if name.endswith("_hz") else short(figure.value, 3)
+        for name, figure in zip(POWER_FIGURES, figures, strict=True)
+    ]
+    return (row.engine.name, *shown, UNKNOWN if row.throttled_by is None else row.throttled_by or "nothing")
 
 
 def _predicted_table(rows: list[EngineResult]) -> Table:
@@ -179,7 +197,8 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
     yield Paragraph(tone="faint", text=(
         "Seconds in all are preparing the rows in the engine's own form and training; start-up and warm-up stand "
         "apart. Rows/s count a row once for every tree or epoch. Intervals are 80 % over the repeats. The target is "
-        "looked for on the validation rows, the quality is that of the test rows."
+        "looked for on the validation rows, the quality is that of the test rows. Clocks, power "
+        "and energy are those of whole processors and boards during preparing and training, whoever used them."
     ))  # fmt: skip
 
 
@@ -219,7 +238,7 @@ def _row_document(row: EngineResult) -> dict[str, Any]:
     figures = {name: plain_figure(getattr(row, name)) for name in FIGURES}
     return {
         "data": row.data.name, "name": row.engine.name, "engine": row.engine.engine, "threads": row.engine.threads,
-        "train_rows": row.train_rows,
+        "train_rows": row.train_rows, "throttled_by": row.throttled_by,
         "workers": row.engine.workers,
         "predicted_by_tables": row.predicted_by_tables, "devices": list(row.engine.devices), "done": row.done,
         "failed": row.failed, "reason": row.reason, "reached_target": row.reached, **figures,

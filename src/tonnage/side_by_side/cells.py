@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.side_by_side.power import CellPower
 from tonnage.side_by_side.spec import MetricName, is_better
 from tonnage.values import dataclass
 
@@ -37,6 +38,7 @@ class BenchCell:
     versions: Mapping[str, str] | None = None
     workers: tuple[Mapping[str, Any], ...] = ()
     cores: tuple[int, ...] = ()
+    power: CellPower | None = None  # None: nothing was read
     steps: tuple[Mapping[str, float | None], ...] = ()  # by rank: what a step is made of (`scaling.StepParts`)
 
     @property
@@ -65,5 +67,6 @@ def read_cell(record: Mapping[str, Any]) -> BenchCell:
     known["curve"] = tuple((int(passes), float(s), float(value)) for passes, s, value in known.get("curve", ()))
     known["workers"] = tuple(known.get("workers", ()))
     known["cores"] = tuple(known.get("cores", ()))
+    known["power"] = CellPower(**known["power"]) if known.get("power") else None
     known["steps"] = tuple(known.get("steps", ()))
     return BenchCell(**known)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from math import exp, log, sqrt
 from statistics import fmean, stdev
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from tonnage.sizing.tabular import (
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob
 
+POWER_FIGURES: Final = (
+    "cpu_clock_hz", "cpu_power_w", "cpu_energy_j", "gpu_clock_hz", "gpu_power_w", "gpu_energy_j",
+)  # fmt: skip
 COMPUTE_PRECISION: Final = "fp32"  # of networks here; trees read no matrix rate
 _T90: Final = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383)  # Student's t, 0.9, 1 to 9 degrees
 
@@ -76,6 +79,13 @@ class EngineResult:
     usd_to_target: Figure | None = None
     cores_used: Figure | None = None
     peak_rss_bytes: Figure | None = None
+    cpu_clock_hz: Figure | None = None
+    cpu_power_w: Figure | None = None
+    cpu_energy_j: Figure | None = None
+    gpu_clock_hz: Figure | None = None
+    gpu_power_w: Figure | None = None
+    gpu_energy_j: Figure | None = None
+    throttled_by: str | None = None  # None: not known; empty: by nothing
     predicted_s: Figure | None = None
     predicted_bytes: Figure | None = None
     predicted_by_tables: int = 0  # tables whose rows corrected the prediction
@@ -166,11 +176,23 @@ def _row(
         to_target_s=seconds, reached=sum(one is not None for one in to_target),
         usd_to_target=None if seconds is None or hourly is None else seconds.scaled(hourly / 3600),
         cores_used=interval(cell.cpu_s / cell.train_s for cell in good if cell.cpu_s is not None and cell.train_s),
-        peak_rss_bytes=interval(cell.peak_rss_bytes for cell in good),
+        peak_rss_bytes=interval(cell.peak_rss_bytes for cell in good), **_power(good),
         predicted_s=predicted.seconds, predicted_bytes=predicted.memory_bytes, predicted_by_tables=predicted.tables,
         curve=tuple((s + (good[0].prepare_s or 0.0), value) for _, s, value in good[0].curve),
         versions=good[0].versions,
     )  # fmt: skip
+
+
+def _power(cells: list[BenchCell]) -> dict[str, Any]:
+    """Clocks, power and energy of the work that are known of every repeat; what held clocks down in any of them."""
+    found: dict[str, Any] = {}
+    for name in POWER_FIGURES:
+        values = [None if cell.power is None else getattr(cell.power, name) for cell in cells]
+        found[name] = interval(values) if None not in values else None
+    asked = [cell.power.throttled_by for cell in cells if cell.power is not None]
+    known = [one for one in asked if one is not None]
+    found["throttled_by"] = ", ".join(sorted({one for one in known if one})) if known else None
+    return found
 
 
 def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:

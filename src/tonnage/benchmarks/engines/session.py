@@ -17,6 +17,7 @@ from tonnage.benchmarks.machine import host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
 from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.spec import BenchSpec
 from tonnage.units import from_gib
@@ -32,11 +33,18 @@ def read_host(*, gpus: bool = False) -> Host:
     )  # fmt: skip
 
 
-def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable[[str], None]) -> BenchResult:
+def carry_out(
+    spec: BenchSpec,
+    folder: BenchFolder,
+    home: Path,
+    *,
+    say: Callable[[str], None],
+    open_power: OpenPower | None = None,
+) -> BenchResult:
     """Run what the journal lacks; cells that failed before are tried again. The result over all cells.
 
     A worker that fails makes a failed cell, and the rest goes on. KeyboardInterrupt ends the worker under way and
-    passes; finished cells stay in the journal.
+    passes; finished cells stay in the journal. `open_power`: who reads clocks and energy beside a cell.
     """
     finished = {cell.key for cell in folder.cells() if cell.reason is None}
     lacks = {engine.name: missing(engine.engine, home) for engine in spec.engines}
@@ -49,7 +57,7 @@ def carry_out(spec: BenchSpec, folder: BenchFolder, home: Path, *, say: Callable
             cell = BenchCell(data=data.name, engine=engine.name, turn=turn, reason=lack)
         else:
             cell = run_cell(data, engine, turn, table=tables[data.name].folder, seed=spec.seed,
-                            timeout_s=spec.timeout_s, bench=folder.path, home=home)  # fmt: skip
+                            timeout_s=spec.timeout_s, bench=folder.path, home=home, open_power=open_power)  # fmt: skip
         folder.append(cell)
         say(f"{number}/{len(asked)} {_line(cell, data.metric)}")
     return result_of(spec, folder, tables, load_tabular(home))

@@ -21,17 +21,28 @@ import psutil
 from tonnage.benchmarks.engines.environments import python_of
 from tonnage.runs.devices import BUS_ORDER
 from tonnage.side_by_side.cells import BenchCell, read_cell
+from tonnage.side_by_side.power import OpenPower, PowerReading, PowerSource, power_of
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 
 APART: Final = Path(__file__).parent / "apart"
 MARK: Final = "TONNAGE_BENCH"  # in the environment of every process of a bench: its folder
 SAMPLE_S: Final = 0.25
 LISTED_EVERY: Final = 10  # samples between two looks for new processes: to list them takes tens of milliseconds
+READ_EVERY: Final = 2  # samples between two readings of clocks and energy
 SETTLE_S: Final = 5.0
 
 
 def run_cell(
-    data: BenchData, engine: EngineSpec, turn: int, *, table: Path, seed: int, timeout_s: float, bench: Path, home: Path
+    data: BenchData,
+    engine: EngineSpec,
+    turn: int,
+    *,
+    table: Path,
+    seed: int,
+    timeout_s: float,
+    bench: Path,
+    home: Path,
+    open_power: OpenPower | None = None,
 ) -> BenchCell:
     """The cell, measured; a worker that ends without a result, or not in time, makes a failed cell with its reason."""
     folder = bench / "cells" / f"{data.name}-{engine.name}-{turn}"
@@ -41,12 +52,16 @@ def run_cell(
     job, result = folder / "job.json", folder / "result.json"
     job.write_text(json.dumps(_job(data, engine, table, seed + turn, folder)), encoding="utf-8")
     command = [str(python_of(engine.engine, home)), "-m", "engine_workers", str(job), str(result)]
+    power = open_power(engine.devices) if open_power is not None else None
+    readings: list[PowerReading] = []
     with open(folder / "log", "wb") as log:
         worker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder,
                                   env=_environment(engine, bench), start_new_session=True)  # fmt: skip
         try:
-            peak_bytes, in_time = _watch(worker, timeout_s)
+            peak_bytes, in_time = _watch(worker, timeout_s, power, readings)
         finally:
+            if power is not None:
+                power.close()
             end_group(worker)
             end_marked(bench)
     begun = BenchCell(
@@ -57,7 +72,12 @@ def run_cell(
         return replace(begun, reason=reason)
     for leftover in ("work", "spark", "warehouse"):
         shutil.rmtree(folder / leftover, ignore_errors=True)
-    return read_cell(asdict(begun) | json.loads(result.read_text(encoding="utf-8")))
+    record = json.loads(result.read_text(encoding="utf-8"))
+    ended_s = float(record.pop("work_ended_at"))
+    cell = read_cell(asdict(begun) | record)
+    if power is None or cell.work_s is None:
+        return cell
+    return replace(cell, power=power_of(readings, ended_s - cell.work_s, ended_s))
 
 
 def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Path) -> dict[str, Any]:
@@ -105,8 +125,11 @@ def free_port_pairs(count: int) -> list[int]:
     return found
 
 
-def _watch(worker: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, bool]:
-    """Peak of the resident memory of the worker and all below it, and whether it ended in time."""
+def _watch(
+    worker: subprocess.Popen[bytes], timeout_s: float, power: PowerSource | None, readings: list[PowerReading]
+) -> tuple[int, bool]:
+    """Peak of the resident memory of the worker and all below it, and whether it ended in time; clocks and energy
+    go into `readings`."""
     peak, end = 0, time.monotonic() + timeout_s
     known: list[psutil.Process] = []
     for sample in count():
@@ -116,9 +139,13 @@ def _watch(worker: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, bool
             return peak, False
         if sample % LISTED_EVERY == 0:
             known = list(_tree(worker.pid))
+        if power is not None and sample % READ_EVERY == 0:
+            readings.append(power.read())
         peak = max(peak, sum(_rss(one) for one in known))
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.wait(SAMPLE_S)
+    if power is not None:
+        readings.append(power.read())  # the counters on the far side of short work
     return peak, True
 
 

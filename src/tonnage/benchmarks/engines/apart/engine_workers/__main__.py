@@ -61,7 +61,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     cpu_s = tree_cpu_s() - cpu
     result = {
         "startup_s": startup_s, "load_s": load_s, "warmup_s": warmup_s, "prepare_s": prepare_s, "train_s": train_s,
-        "cpu_s": cpu_s, "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
+        "cpu_s": cpu_s, "work_ended_at": begun + train_s,
+        "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
     }  # fmt: skip
     if job["look_into_steps"]:
         result["steps"] = engine.steps()
