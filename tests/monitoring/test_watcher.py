@@ -115,7 +115,7 @@ class Home:
             channels=rules.channels, audit=self.audit, say=self.said.append,
             hands=Hands(
                 stop=self._stop, plan=lambda run: f"planned {run}", stop_budget=lambda name: f"stopped {name}",
-                smaller_batch=lambda run: f"halved {run}",
+                smaller_batch=lambda run: f"halved {run}", scale=lambda service, do: f"{do} {service}",
             ),
         )  # fmt: skip
         self.page = WatchPage()
@@ -212,6 +212,37 @@ rules:
         clock.pass_s(10.0)
     home.close()
     assert site.posted == [{"n": 4}, {"n": 1}]
+
+
+def test_a_late_service_is_changed_told_and_put_back(tmp_path: Path, site: Site) -> None:
+    """The channel gets the alert and the change; the end of the alert takes the change back. A dry run says it."""
+    rule = "when: {metric: p95, above: 1.0, clear: 0.7}, do: [{notify: team}, {scale: replicas}]"
+    text = f"""
+defaults: no
+channels: {{team: {{webhook: "{site.url}/hook"}}}}
+scrape: {{one: {{url: "{site.url}/metrics", labels: {{service: chat}}}}}}
+rules: {{late: {{{rule}}}}}"""
+    clock = Clock()
+    home = Home(tmp_path, text, clock)
+    for value in (2.0, 0.8, 0.6):
+        site.page = f"p95 {value}\n"
+        home.watcher.round()
+        clock.pass_s(10)
+    home.close()
+    assert "late: act chat" in home.said
+    assert home.said[-1].startswith("late: ")
+    assert "late: undo chat" in home.said
+    assert any(one["text"] == "tonnage: act chat [late]" for one in site.posted)
+    assert [line.what for line in home.audit.lines() if "cheapest" in str(line)].count("undo") == 1
+
+    site.page = "p95 2.0\n"
+    dry = Home(
+        tmp_path / "dry", text.replace("above: 1.0", "above: 1.1").replace("late: {", "late: {dry_run: yes, "), Clock()
+    )
+    dry.watcher.round()
+    dry.close()
+    assert "late: dry run: say chat" in dry.said
+    assert [line.what for line in dry.audit.lines()] == ["fired", "would do", "would do"]
 
 
 def test_a_dry_run_does_nothing(tmp_path: Path, folder: RunFolder) -> None:

@@ -159,7 +159,7 @@ def planned_replica(
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
     made = replace(
         made, workload_file=Path(target).absolute(), requests_per_month=job.requests_per_bill,
-        target=absolute_target(str(target)),
+        target=absolute_target(str(target)), p95_latency_s=job.p95_latency_s,
     )  # fmt: skip
     return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
 

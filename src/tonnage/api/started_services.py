@@ -130,16 +130,19 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
     from tonnage.serving.running.record import PlannedCost, RunningService, this_process
 
     option, cost = planned.option, None
+    layout = {} if option is None else dict(option.run.layout_fields)
     if option is not None and planned.requests_per_month is not None:
         cost = PlannedCost(
             rank=option.rank, provider=option.provider, instance_type=option.instance_type, machines=option.count,
             usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
             high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
+            p95_latency_s=planned.p95_latency_s, tensor_parallel=int(layout.get("tensor_parallel", 1)),
+            concurrency=int(layout["concurrency"]) if "concurrency" in layout else None,
         )  # fmt: skip
     price, price_from, each = asked.usd_per_hour, "--usd-per-hour", None
     if price is None and option is not None:  # the planned machine's, as if each that the plan has held its replicas
         price, price_from = option.usd_per_instance_hour, f"the plan's {option.instance_type} at {option.provider}"
-        each = int(dict(option.run.layout_fields).get("replicas_per_node", 1))
+        each = int(layout.get("replicas_per_node", 1))
     pid, began = this_process()
     return RunningService(
         name=planned.folder.name, engine=planned.command.engine, url=f"http://{asked.host}:{asked.port}", pid=pid,

@@ -268,11 +268,13 @@ def _recent(runs: Iterator[RunFolder] | tuple[RunFolder, ...]) -> Iterator[RunFo
 
 def _hands(settings: Settings) -> Hands:
     from tonnage.api.watch_hands import halve_micro_batch, stop_budget, stop_verified
+    from tonnage.api.watch_scaling import scale_service
     from tonnage.monitoring.actions import Hands
 
     return Hands(
         stop=partial(stop_verified, settings), plan=partial(_plan, settings),
         stop_budget=partial(stop_budget, settings), smaller_batch=partial(halve_micro_batch, settings),
+        scale=partial(scale_service, settings),
     )  # fmt: skip
 
 

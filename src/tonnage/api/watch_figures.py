@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.budgets.file import Budget
     from tonnage.budgets.standing import Reservation
     from tonnage.monitoring.figures import SeriesKey
+    from tonnage.serving.running.record import RunningService
 
 SPENT: Final = "tonnage_budget_spent_to_limit_ratio"
 FORECAST: Final = "tonnage_budget_forecast_to_limit_ratio"
@@ -55,6 +56,7 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
         now, whole = costs.get("now") or {}, costs.get("since_start") or {}
         found = {
             "machines": costs.get("machines"), "cost_usd_per_hour": costs.get("usd_per_hour"),
+            "p95_seconds": costs.get("p95_s"), "p95_to_promise_ratio": _to_promise(one, costs.get("p95_s")),
             "usd_total": whole.get("usd"), "usd_per_1000_requests": now.get("usd_per_1000_requests"),
             "usd_per_million_tokens": now.get("usd_per_million_tokens"),
             "input_tokens_total": whole.get("input_tokens"), "output_tokens_total": whole.get("output_tokens"),
@@ -70,6 +72,12 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
                 for end, value in zip(("value", "low", "high"), ends, strict=True):
                     metric = REGISTRY[f"tonnage_service_predicted_{name}"].name
                     yield series(metric, {"service": one.name, "end": end}), value
+
+
+def _to_promise(service: RunningService, p95_s: float | None) -> float | None:
+    """None where there is no such promise, or too few answers."""
+    promised_s = None if service.planned is None else service.planned.p95_latency_s
+    return None if promised_s is None or p95_s is None else p95_s / promised_s
 
 
 def _standings(settings: Settings, now: datetime) -> Iterator[tuple[Budget, int, int | None]]:

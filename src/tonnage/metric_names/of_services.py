@@ -19,6 +19,8 @@ _COSTS: Final[tuple[tuple[str, str, MetricKind, str | None], ...]] = (  # `servi
     ("usd_per_1000_requests", "US dollars for 1,000 requests (inferences) over the last minute", "gauge",
      "service_predicted_usd_per_1000_requests"),
     ("usd_per_million_tokens", "US dollars for a million tokens over the last minute, input and output", "gauge", None),
+    ("p95_seconds", "95th percentile from request to answer over the last minute, at the balancer", "gauge", None),
+    ("p95_to_promise_ratio", "That over the p95 latency that the workload promises", "gauge", None),
     ("input_tokens_total", "Tokens read", "counter", None),
     ("output_tokens_total", "Tokens written", "counter", None),
 )  # fmt: skip

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InputError, TonnageError
 from tonnage.monitoring.alerts.engine import Happening
 from tonnage.monitoring.alerts.rules import Action, Channel
 from tonnage.monitoring.audit import AuditFile
@@ -24,10 +24,13 @@ THREADS: Final = 4
 LONGEST_OUTPUT: Final = 400
 
 
+ScaleDo = Literal["act", "say", "undo"]  # of a service: make the cheapest change that helps, say it, take it back
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """What actions on runs need from outside: to stop a run (None: every run under way) or the runs of a budget, to go
-    on with half of a run's micro-batch, to plan its work again.
+    on with half of a run's micro-batch, to plan its work again; to change a service whose answers are late.
 
     Each answers with what it did, in a sentence; TonnageError or OSError where it cannot.
     """
@@ -36,6 +39,7 @@ class Hands:
     stop_budget: Callable[[str], str]
     smaller_batch: Callable[[str], str]
     plan: Callable[[str], str]
+    scale: Callable[[str, ScaleDo], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ class ActionOutcome:
     happening: Happening
     done: bool
     words: str
+    said: bool = False  # a dry run's words: nothing was to be done
 
 
 class ActionRunner:
@@ -71,10 +76,11 @@ class ActionRunner:
         action = happening.action
         assert action is not None  # an action is due
         what = "undo" if happening.kind == "undo" else "due"
+        says = action.kind == "scale" and what == "due"  # a dry run of it says which change it would make
         if happening.rule.dry_run:
             what = "would do"
         self._write_down(what, happening)
-        if happening.rule.dry_run:
+        if happening.rule.dry_run and not says:
             done: Future[ActionOutcome] = Future()
             done.set_result(ActionOutcome(happening=happening, done=False, words=f"dry run: would {action.text}"))
             return done
@@ -111,6 +117,8 @@ class ActionRunner:
                 del self._newest[key]
         outcome = future.result()
         what = "done" if outcome.done else "failed"
+        if outcome.said:
+            what = "would do"
         self._say(f"{outcome.happening.rule.name}: {outcome.words}")
         self._write_down(what, outcome.happening, words=outcome.words)
 
@@ -125,7 +133,34 @@ class ActionRunner:
             words = self._do(happening, action)
         except (OSError, TonnageError, subprocess.SubprocessError) as error:
             return ActionOutcome(happening=happening, done=False, words=masked(f"could not {action.text}: {error}"))
+        if happening.rule.dry_run:
+            return ActionOutcome(happening=happening, done=False, words=masked(f"dry run: {words}"), said=True)
         return ActionOutcome(happening=happening, done=True, words=masked(words))
+
+    def _scaled(self, happening: Happening) -> str:
+        """Change the alert's service, and tell the channels of its rule which change and what it is predicted to do."""
+        service = happening.series.label("service")
+        if service is None:
+            raise InputError("no service is named by this alert", hint="when: {metric: tonnage_service_p95_seconds}")
+        try:
+            words = self._hands.scale(service, _scale_do(happening))
+        except TonnageError as error:
+            self._tell(happening, f"{service}: {error}")
+            raise
+        self._tell(happening, words)
+        return words
+
+    def _tell(self, happening: Happening, words: str) -> None:
+        fields = {**described(happening), "change": words}
+        key = f"{happening.rule.name} {happening.series.text} change"
+        message = AlertMessage(text=masked(f"tonnage: {words} [{happening.rule.name}]"), key=key, ended=False,
+                               fields=fields)  # fmt: skip
+        for action in happening.rule.actions:
+            if action.kind == "notify" and action.channel is not None:
+                try:
+                    notify(self._channels[action.channel], message)
+                except (OSError, TonnageError) as error:  # the change is made or refused all the same
+                    self._say(masked(f"{happening.rule.name}: could not notify {action.channel}: {error}"))
 
     def _do(self, happening: Happening, action: Action) -> str:
         run = happening.series.label("run")
@@ -145,12 +180,20 @@ class ActionRunner:
                 return self._hands.smaller_batch(run) if run is not None else "no run is named by this alert"
             case "plan":
                 return self._hands.plan(run) if run is not None else "no run is named by this alert: nothing to plan"
+            case "scale":
+                return self._scaled(happening)
             case "command":
                 return _run_command([_filled(word, happening) for word in action.command])
             case "post":
                 assert action.url is not None  # reading has seen to it
                 undo = happening.kind == "undo"
                 return _post(action.url, (action.undo if undo else action.body) or {}, undo=undo)
+
+
+def _scale_do(happening: Happening) -> ScaleDo:
+    if happening.rule.dry_run:
+        return "say"
+    return "undo" if happening.kind == "undo" else "act"
 
 
 def described(happening: Happening) -> dict[str, Any]:

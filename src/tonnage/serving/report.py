@@ -48,6 +48,7 @@ class PlannedReplica:
     workload_file: Path | None = None
     target: str = ""  # what was asked to be served
     requests_per_month: float | None = None  # at the workload's busy rate
+    p95_latency_s: float | None = None  # as the workload promises it
 
 
 def replica_report(planned: PlannedReplica) -> Report:

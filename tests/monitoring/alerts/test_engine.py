@@ -68,6 +68,16 @@ def test_what_does_not_help_is_not_repeated_for_ever() -> None:
     ]  # fmt: skip
 
 
+def test_a_scaled_service_is_put_back_when_its_alert_ends_or_has_no_figures() -> None:
+    """What was asked for a load does not outlive it; a stop is not undone."""
+    scale = Action(kind="scale", knob="replicas of services", direction="up")
+    rules = watched(rule(actions=(scale, STOP)))
+    assert kinds(played(rules, [11.0, 5.0])) == ["fired", "act", "act", "ended", "undo"]
+    engine = AlertEngine(rules)
+    played(rules, [11.0], engine=engine)
+    assert kinds(engine.step(NOON + 3600.0, RecentFigures(keep_s=3600.0, every_s=10.0))) == ["gone", "undo"]
+
+
 def test_actions_of_a_day_are_bounded_whatever_happens() -> None:
     """An alert that fires and ends all day long acts as often as the rule allows, and says that it holds back."""
     found = played(watched(rule(most_per_day=3)), [11.0, 5.0] * 10)

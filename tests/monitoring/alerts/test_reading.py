@@ -19,11 +19,12 @@ def rules_text(**rules: str) -> str:
 
 
 def test_without_a_file_the_default_rules_hold() -> None:
-    """What teams write down first: busy, full, slow, dear. Those that act: memory that grows or was short, money."""
+    """What teams write down first: busy, full, slow, dear. Those that act: memory that grows or was short, late
+    services, money."""
     found = {rule.name: rule for rule in default_rules().rules}
     assert {"gpu-busy", "gpu-memory", "slow-answers", "spend"} <= set(found)
     assert [name for name, rule in found.items() if any(action.acts for action in rule.actions)] == [
-        "gpu-memory-grows", "gpu-memory-retries", "spend", "budget-limit"
+        "gpu-memory-grows", "gpu-memory-retries", "slow-service", "spend", "budget-limit"
     ]  # fmt: skip
     assert found["spend"].condition.limit == 1000.0
 

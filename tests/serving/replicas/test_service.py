@@ -20,6 +20,7 @@ from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.listening import listening_socket
+from tonnage.serving.replicas.raised import RAISED, Raised, clear_raised, write_raised
 from tonnage.serving.replicas.service import ReplicatedService, Service, serve_replicas
 
 for needed in ("uvicorn", "httptools"):
@@ -355,3 +356,45 @@ def test_it_says_what_it_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert "tonnage_service_cost_usd_per_hour 7.2" in (await client.get("/metrics")).text
 
     run(work())
+
+
+async def _until(held: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not held():
+            await asyncio.sleep(0.05)
+
+
+def test_a_watch_asks_for_replicas_and_fewer_slots_and_takes_it_back(tmp_path: Path) -> None:
+    """The file holds while it is there, within the most of the service; what cannot be read changes nothing."""
+
+    async def run() -> None:
+        async with served(settings(least=1, most=2), tmp_path) as (service, _):
+            await _until(lambda: service.replicas.count("ready") == 1)
+            write_raised(tmp_path, Raised(least=5, slots=2))
+            await _until(lambda: service.replicas.count("ready") == 2)
+            assert service.standing()["slots"] == 2
+            assert {one.seat.slots for one in service.replicas.live} == {2}
+            (tmp_path / RAISED).write_text("no JSON")
+            await asyncio.sleep(3 * service.law.interval_s)
+            assert service.standing()["slots"] == 2
+            assert service.replicas.wanted == 2
+            clear_raised(tmp_path)
+            await _until(lambda: service.standing()["slots"] == 4)
+
+    asyncio.run(run())
+
+
+def test_the_95th_percentile_is_of_the_answers_of_the_last_minute(tmp_path: Path) -> None:
+    """Nothing is known of it before twenty answers."""
+
+    async def run() -> None:
+        async with served(settings(least=1, most=1), tmp_path) as (service, client):
+            await _until(lambda: service.replicas.count("ready") == 1)
+            assert service.standing()["p95_s"] is None
+            for _ in range(25):
+                assert (await client.get("/echo")).status_code == 200
+            found = service.standing()["p95_s"]
+            assert found is not None
+            assert 0.0 < found < 5.0
+
+    asyncio.run(run())

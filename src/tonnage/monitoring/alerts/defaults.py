@@ -34,6 +34,12 @@ rules:
     summary: the 95th percentile of answers is over a second
     when: {metric: tonnage_encoder_request_seconds, take: p95, over: 5m, above: 1.0, clear: 0.8}
     do: []
+  slow-service:
+    summary: the 95th percentile of a service's answers is over what its workload promises
+    when: {metric: tonnage_service_p95_to_promise_ratio, take: mean, over: 5m, above: 1.0, clear: 0.7}
+    do: [{scale: replicas}]
+    again_after: 15m
+    most_per_day: 6
   slow-gateway:
     summary: the 95th percentile of the gateway's answers is over a second before the first byte
     when: {metric: tonnage_gateway_first_byte_seconds, take: p95, over: 5m, above: 1.0, clear: 0.8}

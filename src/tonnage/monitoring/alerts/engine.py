@@ -74,6 +74,9 @@ class AlertEngine:
             state = self.states.pop((name, key))
             if state.status == "firing":
                 found.append(self._happening("gone", rule, at, key, None, why="no figures any more"))
+                if state.tries:  # silence is no reason to keep what was asked for a load
+                    found += [self._happening("undo", rule, at, key, None, action=action)
+                              for action in rule.actions if action.kind == "scale"]  # fmt: skip
         for key, value in seen.items():
             found += self._step_series(rule, at, key, value)
         return found
@@ -105,7 +108,7 @@ class AlertEngine:
         yield self._happening("ended", rule, at, key, value)
         if state.tries:
             for action in rule.actions:
-                if action.undo is not None:
+                if action.undone:
                     yield self._happening("undo", rule, at, key, value, action=action)
 
     def _due(self, rule: AlertRule, at: float, key: SeriesKey, state: AlertState) -> tuple[AlertState, list[Happening]]:

@@ -71,6 +71,11 @@ class ActionEntry(StrictModel):
         "Save a checkpoint of the alert's run, and go on with half of its micro-batch; what a step learns from stays.",
         default=None,
     )  # fmt: skip
+    scale: Literal["replicas"] | None = entry(
+        "Make the cheapest change of the alert's service that its plan predicts to bring p95 within the promise: more "
+        "replicas, or fewer requests at a time for each. Taken back when the alert ends.",
+        default=None,
+    )  # fmt: skip
     plan: Literal["run"] | None = entry("Plan the run's workload again and tell what it would gain.", default=None)
     command: Words | None = entry("A command; {rule}, {value}, {series} and {label.NAME} are filled in.", default=None)
     post: PostEntry | None = entry("A request to a service.", default=None)

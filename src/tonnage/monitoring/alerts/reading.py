@@ -36,7 +36,7 @@ PAGE: Final = "docs/watch.md"
 CHANNEL_KINDS: Final = ("webhook", "slack", "pagerduty", "mail")
 MEMORY: Final = "gpu-memory"  # of the default rules
 MEMORY_RULES: Final = ("gpu-memory-grows", "gpu-memory-retries")  # which halve the micro-batch by themselves
-ACTION_KINDS: Final = ("notify", "stop", "batch", "plan", "command", "post")
+ACTION_KINDS: Final = ("notify", "stop", "batch", "scale", "plan", "command", "post")
 
 
 def load_rules(path: Path, *, environment: Mapping[str, str] | None = None) -> WatchRules:
@@ -194,6 +194,8 @@ def _action(entry: ActionEntry) -> Action:
         )
     if entry.stop is not None:
         return Action(kind="stop", of=entry.stop)
+    if entry.scale is not None:
+        return Action(kind="scale", knob="replicas of services", direction="up")
     return Action(kind="batch") if entry.batch else Action(kind="plan")
 
 

@@ -13,7 +13,7 @@ from tonnage.values import dataclass
 
 Take = Literal["newest", "mean", "max", "min", "rate", "increase", "age", "ahead", "p50", "p90", "p95", "p99"]
 Across = Literal["each", "sum", "max", "mean"]
-ActionKind = Literal["notify", "stop", "batch", "command", "post", "plan"]
+ActionKind = Literal["notify", "stop", "batch", "command", "post", "plan", "scale"]
 Direction = Literal["up", "down"]
 
 
@@ -105,7 +105,12 @@ class Action:
     @property
     def acts(self) -> bool:
         """Whether it changes something, rather than telling somebody."""
-        return self.kind in ("stop", "batch", "command", "post")
+        return self.kind in ("stop", "batch", "command", "post", "scale")
+
+    @property
+    def undone(self) -> bool:
+        """Whether it is taken back when the alert ends."""
+        return self.undo is not None or self.kind == "scale"
 
     @property
     def text(self) -> str:
@@ -117,6 +122,8 @@ class Action:
                 return f"save a checkpoint, verify it and stop {whose}"
             case "batch":
                 return "save a checkpoint and go on with half of the micro-batch"
+            case "scale":
+                return "make the cheapest change that brings the service's p95 within its promise"
             case "plan":
                 return "say what the next machine would gain"
             case "command":

@@ -43,9 +43,11 @@ class ReplicaApp:
         *,
         prefix_bytes: int | None = None,
         on_fault: Callable[[str], None] | None = None,
+        on_answer: Callable[[float, float], None] | None = None,
     ) -> None:
         self.balancer, self.upstreams, self.pages, self.prefix_bytes = balancer, upstreams, pages, prefix_bytes
         self.on_fault = on_fault
+        self.on_answer = on_answer  # (when it ended, seconds since the request came): of answers that are whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -84,6 +86,7 @@ class ReplicaApp:
 
     async def _through(self, scope: Scope, send: Send, body: bytes) -> None:
         prefix = prefix_key(body, self.prefix_bytes) if self.prefix_bytes and body else None
+        begin_s = monotonic()
         tried: list[str] = []
         fault: UpstreamFault | None = None
         for _ in range(TRIES):
@@ -109,6 +112,8 @@ class ReplicaApp:
                     self.balancer.counts.failed += 1
                     raise  # uvicorn closes the connection: the client sees that its answer is not whole
                 continue
+            if self.on_answer is not None:
+                self.on_answer(now_s := monotonic(), now_s - begin_s)
             return
         self.balancer.counts.failed += 1
         await _error(send, 502, "no_replica_answered", f"{len(tried)} replicas gave no answer: {fault}")

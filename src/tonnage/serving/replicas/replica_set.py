@@ -101,6 +101,13 @@ class ReplicaSet:
             chosen = starting[-1] if starting else min(reversed(self.live), key=lambda one: one.seat.in_flight)
             self._drain(chosen)
 
+    def set_slots(self, slots: int) -> None:
+        """So many requests at a time for each replica, from the next request on."""
+        self.rules = replace(self.rules, slots=slots)
+        for one in self.replicas.values():
+            one.seat.slots = slots
+        self.balancer.hand_out()
+
     async def update(self, render: Render, trial: TrialRules | None = None) -> None:
         """Replace every replica by one of the new command: start one, wait until it is ready, drain an old one.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from tonnage.errors import MissingExtra, TonnageError
+from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.metric_names import REGISTRY
 from tonnage.reports.reasons.scaling import scaling_words
 from tonnage.scaling.law import ControlLaw, control_law
@@ -24,6 +24,8 @@ from tonnage.serving.engines.processes import read_counts
 from tonnage.serving.listening import listening_socket
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
+from tonnage.serving.replicas.latencies import LatencyWindow
+from tonnage.serving.replicas.raised import Raised, clear_raised, read_raised
 from tonnage.serving.replicas.replica import SmokeTest
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
 from tonnage.serving.replicas.trial import TrialRules
@@ -69,10 +71,12 @@ class Service:
             drain_timeout_s=settings.drain_timeout_s, smoke=settings.smoke,
         )  # fmt: skip
         devices = DevicePool(settings.devices) if settings.devices else None
+        self.latencies = LatencyWindow()
+        self._raised = Raised()
         self.replicas = ReplicaSet(render, rules, self.balancer, folder, say, devices)
         self.app = ReplicaApp(
             self.balancer, self.replicas.upstreams, self.page, prefix_bytes=settings.prefix_bytes,
-            on_fault=self.replicas.report_fault,
+            on_fault=self.replicas.report_fault, on_answer=self.latencies.add,
         )  # fmt: skip
         self.law: ControlLaw = control_law(settings.scaled, settings.schedule)
         self.meter = CostMeter(
@@ -93,6 +97,7 @@ class Service:
 
     def begin(self) -> None:
         """Start the least number of replicas, one at least, and decide from now on."""
+        clear_raised(self.replicas.folder)
         self.replicas.begin()
         self.replicas.scale_to(max(self.settings.scaled.least, 1))
         self._scaler = asyncio.ensure_future(self._scale())
@@ -147,11 +152,30 @@ class Service:
                 scaled = replace(self.law.service, start_up_s=max(measured_s, FEWEST_START_UP_S))
                 self.law = control_law(scaled, self.settings.schedule)
                 state = self.law.begin()
+            self._look_at_raised()
             seen = self.balancer.observe(ready=self.replicas.count("ready"), starting=self.replicas.count("starting"))
             state, wanted, reason = self.law.decide(state, seen, monotonic())
+            wanted = max(wanted, min(self._raised.least, self.settings.scaled.most))
             if wanted != self.replicas.wanted:
                 self.say(f"{self.replicas.wanted} -> {wanted} replicas: {scaling_words(reason)}")
             self.replicas.scale_to(wanted)
+
+    def _look_at_raised(self) -> None:
+        """What a watch asks for, or no longer does; a file that cannot be read changes nothing, and is said."""
+        try:
+            raised = read_raised(self.replicas.folder) or Raised()
+        except DataError as error:
+            self.say(str(error))
+            return
+        if raised == self._raised:
+            return
+        self._raised = raised
+        slots = min(raised.slots or self.settings.scaled.slots, self.settings.scaled.slots)
+        self.replicas.set_slots(slots)
+        if raised.least or raised.slots is not None:
+            self.say(f"a watch asks for at least {raised.least} replicas, {slots} requests at a time for each")
+        else:
+            self.say("the service's own number of replicas and slots hold again")
 
     async def _meter(self) -> None:
         """What it costs, a few seconds apart. A replica that does not answer keeps what it had counted."""
@@ -162,7 +186,7 @@ class Service:
                     self._counts.see(one.name, counts)
             answered = float(self.balancer.counts.finished)
             self.meter.tick(monotonic(), replicas=len(held), counts=self._counts.total(requests=answered))
-            self.on_costs(self.meter.document())
+            self.on_costs(self.standing())
             await asyncio.sleep(METER_S)
 
     def _differs(self, measured_s: float) -> bool:
@@ -206,6 +230,15 @@ class Service:
 
     def _devices_of(self, replica: str) -> tuple[Device, ...]:
         return () if self.replicas.devices is None else self.replicas.devices.of(replica)
+
+    def standing(self) -> dict[str, Any]:
+        """What it costs, how many replicas answer, and the 95th percentile of the last minute (None: too few
+        answers)."""
+        return {
+            **self.meter.document(), "replicas_ready": self.replicas.count("ready"),
+            "replicas_most": self.settings.scaled.most, "slots": self.replicas.rules.slots,
+            "p95_s": self.latencies.p95_s(monotonic()),
+        }  # fmt: skip
 
     def metrics(self) -> str:
         """Prometheus' text."""

@@ -37,6 +37,9 @@ class PlannedCost:
     low_usd_per_month: float
     high_usd_per_month: float
     requests_per_month: float
+    p95_latency_s: float | None = None  # promised; None: it is not
+    tensor_parallel: int = 1
+    concurrency: int | None = None  # of a replica, as planned
 
     def usd_per_1000_requests(self) -> tuple[float, float, float]:
         """Value, low and high end."""
