@@ -242,7 +242,9 @@ rules: {{late: {{{rule}}}}}"""
     dry.watcher.round()
     dry.close()
     assert "late: dry run: say chat" in dry.said
-    assert [line.what for line in dry.audit.lines()] == ["fired", "would do", "would do"]
+    # the notification, the change before it is looked for, the change in words
+    assert [line.what for line in dry.audit.lines()] == ["fired", "would do", "would do", "would do"]
+    assert len([one for one in site.posted if "say chat" in one["text"]]) == 0
 
 
 def test_a_dry_run_does_nothing(tmp_path: Path, folder: RunFolder) -> None:

@@ -151,6 +151,8 @@ class ActionRunner:
         return words
 
     def _tell(self, happening: Happening, words: str) -> None:
+        if happening.rule.dry_run:  # which notifies nobody
+            return
         fields = {**described(happening), "change": words}
         key = f"{happening.rule.name} {happening.series.text} change"
         message = AlertMessage(text=masked(f"tonnage: {words} [{happening.rule.name}]"), key=key, ended=False,
