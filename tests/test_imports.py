@@ -12,7 +12,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
-    "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "comparison", "http",
+    "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "http", "secret_references",
+    "comparison",
     "metric_names", "features", "bills", "relocation", "runs", "traffic", "side_by_side", "preparing", "reports",
 )  # fmt: skip
 ADAPTERS = (

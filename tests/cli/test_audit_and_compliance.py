@@ -130,6 +130,21 @@ def test_an_empty_home_is_mostly_unknown(settings: Settings) -> None:
     assert found["files"] == "yes"
 
 
+def test_stores_of_secrets_are_counted(settings: Settings) -> None:
+    """References in settings at home, by their store; comments and addresses of files are none."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    (settings.home / "team.gateway.yaml").write_text(
+        'keys:\n  a: {key: "vault:secret/app#a"}\n  b: {key: aws:app/b}\n  c: {key: aws:app/c}  # not env:OLD\n'
+    )
+    (settings.home / "places.toml").write_text('bucket = "file:///tmp/x"\n')
+    found = {one.key: (one.outcome, one.found) for one in compliance(settings=settings).found.answers}["secrets"]
+    assert found[0] == "yes"
+    assert found[1].endswith(
+        "references to secrets: 2 in AWS Secrets Manager (aws:), "
+        "1 in HashiCorp Vault, key-value engine version 2 (vault:)"
+    )
+
+
 def test_answers_follow_the_state(written: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys without an end, a sealed backup, a secret in settings, a file that others may read: each is said."""
     make_ui_key("anna", role="admin", days=30, settings=written)

@@ -16,6 +16,7 @@ from tonnage.api.answers import Answer
 from tonnage.api.backup_notes import note_backup
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, TonnageError
+from tonnage.secret_references import SUCH_AS
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -33,7 +34,10 @@ class BackupOptions(Options):
     """How `backup` writes."""
 
     key: str | None = option(
-        "--key", "Seal it with a secret: env:NAME or file:PATH.", default=None, metavar="REFERENCE"
+        "--key",
+        f"Seal it with a secret: {SUCH_AS}.",
+        default=None,
+        metavar="REFERENCE",
     )
     checkpoints: bool = option("--checkpoints/--no-checkpoints", "Checkpoints of runs too.", default=True)
     keep: int | None = option(
@@ -172,12 +176,10 @@ def restore(file: Path | str, *, key: str | None = None, settings: Settings | No
 
 
 def _secret(reference: str | None) -> str | None:
-    from tonnage.comparison.door import read_reference
+    from tonnage.secret_references import read_reference
 
     if reference is None:
         return None
-    if not reference.startswith(("env:", "file:")):
-        raise InputError("--key names where the secret is, never the secret", hint="--key env:NAME or file:PATH")
     return read_reference(reference, os.environ, "--key")
 
 

@@ -17,6 +17,7 @@ from tonnage.api.answers import Answer
 from tonnage.api.installation_state import InstallationState, read_state
 from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.rendering import Report
+from tonnage.secret_references import SCHEMES
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -170,7 +171,9 @@ def _sealed(state: InstallationState) -> tuple[Outcome, str]:
 def _secrets(state: InstallationState) -> tuple[Outcome, str]:
     if state.clear_secrets:
         return "no", f"values that look like secrets stand in {', '.join(state.clear_secrets)}"
-    return "yes", "no line of the settings at home has a known shape of secrets; keys of the page are kept as hashes"
+    kept = ", ".join(f"{count} in {SCHEMES[scheme].store} ({scheme}:)" for scheme, count in state.secret_stores)
+    return "yes", ("no line of the settings at home has a known shape of secrets; keys of the page are kept as hashes; "
+                   + (f"references to secrets: {kept}" if kept else "no setting refers to a secret"))  # fmt: skip
 
 
 def _rights(state: InstallationState) -> tuple[Outcome, str]:

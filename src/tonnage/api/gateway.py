@@ -23,6 +23,7 @@ from tonnage.errors import (
     did_you_mean,
     nearest,
 )
+from tonnage.secret_references import SUCH_AS
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -48,7 +49,10 @@ class GatewayTopOptions(Options):
         "--interval", "Between two looks.", default=2.0, metavar="TIME", read=read_seconds, text="2s", least=0.1
     )
     key: str | None = option(
-        "--key", "The key of its figures, env:NAME or file:PATH, where it asks for one.", default=None, metavar="REF"
+        "--key",
+        f"The key of its figures, where it asks for one: {SUCH_AS}.",
+        default=None,
+        metavar="REF",
     )
 
 
@@ -126,11 +130,11 @@ def gateway_top(
     """
     import httpx
 
-    from tonnage.comparison.door import read_reference
     from tonnage.gateway.top.looking import look, status_url
     from tonnage.gateway.top.rates import happened
     from tonnage.gateway.top.report import check_sort, top_report
     from tonnage.http.urls import is_url
+    from tonnage.secret_references import read_reference
 
     asked = options or GatewayTopOptions()
     check_sort(asked.sort)

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.secret_references import is_reference
 from tonnage.settings import Settings
 from tonnage.values import dataclass
 
@@ -47,6 +49,7 @@ class InstallationState:
     backup: BackupNote
     open_files: tuple[str, ...]  # of the home, that others on this machine may read
     clear_secrets: tuple[str, ...]  # file:line of settings at home that look like secrets
+    secret_stores: tuple[tuple[str, int], ...]  # scheme of references in settings at home, and how many there are
     watch_at: datetime | None  # when the watch last wrote its state
     rules_firing: tuple[str, ...]
     history_since: datetime | None
@@ -74,8 +77,8 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
         database_encrypted_way=None if own else bool(re.search(r"sslmode=(require|verify)", settings.database_url)),
         keys=keys, keys_fault=keys_fault, audit=verdict, audit_fault=audit_fault, page_started=started,
         backup=read_backup_note(home), open_files=tuple(_readable_by_others(home)),
-        clear_secrets=tuple(_clear_secrets(home)), watch_at=watch_at, rules_firing=firing,
-        history_since=_history_since(home), runs=runs, oldest_run_at=oldest,
+        clear_secrets=tuple(_clear_secrets(home)), secret_stores=_secret_stores(home),
+        watch_at=watch_at, rules_firing=firing, history_since=_history_since(home), runs=runs, oldest_run_at=oldest,
         budgets=tuple(budgets), hard_budgets=tuple(name for name, hard in budgets.items() if hard),
     )  # fmt: skip
 
@@ -122,12 +125,27 @@ def _readable_by_others(home: Path) -> Iterator[str]:
 
 def _clear_secrets(home: Path) -> Iterator[str]:
     """Lines of settings that hold a value in a published shape of secrets."""
+    for path, number, line in _settings_lines(home):
+        if _IN_THE_CLEAR.search(line):
+            yield f"{path.relative_to(home)}:{number}"
+
+
+def _secret_stores(home: Path) -> tuple[tuple[str, int], ...]:
+    """How many references to secrets the settings hold, by scheme. Comments and file URLs do not count."""
+    counts: Counter[str] = Counter()
+    for _, _, line in _settings_lines(home):
+        for word in re.split(r"[\s'\"{}\[\],]+", re.sub(r"(^|\s)#.*", "", line)):
+            if is_reference(word) and not word.startswith("file://"):
+                counts[word.partition(":")[0]] += 1
+    return tuple(sorted(counts.items()))
+
+
+def _settings_lines(home: Path) -> Iterator[tuple[Path, int, str]]:
     for path in sorted(home.glob("*")) + sorted((home / "places").glob("*")):
         if path.suffix not in _SETTINGS_ENDINGS or not path.is_file() or path.stat().st_size > LARGEST_SETTINGS:
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-            if _IN_THE_CLEAR.search(line):
-                yield f"{path.relative_to(home)}:{number}"
+            yield path, number, line
 
 
 def _watch(home: Path) -> tuple[datetime | None, tuple[str, ...]]:

@@ -36,7 +36,7 @@ class UiOptions:
     tls_key: Path | None = None
     behind_proxy: bool = False
     oidc: Path | None = None  # a file of the issuer that signs people in, docs/ui.md
-    gateway_key: str | None = None  # env:NAME or file:PATH, what gateways ask for at the port of their figures
+    gateway_key: str | None = None  # by reference, what gateways ask for at the port of their figures
 
 
 def open_ui(
@@ -142,7 +142,7 @@ def _sign_in(path: Path) -> OidcSignIn:
     """Raises InputError for a file that cannot be used, MissingExtra."""
     import os
 
-    from tonnage.comparison.door import read_reference
+    from tonnage.secret_references import read_reference
     from tonnage.web.oidc_file import read_oidc_file
 
     if find_spec("joserfc") is None:
@@ -157,7 +157,7 @@ def _sign_in(path: Path) -> OidcSignIn:
 def _gateway_key(reference: str | None) -> str | None:
     import os
 
-    from tonnage.comparison.door import read_reference
+    from tonnage.secret_references import read_reference
 
     return None if reference is None else read_reference(reference, os.environ, "--gateway-key")
 

@@ -183,7 +183,7 @@ def _plain(source: IO[bytes], *, what: str, secret: str | None) -> IO[bytes]:
     if not is_sealed(head):
         return cast(IO[bytes], gzip.GzipFile(fileobj=rest, mode="rb"))
     if secret is None:
-        raise InputError(f"{what} is sealed", hint="--key env:NAME or file:PATH opens it")
+        raise InputError(f"{what} is sealed", hint="--key with a reference such as env:NAME opens it")
     return cast(IO[bytes], gzip.GzipFile(fileobj=cast(IO[bytes], SealedReader(rest, secret, what=what)), mode="rb"))
 
 

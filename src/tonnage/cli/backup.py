@@ -9,12 +9,14 @@ from typer.core import TyperGroup
 
 from tonnage.api.backups import BackupOptions
 from tonnage.cli.declared import Commands, ReportSession
+from tonnage.secret_references import SUCH_AS
 
 BackupFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A backup: a file, or s3://… or gs://….", show_default=False)
 ]
 Key = Annotated[
-    str | None, typer.Option("--key", help="What it was sealed with: env:NAME or file:PATH.", metavar="REFERENCE")
+    str | None,
+    typer.Option("--key", help=f"What it was sealed with: {SUCH_AS}.", metavar="REFERENCE"),
 ]
 
 

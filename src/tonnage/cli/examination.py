@@ -36,6 +36,7 @@ EXTRAS: Final = {  # one module of each is enough
     "gateway": ("httptools", "orjson", "uvloop"),
     "google": ("google.auth",),
     "azure": ("azure.identity",),
+    "keyring": ("keyring",),
     "lightgbm": ("lightgbm",),
     "catboost": ("catboost",),
     "redis": ("redis",),

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from tonnage.cli.declared import QuietSession, ReportSession
+from tonnage.secret_references import SUCH_AS
 
 
 def login(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where the server is.", show_default=False)],
     key: Annotated[
         str | None,
-        typer.Option("--key", help="The key, env:NAME or file:PATH. [default: asked for]", metavar="REF"),
+        typer.Option("--key", help=f"The key: {SUCH_AS}. [default: asked for]", metavar="REF"),
     ] = None,
     open_server: Annotated[bool, typer.Option("--no-key", help="The server asks for no key.")] = False,
     *,
@@ -27,7 +28,7 @@ def login(
     TONNAGE_KEY go before what is kept.
     """
     from tonnage import api
-    from tonnage.comparison.door import read_reference
+    from tonnage.secret_references import read_reference
 
     api.check_server(url)
     if open_server:

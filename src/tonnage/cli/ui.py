@@ -9,6 +9,7 @@ import typer
 
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.streams import write_stdout
+from tonnage.secret_references import SUCH_AS
 
 commands = Commands(
     no_args_is_help=False, rich_markup_mode=None, invoke_without_command=True,
@@ -39,7 +40,9 @@ def ui(
     gateway_key: Annotated[
         str | None,
         typer.Option(
-            "--gateway-key", help="What gateways ask for their figures, env:NAME or file:PATH.", metavar="REF"
+            "--gateway-key",
+            help=f"What gateways ask for their figures: {SUCH_AS}.",
+            metavar="REF",
         ),
     ] = None,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from tonnage.errors import InputError, WorkloadError, did_you_mean, nearest
+from tonnage.secret_references import parse_reference
 from tonnage.workload.file.fields import Spelled, as_names, refusal, secret_refusal
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
@@ -63,18 +64,20 @@ def _usd_per_month(value: Any) -> float:
     return float(re.sub(r"[,_]", "", match["number"])) / MONTHS[match["span"].lower()]
 
 
-def _reference(value: Any) -> str:
+def checked_reference(value: Any) -> str:
     """A secret by reference; one that stands in the file itself is refused without being shown."""
-    if isinstance(value, str) and re.fullmatch(r"(env|file):.+", value):
-        return value
-    raise secret_refusal("env:NAME or file:PATH", "put the secret into a variable or a file, and name that here")
+    try:
+        parse_reference(value if isinstance(value, str) else "")
+    except InputError as error:
+        raise secret_refusal(error.message.removeprefix("expected "), error.hint or "") from None
+    return str(value)
 
 
 Day = Annotated[date, BeforeValidator(_day), Spelled("date")]
 Link = Annotated[str, Field(max_length=500), AfterValidator(_link), Spelled("web address")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$"), Spelled("name in lower case")]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_names), Spelled("name or list of names")]
-Reference = Annotated[str, BeforeValidator(_reference), Spelled("env:NAME or file:PATH")]
+Reference = Annotated[str, BeforeValidator(checked_reference), Spelled("secret by reference")]
 UsdPerMonth = Annotated[float, BeforeValidator(_usd_per_month), Spelled("dollars a month, such as 500 USD/month")]
 Entry = TypeVar("Entry")
 Named = Annotated[dict[Name, Entry], BeforeValidator(_with_names)]
@@ -129,20 +132,3 @@ def unknown(path: KeyPath, what: str, name: str, known: Iterable[str]) -> Proble
     names = list(known)
     listed = f"known: {', '.join(names)}" if len(names) <= 40 else f"{len(names)} are known"
     return Problem(path, f"no {what} is named '{name}'", did_you_mean(nearest(name, names, count=1), listed))
-
-
-def read_reference(reference: str, environment: Mapping[str, str], what: str) -> str:
-    """The secret that a reference names. InputError where it is not there or empty."""
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        found = environment.get(name, "")
-        hint = f"export {name}=..."
-    else:
-        try:
-            found = Path(name).read_text("utf-8").strip()
-        except OSError as error:
-            raise InputError(f"{what}: {name} cannot be read: {error.strerror}", hint="check the path") from error
-        hint = f"write it to {name}"
-    if not found:
-        raise InputError(f"{what}: {reference} is empty", hint=hint)
-    return found

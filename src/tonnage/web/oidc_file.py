@@ -34,7 +34,7 @@ class Grant(BaseModel):
 
 
 class OidcFile(BaseModel):
-    """`client_secret` is a reference (env:NAME, file:PATH); without one the client is public. `url`: where browsers
+    """`client_secret` is a reference (docs/secrets.md); without one the client is public. `url`: where browsers
     reach the page; the issuer must know `url`/login/oidc/callback. The first grant that holds decides."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

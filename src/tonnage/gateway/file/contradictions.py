@@ -14,6 +14,7 @@ from tonnage.gateway.file.entries import DeploymentEntry, GatewayEntries, RouteE
 from tonnage.gateway.file.guardrail_entries import guardrail_problems
 from tonnage.gateway.file.media_entries import media_problems
 from tonnage.http.pool import read_endpoint
+from tonnage.secret_references import SUCH_AS
 from tonnage.workload.file.problems import Problem
 
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
@@ -87,7 +88,7 @@ def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
     except InputError as error:
         yield Problem((*here, "url"), error.message, error.hint)
     if one.sign_in is not None and one.sign_in.kind in ("bearer", "x-api-key", "api-key") and one.sign_in.key is None:
-        yield Problem((*here, "sign_in", "key"), "is missing", "env:NAME or file:PATH")
+        yield Problem((*here, "sign_in", "key"), "is missing", SUCH_AS)
 
 
 def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> Iterator[Problem]:

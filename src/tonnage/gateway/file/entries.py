@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Day, Named, Names, Reference, Text
+from tonnage.comparison.door import Day, Named, Names, Reference, Text, checked_reference
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.classifier_entries import ClassifierEntry
 from tonnage.gateway.file.conduct_entries import (
@@ -39,12 +40,18 @@ from tonnage.workload.file.fields import (
     key as entry,
 )
 
+
+def _key_or_hash(value: object) -> str:
+    """A key by reference, or as its hash; another text, which may be the key itself, is not shown."""
+    if isinstance(value, str) and re.fullmatch(r"blake2b:[0-9a-f]{64}", value):
+        return value
+    return checked_reference(value)
+
+
 Dialect = Literal["openai", "anthropic", "converse"]
 Policy = Literal["in-order", "own-first", "cheapest", "fastest", "weighted"]
 SignInKind = Literal["none", "bearer", "x-api-key", "api-key", "aws", "google", "azure", "databricks"]
-KeyHash = Annotated[
-    str, Field(pattern=r"^(env:.+|file:.+|blake2b:[0-9a-f]{64})$"), Spelled("env:NAME, file:PATH or blake2b:HASH")
-]
+KeyHash = Annotated[str, BeforeValidator(_key_or_hash), Spelled("secret by reference, or blake2b:HASH")]
 Priority = Annotated[int, Field(ge=0, le=9), Spelled("whole number, 0 to 9")]
 Dollars = Annotated[float, Field(gt=0, le=9e6), Spelled("dollars")]
 Scope = Annotated[str, Field(pattern=r"^(total|(key|team|project|route|deployment):(\*|[a-z0-9][a-z0-9_.-]{0,60}))$"),
@@ -275,10 +282,10 @@ class GatewayEntries(StrictModel):
     )
     idempotency: IdempotencyEntry = entry("Requests that clients send again.", default=IdempotencyEntry)
     store: Word | None = entry(
-        "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
+        "Accounts: a file, or a postgresql:// URL by reference. Default: in the home.", default=None
     )
     redis: Reference | None = entry(
-        "Where answers are kept for all workers and hosts: env:NAME or file:PATH of a redis:// URL.", default=None
+        "Where answers are kept for all workers and hosts: a redis:// URL, by reference.", default=None
     )
     limits_in: Literal["store", "redis"] = entry(
         "Where requests and tokens a minute are counted; budgets and requests at a time are in the store.",

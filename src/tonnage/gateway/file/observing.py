@@ -33,6 +33,6 @@ class SpansEntry(StrictModel):
     """OpenTelemetry: spans in the GenAI conventions, by OTLP over HTTP."""
 
     endpoint: Word = entry("The receiver's base URL, such as http://127.0.0.1:4318.")
-    headers: dict[str, Reference] = entry("What it asks for, each as env:NAME or file:PATH.", default={})
+    headers: dict[str, Reference] = entry("What it asks for, each by reference.", default={})
     sample_percent: Share = entry("So many of the requests whose client has no trace of its own.", default=100.0)
     service: Word = entry("The `service.name` of the spans.", default="tonnage-gateway")

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries, read_reference
+from tonnage.comparison.door import load_text, parse_entries
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
@@ -34,6 +34,7 @@ from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, p
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint
+from tonnage.secret_references import is_reference, read_reference
 from tonnage.workload.file.problems import raise_problems
 
 PAGE: Final = "docs/gateway.md"
@@ -231,4 +232,4 @@ def _request_log(entries: GatewayEntries, folder: Path, home: Path) -> RequestLo
 def _store(stated: str | None, home: Path, environment: Mapping[str, str]) -> str:
     if stated is None:
         return str(home / "gateway" / "accounts.db")
-    return read_reference(stated, environment, "store") if stated.startswith("env:") else stated
+    return read_reference(stated, environment, "store") if is_reference(stated) else stated

@@ -55,7 +55,7 @@ _INTRODUCTION: Final = """\
 `NAME.gateway.yaml` says where the gateway listens, which models there are and what they cost, what clients may ask
 for, and within which budgets ([gateway](gateway.md)). Deployments, routes and keys are mappings by name. An unknown
 key is an error that names the file and the line. Durations carry their unit: `500ms`, `30s`, `1h`. Secrets are
-references: `env:NAME` or `file:PATH`. A scope is `total`, or `key:`, `team:`, `project:`, `route:` or `deployment:`
+[references](secrets.md). A scope is `total`, or `key:`, `team:`, `project:`, `route:` or `deployment:`
 with a name; `key:*` gives each key its own.
 """
 

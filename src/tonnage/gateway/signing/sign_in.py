@@ -11,7 +11,7 @@ SignInKind = Literal["bearer", "x-api-key", "api-key", "aws", "google", "azure",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
-    """`key`: a reference (env:NAME, file:PATH), never the key itself."""
+    """`key`: a reference (docs/secrets.md), never the key itself."""
 
     kind: SignInKind
     key: str | None = None

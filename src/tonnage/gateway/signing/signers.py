@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Final, Protocol
 
 from tonnage.errors import InputError
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.connection import Headers
+from tonnage.secret_references import parse_reference, read_reference
 
 REREAD_S: Final = 60.0  # a key that is changed in its file is followed
+REMOTE_REREAD_S: Final = 300.0  # and one in a store of secrets, where each reading costs
+REMOTE_HOLDS_S: Final = 86_400.0  # so long the key before serves where the store does not answer
 
 
 class Signer(Protocol):
@@ -47,19 +49,8 @@ class KeySigner:
 
 
 def read_key(reference: str) -> str:
-    """The secret that `env:NAME` or `file:PATH` names. InputError where there is none, or one that is no header."""
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        found = os.environ.get(name, "").strip()
-    else:
-        try:
-            found = Path(name).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the key in {name} cannot be read: {error}", hint="check the path") from error
-    if not found:
-        raise InputError(
-            f"{reference} holds no key", hint=f"export {name}=..." if kind == "env" else f"write it to {name}"
-        )
+    """The secret that a reference names. Raises as `read_reference` does; InputError: it is no header."""
+    found = read_reference(reference, os.environ, "the key").strip()
     if not found.isascii() or any(ord(letter) < 32 for letter in found):
         raise InputError(f"{reference} holds what is no key", hint="a key is one line of ASCII")
     return found
@@ -76,9 +67,21 @@ def make_signer(sign_in: SignIn) -> Signer:
 def _key(header: bytes, prefix: bytes = b"") -> Callable[[SignIn], Signer]:
     def make(sign_in: SignIn) -> Signer:
         assert sign_in.key is not None
+        if parse_reference(sign_in.key).remote:
+            return _remote(sign_in.key, header, prefix)
         return KeySigner(sign_in.key, header, prefix)
 
     return make
+
+
+def _remote(reference: str, header: bytes, prefix: bytes) -> Signer:
+    """A key of a store of secrets: read in a thread of its own, so that other requests go on meanwhile."""
+    from tonnage.gateway.signing.tokens import Token, TokenSigner
+
+    def fetch(_url: str, now_s: float) -> Token:
+        return Token(read_key(reference), now_s + REMOTE_HOLDS_S, now_s + REMOTE_REREAD_S)
+
+    return TokenSigner(fetch, header, prefix)
 
 
 def _aws(sign_in: SignIn) -> Signer:

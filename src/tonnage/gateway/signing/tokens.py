@@ -29,12 +29,12 @@ class SignInError(TonnageError):
 
 
 class Token:
-    """What stands in the header, and until when. No `repr` shows it."""
+    """What stands in the header, until when, and when it is fetched anew. No `repr` shows it."""
 
-    __slots__ = ("expires_s", "value")
+    __slots__ = ("expires_s", "renew_s", "value")
 
-    def __init__(self, value: str, expires_s: float) -> None:
-        self.value, self.expires_s = value, expires_s
+    def __init__(self, value: str, expires_s: float, renew_s: float | None = None) -> None:
+        self.value, self.expires_s, self.renew_s = value, expires_s, renew_s
 
     def __repr__(self) -> str:
         return f"Token(expires_s={self.expires_s})"
@@ -46,8 +46,8 @@ Fetch = Callable[[str, float], Token]  # the upstream's URL, now -> a token. Rai
 class TokenSigner:
     """Only the first requests wait for a token; the others have the one before while the next is fetched."""
 
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
+    def __init__(self, fetch: Fetch, header: bytes = b"authorization", prefix: bytes = b"Bearer ") -> None:
+        self._fetch, self._header, self._prefix = fetch, header, prefix
         self._token: Token | None = None
         self._renew_s = float("-inf")
         self._lock = Lock()
@@ -60,7 +60,7 @@ class TokenSigner:
             fetching.result()
             token = self._token
         assert token is not None
-        return [(b"authorization", b"Bearer " + token.value.encode())]
+        return [(self._header, self._prefix + token.value.encode())]
 
     def preparing(self, url: str, now_s: float) -> Future[None] | None:
         """The fetch that requests must wait for, one for all of them; None while a token holds. A renewal that is due
@@ -101,7 +101,8 @@ class TokenSigner:
             fetching.set_exception(failed)
         else:
             life_s = token.expires_s - now_s
-            self._token, self._renew_s = token, token.expires_s - min(AHEAD_S, life_s / 2)
+            ahead_s = token.expires_s - min(AHEAD_S, life_s / 2)
+            self._token, self._renew_s = token, ahead_s if token.renew_s is None else token.renew_s
             fetching.set_result(None)
 
 

@@ -124,7 +124,7 @@ class OtlpEntry(StrictModel):
     """Where every round's figures are sent as OpenTelemetry metrics, by OTLP over HTTP (extra `otel`)."""
 
     endpoint: Link = entry("The receiver's base URL; `/v1/metrics` is put behind it.", example="http://127.0.0.1:4318")
-    headers: dict[str, Reference] = entry("What it asks for, each as env:NAME or file:PATH.", default={})
+    headers: dict[str, Reference] = entry("What it asks for, each by reference.", default={})
     service: Word = entry("The `service.name` of the figures.", default="tonnage")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tonnage.comparison.door import load_text, parse_entries, read_reference, unknown
+from tonnage.comparison.door import load_text, parse_entries, unknown
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
 from tonnage.monitoring.alerts.entries import (
     ActionEntry,
@@ -30,6 +30,7 @@ from tonnage.monitoring.alerts.rules import (
     ScrapeTarget,
     WatchRules,
 )
+from tonnage.secret_references import is_reference, read_reference
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/watch.md"
@@ -214,6 +215,6 @@ def _otlp(one: OtlpEntry, environment: Mapping[str, str]) -> OtlpTarget:
 def _channel(one: ChannelEntry, environment: Mapping[str, str]) -> Channel:
     kind: Any = _given(one, CHANNEL_KINDS)[0]
     address = getattr(one, kind)
-    if address.startswith(("env:", "file:")):
+    if is_reference(address):
         address = read_reference(address, environment, f"channels.{one.name}.{kind}")
     return Channel(name=one.name, kind=kind, address=address)

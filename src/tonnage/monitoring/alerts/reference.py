@@ -26,7 +26,7 @@ _INTRODUCTION: Final = """\
 
 `watch.tonnage.yaml` says what `tonnage watch` looks at and what it does ([watch](watch.md)). Rules, channels and pages
 are mappings by name. An unknown key is an error that names the file and the line. Durations carry their unit: `30s`,
-`5m`, `24h`. Secrets are references: `env:NAME` or `file:PATH`.
+`5m`, `24h`. Secrets are references, such as `env:NAME` or `aws:SECRET_ID` ([secrets.md](secrets.md)).
 """
 
 

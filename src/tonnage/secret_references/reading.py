@@ -1,0 +1,124 @@
+"""The secret that a reference names, read from its store. No message holds a secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tonnage.errors import InputError, MissingExtra, TonnageError, did_you_mean, nearest
+from tonnage.secret_references.forms import SecretReference, parse_reference
+
+Read = Callable[[SecretReference, Mapping[str, str]], str]
+
+
+def read_reference(reference: str, environment: Mapping[str, str], what: str) -> str:
+    """The secret that a reference names; `what` is the key or option that holds the reference, for messages.
+
+    Raises InputError where it is no reference, or the secret is not there, is empty or may not be read; MissingExtra
+    without the store's library; TonnageError where the store does not answer.
+    """
+    try:
+        asked = parse_reference(reference)
+        found = _picked(_READERS[asked.scheme](asked, environment), asked).strip()
+        if not found:
+            raise InputError(f"{asked} is empty", hint=_EMPTY.get(asked.scheme, "store the secret under this name"))
+    except MissingExtra:
+        raise
+    except InputError as error:
+        raise InputError(f"{what}: {error.message}", hint=error.hint) from error
+    except TonnageError as error:
+        raise TonnageError(f"{what}: {error.message}", hint=error.hint) from error
+    return found
+
+
+def member_of(values: Mapping[str, object], key: str, asked: SecretReference) -> str:
+    """A value of a secret that is an object. InputError names like keys, and never a value."""
+    if key not in values:
+        raise InputError(
+            f"{asked}: the secret has no key '{key}'",
+            hint=did_you_mean(nearest(key, values, count=2), f"it has {len(values)} keys"),
+        )
+    value = values[key]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{asked}: what stands under '{key}' is no text", hint="store it as a text")
+    return str(value)
+
+
+def _picked(text: str, asked: SecretReference) -> str:
+    if asked.key is None or asked.scheme == "vault":
+        return text
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{asked}: the secret is no JSON object", hint=f"leave out #{asked.key} to take the whole secret"
+        )
+    return member_of(values, asked.key, asked)
+
+
+def _env(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    found = environment.get(asked.name, "")
+    if not found.strip():
+        raise InputError(f"{asked} is empty", hint=f"export {asked.name}=...")
+    return found
+
+
+def _file(asked: SecretReference, environment: Mapping[str, str]) -> str:  # noqa: ARG001
+    try:
+        found = Path(asked.name).read_text("utf-8")
+    except OSError as error:
+        raise InputError(f"{asked.name} cannot be read: {error.strerror}", hint="check the path") from error
+    except UnicodeDecodeError:
+        raise InputError(f"{asked.name} is not UTF-8 text", hint="a secret is text") from None
+    if not found.strip():
+        raise InputError(f"{asked} is empty", hint=f"write it to {asked.name}")
+    return found
+
+
+def _keyring(asked: SecretReference, environment: Mapping[str, str]) -> str:  # noqa: ARG001
+    try:
+        keyring, wrong = import_module("keyring"), import_module("keyring.errors")
+    except ImportError as error:
+        raise MissingExtra(f"reading {asked}", "keyring") from error
+    service, _, name = asked.name.rpartition("/")
+    try:
+        found: str | None = keyring.get_password(service, name)
+    except wrong.NoKeyringError as error:
+        raise InputError(
+            f"{asked}: there is no keyring here", hint="`keyring --list-backends`; a server has env: or file:"
+        ) from error
+    except wrong.KeyringLocked as error:
+        raise InputError(f"{asked}: the keyring is locked", hint="unlock it, then the same command") from error
+    except wrong.KeyringError as error:
+        raise TonnageError(f"{asked}: the keyring failed: {error}", hint="`keyring diagnose`") from error
+    if found is None:
+        raise InputError(f"{asked}: there is no such secret", hint=f"`keyring set {service} {name}`")
+    return found
+
+
+def _module(name: str, function: str) -> Read:
+    """A reader whose module is loaded on its first use."""
+
+    def read(asked: SecretReference, environment: Mapping[str, str]) -> str:
+        found: str = getattr(import_module(f"tonnage.secret_references.{name}"), function)(asked, environment)
+        return found
+
+    return read
+
+
+_EMPTY: Final = {"keyring": "`keyring set` stores one", "vault": "`vault kv put` stores one"}
+_READERS: Final[dict[str, Read]] = {
+    "env": _env,
+    "file": _file,
+    "keyring": _keyring,
+    "aws": _module("aws", "read_secret"),
+    "aws-ssm": _module("aws", "read_parameter"),
+    "gcp": _module("google", "read_secret"),
+    "azure": _module("azure", "read_secret"),
+    "vault": _module("vault", "read_secret"),
+}
