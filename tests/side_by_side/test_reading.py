@@ -26,7 +26,7 @@ WRONG = [  # what stands under `bench:`, the key that is named, the words
     (f"name: a\n  {ENGINES}\n  data: [{{name: d}}]", "bench.data[0]", "has no source of rows"),
     (f"name: a\n  {ENGINES}\n  data: [{{name: d, packaged: iris, metric: auc}}]", "metric", "does not fit multiclass"),
     (f"name: a\n  {ENGINES}\n  data: [{{name: d, packaged: wine, target: 1.5}}]", "target", "can never be reached"),
-    (f"name: a\n  {ENGINES}\n  data: [{{name: d, file: x.csv}}]", "label", "belongs to `file`"),
+    (f"name: a\n  {ENGINES}\n  data: [{{name: d, file: x.csv}}]", "label", "belongs to `file` or `sql`"),
     (f"name: a\n  {ENGINES}\n  {DATA}\n  price: {{region: us-east-1}}", "bench.price", "not at all"),
     (f"name: a\n  {ENGINES}\n  {DATA}\n  timeout: 30", "bench.timeout", "a bare number has no unit"),
     (f"name: a\n  {ENGINES}\n  {DATA}\n  repeat: 3", "bench.repeat", "repeats"),

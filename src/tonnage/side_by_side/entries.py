@@ -44,6 +44,7 @@ def _as_devices(value: Any) -> Any:
 
 Widths = Annotated[tuple[Count, ...], BeforeValidator(_as_widths), Spelled("list of widths, such as [128, 64]")]
 Devices = Annotated[tuple[Word, ...], BeforeValidator(_as_devices), Spelled("list of devices, such as [0, 1]")]
+Columns = Annotated[tuple[Word, ...], BeforeValidator(as_names), Spelled("column, or list of columns")]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_as_list), Spelled("list of whole numbers, such as [1, 2, 4]")]
 Kinds = Annotated[tuple[ScalingKind, ...], BeforeValidator(as_names), Spelled("strong, weak, or a list of both")]
 Native = Annotated[dict[str, Any], Spelled("mapping, passed to the engine")]
@@ -63,8 +64,19 @@ class GenerateEntry(StrictModel):
     seed: CountOrZero = entry("Fixes the table.", default=0)
 
 
+class SqlEntry(StrictModel):
+    """A query in place of a file."""
+
+    query: Word = entry("The statement; DuckDB's over files, such as SELECT * FROM 'rows.parquet', or the database's.")
+    order_by: Columns = entry("Columns that together are a key: they fix the order of the rows, and are no features.")
+    database: Word | None = entry(
+        "A SQLAlchemy URL; its secrets, or all of it, as ${NAME} of the environment.", default=None,
+        shown="none: files, paths start from the bench file",
+    )  # fmt: skip
+
+
 class DataEntry(StrictModel):
-    """One data set; exactly one of `generate`, `packaged`, `file`."""
+    """One data set; exactly one of `generate`, `packaged`, `file`, `sql`."""
 
     name: Name = entry("How the data set is called in the report.")
     task: Task | None = entry(
@@ -73,7 +85,8 @@ class DataEntry(StrictModel):
     generate: GenerateEntry | None = entry("Draw a table of this shape.", default=None)
     packaged: Packaged | None = entry("A set that scikit-learn carries.", default=None)
     file: Word | None = entry("A CSV or Parquet file; the path starts from the bench file.", default=None)
-    label: Word | None = entry("The target column of the file.", default=None)
+    sql: SqlEntry | None = entry("The rows of a query.", default=None)
+    label: Word | None = entry("The target column of the file or the query.", default=None)
     metric: MetricName | None = entry("auc, accuracy or rmse.", default=None, shown="by task")
     target: Positive | None = entry("The quality that time and dollars are counted to.", default=None)
 

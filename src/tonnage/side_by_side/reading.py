@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.comparison.door import load_text, parse_entries
+from tonnage.http.urls import without_secrets
 from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
 from tonnage.side_by_side.scaling_points import scaled, scaling_problems
 from tonnage.side_by_side.spec import (
@@ -18,6 +19,7 @@ from tonnage.side_by_side.spec import (
     BenchSpec,
     EngineSpec,
     Generated,
+    SqlSource,
     Task,
     family_of,
 )
@@ -27,7 +29,7 @@ from tonnage.workload.file.yaml_lines import KeyPath
 PAGE: Final = "docs/bench-engines.md"
 TREE_KEYS: Final = ("rounds", "depth", "bins")
 NET_KEYS: Final = ("epochs", "hidden", "batch")
-SOURCES: Final = ("generate", "packaged", "file")
+SOURCES: Final = ("generate", "packaged", "file", "sql")
 
 
 def load_bench(path: Path) -> BenchSpec:
@@ -92,13 +94,29 @@ def _data_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
         yield Problem((*here, "metric"), f"does not fit {task}", f"one of {', '.join(METRICS[task])}")
     if data.target is not None and (data.metric or METRICS[task][0]) != "rmse" and data.target >= 1:
         yield Problem((*here, "target"), "can never be reached: the metric ends at 1", "target: 0.9")
-    if (data.file is None) != (data.label is None):
-        yield Problem((*here, "label"), "belongs to `file`, and a file needs it", "label: NAME_OF_THE_TARGET_COLUMN")
+    if (data.file is None and data.sql is None) != (data.label is None):
+        yield Problem(
+            (*here, "label"), "belongs to `file` or `sql`, and they need it", "label: NAME_OF_THE_TARGET_COLUMN"
+        )
+    yield from _sql_problems((*here, "sql"), data)
     made = data.generate
     if made is not None and made.informative is not None and made.informative > made.columns:
         yield Problem((*here, "generate", "informative"), f"more than the {made.columns} columns", "fewer")
     if made is not None and made.classes is not None and task != "multiclass":
         yield Problem((*here, "generate", "classes"), f"{task} has no such number", "task: multiclass")
+
+
+def _sql_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
+    if data.sql is None:
+        return
+    if not data.sql.order_by:
+        yield Problem((*here, "order_by"), "is empty: the order of rows would not be fixed", "order_by: [id]")
+    if data.label in data.sql.order_by:
+        yield Problem((*here, "order_by"), f"names the target '{data.label}'", "columns that are a key")
+    url = data.sql.database
+    if url is not None and without_secrets(url) != url:
+        fault = f"has a secret in it: {without_secrets(url)}"
+        yield Problem((*here, "database"), fault, "write ${NAME} in its place and set NAME in the environment")
 
 
 def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> Iterator[Problem]:
@@ -139,6 +157,8 @@ def _data(one: DataEntry, folder: Path) -> BenchData:
             rows=made.rows, columns=made.columns, informative=made.informative or max(made.columns // 2, 1),
             sparsity=made.sparsity, noise=made.noise, classes=made.classes or 4, seed=made.seed,
         ),
+        sql=None if one.sql is None else SqlSource(query=one.sql.query, order_by=one.sql.order_by,
+                                                   database=one.sql.database, folder=str(folder.resolve())),
         packaged=one.packaged, file=str(folder / one.file) if one.file is not None else None, label=one.label,
     )  # fmt: skip
 

@@ -69,8 +69,21 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SqlSource:
+    """A query: of the `database` (a SQLAlchemy URL, secrets as ${NAME}), or of DuckDB over files of `folder` (None).
+
+    `order_by`: columns that together are a key; they order the rows and are no features.
+    """
+
+    query: str
+    order_by: tuple[str, ...]
+    database: str | None
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchData:
-    """One data set: from a generator, from scikit-learn's package, or from a file with a target column."""
+    """One data set: from a generator, from scikit-learn's package, or from a file or a query with a target column."""
 
     name: str
     task: Task
@@ -80,6 +93,7 @@ class BenchData:
     packaged: Packaged | None = None
     file: str | None = None
     label: str | None = None
+    sql: SqlSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

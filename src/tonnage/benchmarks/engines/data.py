@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.benchmarks.engines.sql_rows import read_query
 from tonnage.errors import InputError, MissingExtra
 from tonnage.files import write_whole
 from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, TableFacts, Task
@@ -145,11 +146,13 @@ def _load(data: BenchData) -> tuple[Floats, Floats]:
             raise MissingExtra(f"the data set {data.packaged}", "tabular") from error
         features, target = getattr(datasets, f"load_{data.packaged}")(return_X_y=True)
         return np.asarray(features, dtype=np.float32), np.asarray(target, dtype=np.float32)
+    if data.sql is not None:
+        return _numbered(data, read_query(data.name, data.sql), f"the query of '{data.name}'")
     return _read(data)
 
 
 def _read(data: BenchData) -> tuple[Floats, Floats]:
-    """A CSV or Parquet file: columns of numbers as they stand, of words as codes in order of the alphabet."""
+    """A CSV or Parquet file."""
     try:
         import pandas
     except ImportError as error:
@@ -159,9 +162,14 @@ def _read(data: BenchData) -> tuple[Floats, Floats]:
         frame = pandas.read_parquet(path) if path.suffix == ".parquet" else pandas.read_csv(path)
     except (OSError, ValueError, ImportError) as error:
         raise InputError(f"{path} cannot be read: {error}", hint="a CSV with a header, or Parquet") from error
+    return _numbered(data, frame, str(path))
+
+
+def _numbered(data: BenchData, frame: Any, where: str) -> tuple[Floats, Floats]:
+    """Columns of numbers as they are, of words as codes in order of the alphabet."""
     if data.label not in frame.columns:
         known = ", ".join(str(name) for name in frame.columns[:20])
-        raise InputError(f"{path} has no column '{data.label}'", hint=f"its columns: {known}")
+        raise InputError(f"{where} has no column '{data.label}'", hint=f"its columns: {known}")
     target = _numbers(frame[data.label], data.task != "regression")
     rest = frame.drop(columns=[data.label])
     columns = [_numbers(rest[name], codes=False) for name in rest.columns]
