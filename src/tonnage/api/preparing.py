@@ -13,6 +13,7 @@ from tonnage.errors import InputError
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.preparing.spec import Preparation
     from tonnage.reports.prepare import PreparationDone
 
 ENGINES: Final = ("duckdb", "spark")
@@ -26,6 +27,10 @@ class PrepareOptions(Options):
     master: str = option(
         "--master", "Of Spark: the cluster's address; its workers see the same paths.", default="local[*]",
         metavar="URL",
+    )  # fmt: skip
+    stream: bool = option(
+        "--stream", "Take files as they arrive in the folder of `from`, each row written once; engine spark.",
+        default=False,
     )  # fmt: skip
     threads: int | None = option("--threads", "Of DuckDB. [default: the cores]", default=None, metavar="N")
 
@@ -48,14 +53,18 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
         raise InputError(f"no engine is named '{options.engine}'", hint=f"one of {', '.join(ENGINES)}")
     if options.threads is not None and options.threads < 1:
         raise InputError(f"--threads: found {options.threads}, expected at least 1")
+    if options.stream and options.engine != "spark":
+        raise InputError("--stream: DuckDB reads no streams", hint="--engine spark")
     asked = load_preparation(Path(file))
+    if options.stream:
+        return _streamed(asked, options)
     began = time.perf_counter()
     with TemporaryDirectory(prefix="tonnage-prepare-") as scratch:
         engine: DuckDbEngine | SparkEngine
         if options.engine == "duckdb":
             engine = DuckDbEngine(Path(scratch), threads=options.threads)
         else:
-            engine = SparkEngine(options.master)
+            engine = SparkEngine.start(options.master)
         ready = time.perf_counter()
         try:
             made = carry_out(asked, engine, places_of)
@@ -66,3 +75,25 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
         PreparationDone(asked=asked, engine=options.engine, made=made, start_s=ready - began, work_s=ended - ready),
         prepare_report,
     )
+
+
+def _streamed(asked: Preparation, options: PrepareOptions) -> Answer[PreparationDone]:
+    from tonnage.data_engines.lines import places_of
+    from tonnage.data_engines.spark_engine import SparkEngine
+    from tonnage.data_engines.spark_stream import stream_batches
+    from tonnage.preparing.fitted import load_categories
+    from tonnage.preparing.streaming import streamed
+    from tonnage.reports.prepare import PreparationDone, prepare_report
+
+    fitted = asked.stream.fitted if asked.stream is not None else None
+    asked, how = streamed(asked, {} if fitted is None else load_categories(Path(fitted)))
+    began = time.perf_counter()
+    engine = SparkEngine.start(options.master)
+    ready = time.perf_counter()
+    try:
+        made, batches = stream_batches(asked, how, engine, places_of)
+    finally:
+        engine.close()
+    done = PreparationDone(asked=asked, engine=options.engine, made=made, batches=batches, start_s=ready - began,
+                           work_s=time.perf_counter() - ready)  # fmt: skip
+    return Answer(done, prepare_report)

@@ -78,6 +78,30 @@ def _as_text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def append_once(
+    location: str, batches: Iterator[Any], schema: Any, *, application: str, number: int, partition_by: Sequence[str]
+) -> int:
+    """Rows added to a table as its next version, unless it has those of this `number` of this application already.
+
+    The version. The number is in the same commit as the rows (Delta's transaction identifiers), so that each is there
+    once however often it is written.
+    """
+    library: Any = _library()
+    arrow: Any = importlib.import_module("pyarrow")
+    if library.DeltaTable.is_deltatable(location):
+        table = library.DeltaTable(location)
+        last = table.transaction_version(application)
+        if last is not None and last >= number:
+            return int(table.version())
+    Path(location).parent.mkdir(parents=True, exist_ok=True)
+    done = library.CommitProperties(app_transactions=[library.Transaction(application, number)])
+    rows = arrow.RecordBatchReader.from_batches(schema, batches)
+    library.write_deltalake(
+        location, rows, mode="append", partition_by=list(partition_by) or None, commit_properties=done
+    )
+    return int(library.DeltaTable(location).version())
+
+
 def write_version(location: str, batches: Iterator[Any], schema: Any, partition_by: Sequence[str] = ()) -> int:
     """The rows as the table's next version, in place of those of the last; its number. Older versions stay.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
-from tonnage.data_engines.lines import check_there
+from tonnage.data_engines.lines import check_there, files_of
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
@@ -49,16 +49,14 @@ class DuckDbEngine:
         """The source as a view; DataError where it cannot be read."""
         check_there(source)
         text = DUCKDB.text
+        place = f"[{', '.join(text(str(one)) for one in files_of(source))}]" if source.format != "delta" else ""
         if source.format == "csv":
-            read = (
-                f"read_csv({text(source.location)}, header=true, all_varchar=true, nullstr='', delim=',', quote='\"')"
-            )
+            read = f"read_csv({place}, header=true, all_varchar=true, nullstr='', delim=',', quote='\"')"
         elif source.format == "jsonl":
             columns = ", ".join(f"{DUCKDB.name(one)}: 'VARCHAR'" for one in source.types or {})
-            read = f"read_json({text(source.location)}, format='newline_delimited', columns={{{columns}}})"
+            read = f"read_json({place}, format='newline_delimited', columns={{{columns}}})"
         elif source.format == "parquet":
-            place = f"{source.location}/*.parquet" if Path(source.location).is_dir() else source.location
-            read = f"read_parquet({text(place)})"
+            read = f"read_parquet({place})"
         else:
             read = f"({self._delta(version_of(source))})"
         try:

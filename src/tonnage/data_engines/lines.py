@@ -5,14 +5,26 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.comparison.door import looked_for
 from tonnage.errors import DataError
-from tonnage.preparing.spec import TableSource
+from tonnage.preparing.spec import TEXT_FORMATS, SourceFormat, TableSource
 
 FEW: Final = 3
+PATTERNS: Final[Mapping[SourceFormat, tuple[str, ...]]] = {  # of the files of a folder
+    "csv": ("*.csv",), "jsonl": ("*.jsonl", "*.ndjson"), "parquet": ("*.parquet",),
+}  # fmt: skip
+
+
+def files_of(source: TableSource) -> list[Path]:
+    """The files of a source that is a file or a folder, by name."""
+    place = Path(source.location)
+    if not place.is_dir():
+        return [place]
+    return sorted(one for pattern in PATTERNS[source.format] for one in place.glob(pattern) if one.name[0] not in "._")
 
 
 def check_there(source: TableSource) -> None:
@@ -20,10 +32,10 @@ def check_there(source: TableSource) -> None:
     place = Path(source.location)
     if not place.exists():
         raise DataError(f"source '{source.name}': there is no {place}", hint=looked_for(place))
-    if source.format == "parquet" and place.is_dir() and next(place.glob("*.parquet"), None) is None:
-        raise DataError(
-            f"source '{source.name}': {place} has no *.parquet", hint="name the folder of the files, or one"
-        )
+    if source.format in PATTERNS and place.is_dir() and not files_of(source):
+        patterns = " or ".join(PATTERNS[source.format])
+        hint = "name the folder of the files, or one; `format` says what they are"
+        raise DataError(f"source '{source.name}': {place} has no {patterns}", hint=hint)
 
 
 def places_of(source: TableSource, values: Mapping[str, Any]) -> str:
@@ -31,20 +43,21 @@ def places_of(source: TableSource, values: Mapping[str, Any]) -> str:
 
     Values are compared as texts, and as numbers where both are.
     """
-    if source.format == "csv":
-        numbered = _csv_rows(Path(source.location))
-    elif source.format == "jsonl":
-        numbered = _json_rows(Path(source.location))
-    else:
+    if source.format not in TEXT_FORMATS:
         return source.location
-    found = []
-    for line, row in numbered:
-        if all(_same(row.get(name), value) for name, value in values.items()):
-            found.append(str(line))
-            if len(found) == FEW:
-                break
-    lines = f"line{'s' if len(found) > 1 else ''} {', '.join(found)}" if found else "its line was not found again"
-    return f"{source.location}, {lines}"
+    read = _csv_rows if source.format == "csv" else _json_rows
+    found: dict[Path, list[str]] = {}
+    left = FEW
+    for file in files_of(source):
+        same = (line for line, row in read(file) if all(_same(row.get(name), one) for name, one in values.items()))
+        for line in islice(same, left):
+            found.setdefault(file, []).append(str(line))
+            left -= 1
+        if not left:
+            break
+    if not found:
+        return f"{source.location}, its line was not found again"
+    return "; ".join(f"{file}, line{'s' if len(one) > 1 else ''} {', '.join(one)}" for file, one in found.items())
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
-from tonnage.data_engines.lines import check_there
+from tonnage.data_engines.lines import PATTERNS, check_there, files_of
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
@@ -29,12 +29,25 @@ SETTINGS: Final = {
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true", "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
 }  # fmt: skip
+FORMATS: Final = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
+READING: Final[Mapping[str, Mapping[str, str]]] = {  # a header that differs from the first file's is an error
+    "csv": {"header": "true", "multiLine": "true", "escape": '"', "mode": "FAILFAST", "enforceSchema": "false"},
+    "jsonl": {}, "parquet": {},
+}  # fmt: skip
 
 
 class SparkEngine:
-    """A session on `master`: `local[2]`, or the address of a cluster whose workers see the same paths."""
+    """The preparation's SQL in a session of Spark."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    @classmethod
+    def start(cls, master: str) -> SparkEngine:
+        """A session on `master`: `local[2]`, or the address of a cluster whose workers see the same paths.
+
+        MissingExtra without pyspark; TonnageError where it does not start.
+        """
         try:
             library: Any = importlib.import_module("pyspark.sql")
         except ImportError as error:
@@ -46,11 +59,12 @@ class SparkEngine:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of its workers; it reads no setting for that
             builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
         try:
-            self._session = builder.getOrCreate()
+            session = builder.getOrCreate()
         except Exception as error:  # Java's exceptions come through py4j, which is not imported here
             hint = "is Java of version 8 to 17 there (`tonnage doctor`), and is the cluster reachable?"
-            raise TonnageError(f"Spark does not start on {master}: {_said(error)}", hint=hint) from error
-        self._session.sparkContext.setLogLevel("ERROR")
+            raise TonnageError(f"Spark does not start on {master}: {said(error)}", hint=hint) from error
+        session.sparkContext.setLogLevel("ERROR")
+        return cls(session)
 
     @property
     def dialect(self) -> SQLDialect:
@@ -61,24 +75,41 @@ class SparkEngine:
         check_there(source)
         read = self._session.read
         try:
-            if source.format == "csv":
-                rows = read.csv(
-                    source.location, header=True, inferSchema=False, multiLine=True, escape='"', mode="FAILFAST"
-                )
-            elif source.format == "jsonl":
-                schema = ", ".join(f"{SPARK.name(one)} STRING" for one in source.types or {})
-                rows = read.schema(schema).json(source.location)
-            elif source.format == "parquet":
-                rows = read.parquet(source.location)
+            if source.format != "delta":
+                files = [str(one) for one in files_of(source)]
+                rows = read.format(FORMATS[source.format]).options(**READING[source.format])
+                rows = rows.schema(self._schema(source)).load(files)
             else:
                 rows = self._delta(version_of(source))
         except DataError:
             raise
         except Exception as error:  # as above
-            said = _said(error)
-            raise DataError(f"source '{source.name}': {source.location} cannot be read: {said}") from error
+            raise DataError(f"source '{source.name}': {source.location} cannot be read: {said(error)}") from error
+        return self.open_rows(view, rows)
+
+    def open_rows(self, view: str, rows: Any) -> Mapping[str, ColumnType | None]:
+        """A data frame as a view, and its columns with their types."""
         rows.createOrReplaceTempView(SPARK.name(view))
         return {name: _KINDS.get(kind) for name, kind in rows.dtypes}
+
+    def _schema(self, source: TableSource) -> Any:
+        """The columns of its files, by the first of them; of JSONL those that are typed."""
+        if source.format == "jsonl":
+            return ", ".join(f"{SPARK.name(one)} STRING" for one in source.types or {})
+        first = str(files_of(source)[0])
+        return self._session.read.format(source.format).options(**READING[source.format]).load(first).schema
+
+    def arriving(self, source: TableSource, *, files_at_once: int) -> Any:
+        """Files that arrive in the source's folder, as a streaming data frame. DataError where none is there yet."""
+        check_there(source)
+        read = self._session.readStream.format(FORMATS[source.format]).options(**READING[source.format])
+        pattern = ",".join(PATTERNS[source.format])
+        read = read.option("pathGlobFilter", f"{{{pattern}}}").option("maxFilesPerTrigger", files_at_once)
+        read = read.option("maxFileAge", "36500d")  # else files a week older than the newest are left out unsaid
+        try:
+            return read.schema(self._schema(source)).load(source.location)
+        except Exception as error:  # as above
+            raise DataError(f"source '{source.name}': {source.location} cannot be read: {said(error)}") from error
 
     def _delta(self, version: DeltaVersion) -> Any:
         """All partitions with their values as columns, in the order of the table's schema."""
@@ -97,7 +128,7 @@ class SparkEngine:
         try:
             return [tuple(row) for row in self._session.sql(query).collect()]
         except Exception as error:  # as above
-            raise DataError(f"rows cannot be read: {_said(error)}") from error
+            raise DataError(f"rows cannot be read: {said(error)}") from error
 
     def define(self, view: str, query: str) -> None:
         """A view, computed where it is read."""
@@ -132,7 +163,7 @@ class SparkEngine:
             else:
                 rows.write.parquet(str(between), mode="overwrite")
         except Exception as error:  # as above
-            raise DataError(f"{target.location} cannot be written: {_said(error)}") from error
+            raise DataError(f"{target.location} cannot be written: {said(error)}") from error
         if target.format != "delta":
             return None
         try:
@@ -142,12 +173,16 @@ class SparkEngine:
         finally:
             shutil.rmtree(between, ignore_errors=True)
 
+    def quiet(self) -> None:
+        """No log on stderr."""
+        self._session.sparkContext.setLogLevel("OFF")
+
     def close(self) -> None:
         """End the session and its Java process's work."""
         self._session.stop()
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """What went wrong: Python's own last error in what Java passes on, else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if _ERROR.match(line)]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Name
-from tonnage.preparing.spec import ColumnType, Encoding, JoinKind, WindowFunction
-from tonnage.workload.file.fields import Count, CountOrZero, Spelled, StrictModel, Word, as_names
+from tonnage.preparing.spec import ColumnType, Encoding, FileFormat, JoinKind, WindowFunction
+from tonnage.workload.file.fields import Count, CountOrZero, Duration, Spelled, StrictModel, Word, as_names
 from tonnage.workload.file.fields import key as entry
 
 Columns = Annotated[tuple[Word, ...], BeforeValidator(as_names), Spelled("column or list of columns")]
@@ -24,7 +24,8 @@ def _as_list(value: Any) -> Any:
 class TableSourceEntry(StrictModel):
     """One table; exactly one of `file`, `delta`."""
 
-    file: Word | None = entry("A CSV, JSONL or Parquet file, or a folder of Parquet files.", default=None)
+    file: Word | None = entry("A CSV, JSONL or Parquet file, or a folder of such files.", default=None)
+    format: FileFormat | None = entry("csv, jsonl or parquet.", default=None, shown="by the name; of a folder parquet")
     delta: Word | None = entry("The folder of a Delta table.", default=None)
     version: CountOrZero | None = entry("Of the Delta table.", default=None, shown="the newest")
     key: Columns = entry("The columns that tell its rows apart; no two rows have the same.")
@@ -92,6 +93,17 @@ class TargetEntry(StrictModel):
     partition_by: Columns = entry("Of the Delta table: columns with a folder for each value.", default=())
 
 
+class StreamEntry(StrictModel):
+    """`stream`: how `--stream` reads the folder of `from`."""
+
+    checkpoint: Word = entry("A folder that keeps which files are done; of this preparation alone.")
+    every: Duration | None = entry(
+        "From one micro-batch to the next, until interrupted.", default=None, shown="what is there now, then the end"
+    )
+    files_at_once: Count = entry("Files of a micro-batch at most.", default=100)
+    fitted: Word | None = entry("The JSON answer of a batch, whose categories are used.", default=None)
+
+
 class PrepareEntry(StrictModel):
     """The section `prepare:`."""
 
@@ -102,6 +114,7 @@ class PrepareEntry(StrictModel):
         "What is done, in order.", default=()
     )
     to: TargetEntry = entry("Where the result goes.")
+    stream: StreamEntry | None = entry("For `--stream`.", default=None)
 
 
 class PrepareFileEntry(StrictModel):

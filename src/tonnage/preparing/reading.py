@@ -18,6 +18,7 @@ from tonnage.preparing.spec import (
     Preparation,
     SourceFormat,
     Step,
+    Streaming,
     TableSource,
     TableTarget,
     TokenColumns,
@@ -48,6 +49,11 @@ def read_preparation(text: str, *, file: str | None = None, folder: Path | None 
         name=asked.name, base=asked.base, target=_target(asked.to, place),
         sources={name: _source(name, one, place) for name, one in asked.sources.items()},
         steps=tuple(_step(one, place) for one in asked.steps),
+        stream=None if asked.stream is None else Streaming(
+            checkpoint=absolute(asked.stream.checkpoint, place), every_s=asked.stream.every,
+            files_at_once=asked.stream.files_at_once,
+            fitted=None if asked.stream.fitted is None else absolute(asked.stream.fitted, place),
+        ),
     )  # fmt: skip
 
 
@@ -83,8 +89,12 @@ def _source_problems(here: KeyPath, source: TableSourceEntry) -> Iterator[Proble
         return
     if source.version is not None and source.delta is None:
         yield Problem((*here, "version"), "a file has no versions", "leave it out, or read a Delta table")
-    if source.file is not None and Path(source.file).suffix not in SUFFIXES:
-        yield Problem((*here, "file"), f"'{source.file}' ends in no known format", ".csv, .jsonl or .parquet")
+    if source.format is not None and source.file is None:
+        yield Problem((*here, "format"), "a Delta table has its own", "leave it out")
+    elif source.file is not None and source.format is None and Path(source.file).suffix not in SUFFIXES:
+        yield Problem(
+            (*here, "file"), f"'{source.file}' ends in no known format", ".csv, .jsonl or .parquet, or `format`"
+        )
     elif _format(source) in TEXT_FORMATS and source.types is None:
         yield Problem(here, "a file of texts needs `types`", "types: {id: integer, amount: number, note: text}")
     if source.types is not None:
@@ -113,7 +123,9 @@ def _step_problems(here: KeyPath, step: StepEntry, asked: PrepareEntry) -> Itera
 
 
 def _format(source: TableSourceEntry) -> SourceFormat:
-    return "delta" if source.delta is not None else SUFFIXES[Path(source.file or "").suffix]
+    if source.delta is not None:
+        return "delta"
+    return source.format or SUFFIXES[Path(source.file or "").suffix]
 
 
 def _source(name: str, one: TableSourceEntry, folder: Path) -> TableSource:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from tonnage.values import dataclass
 
 ColumnType = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
+FileFormat = Literal["csv", "jsonl", "parquet"]
 SourceFormat = Literal["csv", "jsonl", "parquet", "delta"]
 TargetFormat = Literal["csv", "parquet", "delta"]
 JoinKind = Literal["left", "inner"]
@@ -99,6 +100,20 @@ class TableTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Streaming:
+    """How files that arrive in the folder of `from` are read: in micro-batches, each written once.
+
+    `checkpoint`: the folder that knows which files are done. `every_s`: seconds from one micro-batch to the next, until
+    interrupted; None: what is there now, then the end. `fitted`: the JSON answer of a batch, whose categories are used.
+    """
+
+    checkpoint: str
+    every_s: float | None = None
+    files_at_once: int = 100
+    fitted: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
     """A whole file. `base`: the source whose rows are prepared, one out for each in (but by an inner join)."""
 
@@ -107,3 +122,4 @@ class Preparation:
     base: str
     steps: tuple[Step, ...]
     target: TableTarget
+    stream: Streaming | None = None
