@@ -42,11 +42,14 @@ def prepare_report(done: PreparationDone) -> Report:
 def _page(done: PreparationDone) -> Page:
     made, target, sources = done.made, done.asked.target, done.asked.sources
     version = "" if made.version is None else f", version {made.version}"
+    written = f"{made.rows_out:,} rows of {len(made.columns)} columns, {target.location}{version}"
+    if done.batches == 0:
+        written = f"nothing: no file has arrived since the last micro-batch; {target.location}"
     blocks: list[Block] = [
         Pairs(
             rows=(
                 *((name, f"{_rows(made.rows_in.get(name))}, {one.location}") for name, one in sources.items()),
-                ("written", f"{made.rows_out:,} rows of {len(made.columns)} columns, {target.location}{version}"),
+                ("written", written),
                 *((("micro-batches", f"{done.batches:,} in this run"),) if done.batches is not None else ()),
                 *((("columns", ", ".join(made.columns)),) if made.columns else ()),
                 *((f"{name} is one of", ", ".join(found)) for name, found in made.categories.items() if found),
