@@ -101,14 +101,34 @@ def _keyring(asked: SecretReference, environment: Mapping[str, str]) -> str:  # 
     return found
 
 
-def _module(name: str, function: str) -> Read:
-    """A reader whose module is loaded on its first use."""
+def _aws(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    from tonnage.secret_references.aws import read_secret
 
-    def read(asked: SecretReference, environment: Mapping[str, str]) -> str:
-        found: str = getattr(import_module(f"tonnage.secret_references.{name}"), function)(asked, environment)
-        return found
+    return read_secret(asked, environment)
 
-    return read
+
+def _aws_ssm(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    from tonnage.secret_references.aws import read_parameter
+
+    return read_parameter(asked, environment)
+
+
+def _gcp(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    from tonnage.secret_references.google import read_secret
+
+    return read_secret(asked, environment)
+
+
+def _azure(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    from tonnage.secret_references.azure import read_secret
+
+    return read_secret(asked, environment)
+
+
+def _vault(asked: SecretReference, environment: Mapping[str, str]) -> str:
+    from tonnage.secret_references.vault import read_secret
+
+    return read_secret(asked, environment)
 
 
 _EMPTY: Final = {"keyring": "`keyring set` stores one", "vault": "`vault kv put` stores one"}
@@ -116,9 +136,9 @@ _READERS: Final[dict[str, Read]] = {
     "env": _env,
     "file": _file,
     "keyring": _keyring,
-    "aws": _module("aws", "read_secret"),
-    "aws-ssm": _module("aws", "read_parameter"),
-    "gcp": _module("google", "read_secret"),
-    "azure": _module("azure", "read_secret"),
-    "vault": _module("vault", "read_secret"),
+    "aws": _aws,
+    "aws-ssm": _aws_ssm,
+    "gcp": _gcp,
+    "azure": _azure,
+    "vault": _vault,
 }
