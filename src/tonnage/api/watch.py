@@ -109,6 +109,7 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     from tonnage.api.audits import open_audit
     from tonnage.api.home_runs import all_runs
     from tonnage.api.watch_figures import home_figures
+    from tonnage.api.watch_plans import watched_plans
     from tonnage.monitoring.actions import ActionRunner
     from tonnage.monitoring.collecting import Collector
     from tonnage.monitoring.history import MetricHistory
@@ -123,8 +124,10 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     with contextlib.ExitStack() as stack:
         history = stack.enter_context(MetricHistory(history_file(settings), keep_s=rules.keep_s))
         stack.callback(actions.close)
+        plans = watched_plans(rules.plans, settings, folder / "plans.json", say)
         collector = Collector(
-            runs=lambda: _recent(runs()), targets=rules.targets, home=partial(home_figures, settings)
+            runs=lambda: _recent(runs()), targets=rules.targets,
+            home=lambda now: (*home_figures(settings, now), *plans.figures(now)),
         )  # fmt: skip
         stack.callback(collector.close)
         otlp = None

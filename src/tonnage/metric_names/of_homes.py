@@ -12,6 +12,8 @@ HOME_METRICS: Final = tuple(
         ("budget_spent_to_limit_ratio", "What is spent of a budget over its limit", ("budget", "at_limit")),
         ("budget_forecast_to_limit_ratio", "What a budget's period comes to at the pace so far, over its limit",
          ("budget", "at_limit")),
+        ("plan_winner_moved_usd", "What a plan's new winner saves against the one before the prices changed, for a day",
+         ("plan", "before", "winner")),
         ("backup_age_seconds", "Since the newest backup that was verified", ()),
         ("backup_failed_ratio", "1 where the newest backup failed", ()),
         ("watch_target_up_ratio", "1 where a page answers", ("target",)),

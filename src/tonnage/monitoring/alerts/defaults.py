@@ -57,6 +57,10 @@ rules:
     when: {metric: tonnage_budget_forecast_to_limit_ratio, above: 1.0, clear: 0.95}
     for: 10m
     do: []
+  plan-winner:
+    summary: prices moved a plan's winner; the new one saves so many US dollars
+    when: {metric: tonnage_plan_winner_moved_usd, above: -1000000000}
+    do: []
   spot-notice:
     summary: a cloud takes the machine of a run away
     when: {metric: tonnage_run_notices_total, take: increase, over: 10m, above: 0}

@@ -15,6 +15,7 @@ MetricName = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_len
 Limit = Annotated[float, Field(ge=-1e15, le=1e15), Spelled("number")]
 Pattern = Annotated[str, Field(min_length=1, max_length=200), Spelled("value or pattern, such as chat-*")]
 Words = Annotated[tuple[str, ...], BeforeValidator(as_names), Spelled("list of words")]
+Files = Annotated[tuple[str, ...], BeforeValidator(as_names), Spelled("file or list of files")]
 Hours = Annotated[
     str,
     Field(pattern=r"^\d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z_]+(/[A-Za-z_+-]+)*)?$"),
@@ -136,6 +137,10 @@ class WatchEntries(StrictModel):
     runs: Flag = entry("Look at the runs of this home.", default=True)
     defaults: Flag = entry("Have the default rules too; a rule of the same name takes the place of one.", default=True)
     scrape: Named[ScrapeEntry] = entry("Pages of services, gateways and exporters.", default={})
+    plans: Files = entry(
+        "Workload files, from this file's folder; planned again when prices change, once a day at most.",
+        default=(),
+    )  # fmt: skip
     halve_at_85_percent: Flag = entry(
         "The default rule `gpu-memory` halves the micro-batch where a GPU's memory is above 85 % for 5 minutes, also "
         "where it is stable; else it says so alone.",

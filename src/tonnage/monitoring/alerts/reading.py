@@ -79,6 +79,7 @@ def read_rules(text: str, *, file: str | None, environment: Mapping[str, str] | 
         ),
         channels={name: _channel(one, known) for name, one in entries.channels.items()},
         rules=rules,
+        plans=tuple((Path() if file is None else Path(file).parent).joinpath(one) for one in entries.plans),
         otlp=None if entries.otlp is None else _otlp(entries.otlp, known),
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -188,6 +189,7 @@ class WatchRules:
     channels: Mapping[str, Channel]
     rules: tuple[AlertRule, ...]
     otlp: OtlpTarget | None = None
+    plans: tuple[Path, ...] = ()  # workload files, planned again when prices change
 
     @property
     def longest_s(self) -> float:
