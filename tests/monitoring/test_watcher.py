@@ -247,6 +247,32 @@ rules: {{late: {{{rule}}}}}"""
     assert len([one for one in site.posted if "say chat" in one["text"]]) == 0
 
 
+def test_an_alert_of_a_slow_run_says_the_likely_reason(tmp_path: Path, site: Site) -> None:
+    """In the message and in the audit; its end gives none."""
+    text = f"""
+defaults: no
+channels: {{team: {{webhook: "{site.url}/hook"}}}}
+scrape: {{one: {{url: "{site.url}/metrics", labels: {{run: chat}}}}}}
+rules:
+  slow:
+    when: {{metric: tonnage_run_rate_to_predicted_low_ratio, take: mean, over: 20s, below: 1.0}}
+    do: [{{notify: team}}]"""
+    clock = Clock()
+    home = Home(tmp_path, text, clock)
+    for ratio in (0.8, 0.8, 0.8, 1.5, 1.5, 1.5):
+        site.page = (
+            f"tonnage_run_rate_to_predicted_low_ratio {ratio}\ntonnage_run_step_seconds 1\n"
+            "tonnage_run_data_wait_seconds 0.3\n"
+        )
+        home.watcher.round()
+        clock.pass_s(10)
+    home.close()
+    lines = [str(line) for line in home.audit.lines()]
+    assert "30 % of the step time was waiting for data" in lines[0]
+    assert "(30 % of the step time was waiting for data)" in site.posted[0]["text"]
+    assert "waiting" not in site.posted[-1]["text"]
+
+
 def test_a_dry_run_does_nothing(tmp_path: Path, folder: RunFolder) -> None:
     """It says what would be done, and audits that."""
     text = "defaults: no\nrules: {far: {when: {metric: tonnage_run_step, above: 40}, do: [{stop: run}], dry_run: yes}}"

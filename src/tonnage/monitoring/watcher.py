@@ -19,6 +19,7 @@ from tonnage.monitoring.alerts.rules import WatchRules
 from tonnage.monitoring.alerts.windows import RecentFigures
 from tonnage.monitoring.audit import AuditFile
 from tonnage.monitoring.collecting import Collector
+from tonnage.monitoring.divergence import SLOW, likely_reason
 from tonnage.monitoring.history import MetricHistory
 from tonnage.monitoring.otlp import OtlpWriter
 from tonnage.monitoring.page import WatchPage
@@ -104,12 +105,20 @@ class Watcher:
             self._thinned_at = at
             self._attempt("old figures", lambda: parts.history.thin(self._clock.wall()))
         self._recent.add(at, seen.figures)
-        found = self.engine.step(at, self._recent, wall=self._clock.wall())
+        found = [self._with_reason(one, at) for one in self.engine.step(at, self._recent, wall=self._clock.wall())]
         parts.page.show(seen.figures, self.engine.states)
         self._attempt("state", self._save)  # before acting: a kill between the two repeats nothing
         for one in found:
             self._carry(one)
         return found
+
+    def _with_reason(self, one: Happening, at: float) -> Happening:
+        """An alert of a run that is slower than predicted, with the likely reason."""
+        run, condition = one.series.label("run"), one.rule.condition
+        slow = condition.metric == SLOW and condition.direction == "below" and condition.over_s > 0
+        if not slow or run is None or one.why or one.kind not in ("fired", "act"):
+            return one
+        return replace(one, why=likely_reason(run, self._recent, at, condition.over_s))
 
     def _carry(self, one: Happening) -> None:
         parts = self._parts
