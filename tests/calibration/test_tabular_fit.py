@@ -175,7 +175,10 @@ def test_files_that_are_no_rows(tmp_path: Path) -> None:
     """A missing file, a missing column, a foreign column."""
     with pytest.raises(InputError, match="cannot be read"):
         list(read_tabular_rows(tmp_path / "none.csv"))
-    for header, words in (("id,value\n", "no column 'config_id'"), (",".join([*ROW_COLUMNS, "x"]), "'x' is no column")):
+    for header, words in (
+        ("id,value\n", "no column 'config_id'"),
+        (",".join([*ROW_COLUMNS, "x"]), "'x' is not a column"),
+    ):
         (tmp_path / "bad.csv").write_text(header, encoding="utf-8")
         with pytest.raises(InputError, match=words):
             list(read_tabular_rows(tmp_path / "bad.csv"))

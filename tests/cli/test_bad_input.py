@@ -46,7 +46,7 @@ BAD = [  # command line, what the error says, what the hint says
     (("catalog", "show", "g4dn.xlarg"), "no instance type named 'g4dn.xlarg'", "g4dn.xlarge"),
     (("catalog", "gpus", "--sort", "price"), "cannot sort by 'price'", "memory_gib"),
     (("catalog", "instances", "--cpu-arch", "sparc"), "no processor architecture 'sparc'", "arm64"),
-    (("catalog", "offers", "--purchase", "lease"), "'lease' is no purchase mode", "on_demand"),
+    (("catalog", "offers", "--purchase", "lease"), "'lease' is not a purchase mode", "on_demand"),
     (("catalog", "models", "bert-bse-uncased"), "no model named 'bert-bse-uncased'", "bert-base-uncased"),
     (("catalog", "import", "skypilot", "x.csv", "--cloud", "awz"), "no provider named 'awz'", "aws"),
     (("catalog", "import", "skypilot", "x.csv"), "Missing option '--cloud'", "--help"),

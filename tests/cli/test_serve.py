@@ -91,7 +91,7 @@ def test_files_of_existing_balancers_are_written(file: Path, tmp_path: Path) -> 
     """For the most of --replicas; a model in a folder of this machine gives no file for a cluster, and why is said."""
     folder = tmp_path / "files"
     code, text = asked("serve", file, "--model", "org/t", "--dry-run", "--files", folder)
-    assert (code, "is no folder" in text) == (2, True)
+    assert (code, "is not a folder" in text) == (2, True)
     folder.mkdir()
     code, text = asked("serve", file, "--model", "org/t", "--replicas", "1..3", "--dry-run", "--files", folder)
     assert (code, sorted(path.name for path in folder.iterdir())) == (0, ["envoy.yaml", "kserve.yaml", "nginx.conf"])

@@ -60,11 +60,11 @@ def test_a_trace_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         ((), "one load is needed"),
         (("--burst", "storm"), "no kind of burst"),
         (("--burst", "waves", "--times", "2"), "are of traces"),
-        (("--burst", "waves", "--policy", "hope"), "is no policy"),
+        (("--burst", "waves", "--policy", "hope"), "is not a policy"),
         (("--burst", "waves", "--replicas", "many"), "--replicas 1..8"),
         (("--burst", "waves", "--replicas", "3..1"), "3 to 1 replicas"),
         (("--burst", "waves", "--tune", "luck"), "no way to tune"),
-        (("--burst", "waves", "--at-least", "noon=3"), "are no hours"),
+        (("--burst", "waves", "--at-least", "noon=3"), "is not a schedule"),
         (("missing.csv",), "cannot be read"),
     ],
 )

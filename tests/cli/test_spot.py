@@ -110,7 +110,7 @@ def test_a_short_trace_is_skipped_and_named(inside: Run, traces: list[str], tmp_
         (("--hours", "-1"), "--hours -1 cannot be used"),
         (("--price-ratio", "0.5"), "--price-ratio 0.5 cannot be used"),
         (("--changeover-hours", "nan"), "--changeover-hours nan cannot be used"),
-        (("--zones", "apart-ish"), "'apart-ish' is no way to take zones"),
+        (("--zones", "apart-ish"), "'apart-ish' is not a way to take zones"),
         (("--windows", "0"), "--windows"),
         (("--model", "missing.json"), "missing.json cannot be read"),
         (("--model", "zone-1.json"), "is no hazard model"),
@@ -156,7 +156,7 @@ def test_fit_says_what_cannot_be(inside: Run, traces: list[str], tmp_path: Path)
     steady = tmp_path / "steady.json"
     steady.write_text(json.dumps({"metadata": {"gap_seconds": 60}, "data": [1] * 50}))
     assert "nothing to fit" in inside("spot", "fit", str(steady)).stderr
-    assert "is no folder" in inside("spot", "fit", *traces, "--out", "no/such.json").stderr
+    assert "is not a folder" in inside("spot", "fit", *traces, "--out", "no/such.json").stderr
 
 
 def test_advise_json(inside: Run) -> None:

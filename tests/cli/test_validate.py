@@ -128,7 +128,7 @@ def test_leaving_out_families(inside: Run, training: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("validate", "cooking", "x.csv"), "'cooking' is no kind of measured facts"),
+        (("validate", "cooking", "x.csv"), "'cooking' is not a kind of measured facts"),
         (("validate", "training", "missing.csv"), "missing.csv cannot be read"),
         (("validate", "training", "training.csv", "--leave-out", "luck"), "'luck' cannot be left out"),
         (("validate", "training", "training.csv", "--leave-out", "engine"), "do not name their engine"),
@@ -137,7 +137,7 @@ def test_leaving_out_families(inside: Run, training: str) -> None:
         (("calibrate", "--training", "training.csv"), "Missing option"),
         (
             ("calibrate", "--training", "training.csv", "--inference", "training.csv", "--out", "no/such/c.json"),
-            "is no folder",
+            "is not a folder",
         ),
     ],
 )

@@ -92,5 +92,5 @@ def test_what_cannot_be_updated(tmp_path: Path) -> None:
     settings = load_settings({}, {"TONNAGE_HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UnknownName, match="no service named 'x' runs here"):
         tonnage.update_service("x", "y", settings=settings)
-    with pytest.raises(InputError, match="is no address"):
+    with pytest.raises(InputError, match="is not an address"):
         tonnage.check_deployed("127.0.0.1:8000", timeout_s=0.1)

@@ -269,7 +269,7 @@ def test_manifests_of_two_fetches_are_one(shop: Any, fetch_here: Run, tmp_path: 
 def test_a_target_that_is_a_file_is_bad_input(shop: Any, fetch_here: Run, tmp_path: Path) -> None:
     """--to names a folder."""
     (tmp_path / "out").write_text("")
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         fetch_here(shop.put("/a.bin", b"x"))
 
 

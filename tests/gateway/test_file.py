@@ -26,8 +26,8 @@ def written(folder: Path, **keys: Any) -> Path:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"deployments": {"a": {"url": ONE["url"], "model": "m"}}}, "unknown is not free"),
-        ({"deployments": {"a": ONE | {"catalog_price": "bedrock/x"}}}, "stands beside price"),
+        ({"deployments": {"a": {"url": ONE["url"], "model": "m"}}}, "is not taken as zero"),
+        ({"deployments": {"a": ONE | {"catalog_price": "bedrock/x"}}}, "cannot be given together with price"),
         ({"deployments": {"a": ONE | {"url": "ftp://x"}}}, "no URL of a service"),
         ({"deployments": {"a": ONE | {"sign_in": {"kind": "bearer"}}}}, "is missing"),
         ({"routes": {"chat": {"deployments": ["b"]}}}, "no deployment is named 'b'"),

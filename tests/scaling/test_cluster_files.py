@@ -95,7 +95,7 @@ def test_a_comparison_writes_the_files_of_those_that_keep_the_promise(tmp_path: 
     setting = next(one.setting for one in found.results if one.policy == "keda-queue")
     assert setting is not None
     assert threshold == pytest.approx(4 * setting, rel=0.01)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         tonnage.simulate_scaling(options=tonnage.ScalingOptions(
             burst="steady", hours=0.1, peak_slots=4, policies=("static",), files=str(tmp_path / "none")))  # fmt: skip
 

@@ -114,7 +114,7 @@ def test_a_comparison_names_the_best_rival() -> None:
 def test_unknown_policies_are_refused() -> None:
     """And parts of the past outside their range."""
     load = generated("steady", hours=0.1, peak_slots=4, seed=0)
-    with pytest.raises(InputError, match="is no policy"):
+    with pytest.raises(InputError, match="is not a policy"):
         rival("hope", SERVICE, 1.0, 1.0)
     for wrong in ({"policies": ["hope"]}, {"policies": []}, {"learn_fraction": 1.0}, {"tuning": "luck"}):
         with pytest.raises(InputError):

@@ -109,7 +109,7 @@ def _tool(
         for key in given:
             if key not in known:
                 raise InputError(
-                    f"'{key[:40]}' is no argument", hint=did_you_mean(nearest(key, known), ", ".join(known))
+                    f"'{key[:40]}' is not an argument", hint=did_you_mean(nearest(key, known), ", ".join(known))
                 )
         return _answer(ask(given), _count(given, "limit", LISTED))
 

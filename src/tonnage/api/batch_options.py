@@ -113,9 +113,9 @@ class BatchOptions(Options):
 def check_options(options: BatchOptions, service: Service | None) -> None:
     """InputError for options that do not go together."""
     if options.task not in TASKS:
-        raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
+        raise InputError(f"'{options.task}' is not a task", hint=f"--task takes {', '.join(TASKS)}")
     if options.on not in PLACES:
-        raise InputError(f"'{options.on}' is no place", hint=f"--on takes {', '.join(PLACES)}")
+        raise InputError(f"'{options.on}' is not a place", hint=f"--on takes {', '.join(PLACES)}")
     if options.on != "here" and options.shared:
         raise InputError(f"--shared and --on {options.on} are two ways to use several machines", hint="choose one")
     if options.on == "bedrock" and (options.role is None or not str(options.jobs_at).startswith("s3://")):

@@ -128,7 +128,7 @@ class ServiceTrials:
             ]
             return found, min(options.duration_s, found[-1].at_s + 1e-9), f"trace {Path(options.trace).name}"
         if options.arrivals not in PROCESSES:
-            raise InputError(f"'{options.arrivals}' is no kind of arrivals", hint="poisson, constant or ramp")
+            raise InputError(f"'{options.arrivals}' is not a kind of arrivals", hint="poisson, constant or ramp")
         plan = ArrivalPlan(
             process=options.arrivals, rate_per_s=rate, duration_s=options.duration_s,  # type: ignore[arg-type]
             last_rate_per_s=options.last_rate_per_s, seed=options.seed,
@@ -205,7 +205,7 @@ def _serving_job(job: object, file: str | None) -> ServeJob:
     from tonnage.workload.jobs import ServeJob
 
     if not isinstance(job, ServeJob):
-        raise InputError(f"{file} is no workload of kind serve", hint="bench measures a service")
+        raise InputError(f"{file} is not a workload of kind serve", hint="bench measures a service")
     return job
 
 

@@ -110,7 +110,8 @@ def _bundled(settings: Settings, file: Path, options: BundleOptions) -> Bundled:
     place = executor.place
     if not isinstance(place, DatabricksPlace):
         raise InputError(
-            f"the place '{executor.name}' is of the kind {executor.kind}", hint="a bundle is of Databricks"
+            f"the place '{executor.name}' has kind {executor.kind}",
+            hint='a bundle needs a place with kind = "databricks"',
         )
     if file.suffix == ".json":
         raise InputError("a bundle carries a workload file out, no spec.json", hint="name the file it was made from")

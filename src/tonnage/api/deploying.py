@@ -195,7 +195,7 @@ def check_deployed(url: str, *, smoke: str | None = None, timeout_s: float = 60.
     import httpx
 
     if not url.startswith(("http://", "https://")):
-        raise InputError(f"'{url}' is no address of a service", hint="http://127.0.0.1:8000")
+        raise InputError(f"'{url}' is not an address of a service", hint="http://127.0.0.1:8000")
     test = read_smoke_test(smoke)
     base, until, last = url.rstrip("/"), time.monotonic() + timeout_s, "no answer"
     began = time.monotonic()
@@ -209,7 +209,7 @@ def check_deployed(url: str, *, smoke: str | None = None, timeout_s: float = 60.
                     break
                 last = f"{found.url} answers {found.status_code}"
             except httpx.InvalidURL as error:
-                raise InputError(f"'{url}' is no address: {error}", hint="http://127.0.0.1:8000") from error
+                raise InputError(f"'{url}' is not an address: {error}", hint="http://127.0.0.1:8000") from error
             except httpx.HTTPError as error:
                 last = str(error) or type(error).__name__
             if time.monotonic() >= until:

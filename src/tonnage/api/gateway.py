@@ -199,7 +199,7 @@ def _planned_speeds(path: Path, *, settings: Settings) -> tuple[float, float]:
     workload = load_workload(path, settings=settings)
     job = workload.job
     if not isinstance(job, ServeJob) or job.requests.output_tokens is None:
-        raise InputError(f"{path} is no service that writes tokens", hint="kind: serve, with output_tokens")
+        raise InputError(f"{path} is not a service that writes tokens", hint="kind: serve, with output_tokens")
     read_only = replace(job, requests=replace(job.requests, output_tokens=Lengths(mean=1.0, maximum=1)))
     whole = [one for one in plan(workload, top=10_000, settings=settings).options if isinstance(one, MachineOption)]
     if not whole:

@@ -121,7 +121,7 @@ def calibrate(
 
     options, settings = options or CalibrateOptions(), settings or current_settings(as_of=as_of)
     if not Path(out).parent.is_dir():
-        raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
+        raise InputError(f"{Path(out).parent} is not a folder", hint="make it first, or name another --out")
     for name in ("training", "inference"):
         _kind(name, options.leave_out)
     made, _ = calibrate_tables(

@@ -198,7 +198,7 @@ def _kind(device: str | None) -> DeviceKind:
         return "cpu"
     if device == "cuda":
         return "cuda"
-    raise InputError(f"'{device}' is no kind of device", hint="--device takes cpu or cuda")
+    raise InputError(f"'{device}' is not a kind of device", hint="--device takes cpu or cuda")
 
 
 def _check_price(usd_per_hour: float | None) -> None:

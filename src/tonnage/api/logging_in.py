@@ -37,7 +37,7 @@ def check_server(url: str) -> None:
     """InputError for what is no address of a server."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise InputError(f"'{url[:200]}' is no address of a server", hint="https://tonnage.example")
+        raise InputError(f"'{url[:200]}' is not an address of a server", hint="https://tonnage.example")
 
 
 def log_out(*, settings: Settings | None = None) -> bool:

@@ -310,7 +310,7 @@ def _profile(device: str, settings: Settings) -> DeviceProfile | Unpredicted:
         return Unpredicted(said=said)
     profile = find_profile(device, settings.home, here, kind="cpu" if device == "local" else None)
     if profile.kind != "cpu":
-        raise InputError(f"{profile.name} is no processor", hint="--gpu names a GPU of the catalog")
+        raise InputError(f"{profile.name} is not a processor", hint="--gpu names a GPU of the catalog")
     return with_own_rows(profile, settings).profile
 
 
@@ -407,7 +407,7 @@ def _labelled(options: OptimiseOptions) -> LabelledRows:
     assert options.rows is not None
     form = format_of(options.rows)
     if form not in ("jsonl", "csv", "parquet"):
-        raise InputError(f"--rows: {options.rows} is no JSONL, CSV or Parquet file")
+        raise InputError(f"--rows: {options.rows} is not a JSONL, CSV or Parquet file")
     source = DataSource(location=absolute(options.rows, Path.cwd()), format=form)
     read = read_rows(source, name="--rows", wanted=frozenset((options.text_column, options.label_column)))
     texts = [str(one) for one in read.column(options.text_column, "text")]

@@ -20,10 +20,10 @@ def read_planned(text: str) -> PlannedBatch:
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}", hint=_HINT) from error
     except ValueError as error:
-        raise InputError(f"{name} is no JSON: {error}", hint=_HINT) from error
+        raise InputError(f"{name} is not JSON: {error}", hint=_HINT) from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != "tonnage/plan@1" or document["workload"]["kind"] != "batch":
-        raise InputError(f"{name} is no plan of a batch", hint=_HINT)
+        raise InputError(f"{name} is not a plan of a batch", hint=_HINT)
     for option in document["options"]:
         if option["rank"] == int(number):
             return _planned(option, name)

@@ -171,7 +171,7 @@ def _processor(job: Workload, device: str, settings: Settings) -> Side | Unmeasu
         return UnmeasuredProcessor(lack="no local profile", said="")
     profile = find_profile(device, settings.home, here, other_machine=device != "local")
     if profile.kind != "cpu":
-        return UnmeasuredProcessor(lack="not measured here", said=f"{profile.name} is no processor")
+        return UnmeasuredProcessor(lack="not measured here", said=f"{profile.name} is not a processor")
     try:
         if isinstance(job.job, TrainJob):
             rate = predict_local(job.job, with_own_rows(profile, settings).profile).samples_per_s

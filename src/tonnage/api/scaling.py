@@ -123,7 +123,7 @@ def _write_files(folder: Path, found: PolicyComparison, asked: ScalingOptions) -
     from tonnage.scaling.cluster_files import cluster_files
 
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder", hint="make it first, or name another --files")
+        raise InputError(f"{folder} is not a folder", hint="make it first, or name another --files")
     for name, text in cluster_files(found, name=asked.name).items():
         save_for_user(folder / name, text, hint="name another --files")
 

@@ -26,7 +26,7 @@ def write_service_files(planned: PlannedReplica, options: ServeOptions) -> tuple
 
     folder = Path(options.files or ".")
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder", hint="make it first, or name another --files")
+        raise InputError(f"{folder} is not a folder", hint="make it first, or name another --files")
     proxied = _proxied(planned, options)
     texts = {NGINX_FILE: render_nginx(proxied), ENVOY_FILE: render_envoy(proxied)}
     said = []

@@ -208,7 +208,7 @@ def read_smoke_test(path: str | None) -> SmokeTest | None:
         body = b"" if "body" not in read else json.dumps(read["body"]).encode()
         return SmokeTest(path=read["path"], body=body, method=str(read.get("method", "POST")).upper())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is no smoke test: {error!r}", hint=hint) from error
+        raise InputError(f"{path} is not a smoke test: {error!r}", hint=hint) from error
 
 
 def _running(name: str, settings: Settings) -> tuple[Path, int]:

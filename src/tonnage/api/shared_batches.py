@@ -44,7 +44,7 @@ def share(
         raise InputError("--shared writes to a folder that all machines see", hint="leave out --shared, or name a file")
     output = Path(output)
     if not output.parent.is_dir():
-        raise InputError(f"{output.parent} is no folder", hint="make it first, or name another output")
+        raise InputError(f"{output.parent} is not a folder", hint="make it first, or name another output")
     given = BatchInput(path=open_input(source), task=options.task, model=options.model)  # type: ignore[arg-type]
     if not given.in_lines:
         raise InputError("--shared reads JSON lines", hint="one process carries a Parquet file")

@@ -99,7 +99,7 @@ def replay(
     from tonnage.spot_instances import SpotJob, replay_traces
 
     if options.zones not in ZONES:
-        raise InputError(f"'{options.zones}' is no way to take zones", hint="--zones takes apart or together")
+        raise InputError(f"'{options.zones}' is not a way to take zones", hint="--zones takes apart or together")
     job = SpotJob(
         work_h=options.work_h, deadline_h=options.deadline_h, changeover_h=options.changeover_h,
         price_ratio=options.price_ratio,
@@ -122,7 +122,7 @@ def fit(traces: Sequence[Path | str], *, out: Path | str | None = None) -> Answe
     from tonnage.spot_instances import fit_traces, model_text
 
     if out is not None and not Path(out).parent.is_dir():
-        raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
+        raise InputError(f"{Path(out).parent} is not a folder", hint="make it first, or name another --out")
     known = read_traces(traces)
     families = sorted({trace.family for trace in known})
     found = fit_traces(known, source=f"{len(known)} traces of {', '.join(families)}")

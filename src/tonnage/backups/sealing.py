@@ -55,7 +55,7 @@ class SealedReader:
         self._source, self._what, self._number, self._held, self._ended = source, what, 0, bytearray(), False
         head = source.read(len(MAGIC) + _SALT_BYTES + _NONCE_BYTES + _WRAPPED_BYTES)
         if not head.startswith(MAGIC) or len(head) < len(MAGIC) + _SALT_BYTES + _NONCE_BYTES + _WRAPPED_BYTES:
-            raise DataError(f"{what} is no sealed file", hint="leave the key out, if it was written without one")
+            raise DataError(f"{what} is not a sealed file", hint="leave the key out, if it was written without one")
         salt = head[len(MAGIC) :][:_SALT_BYTES]
         nonce = head[len(MAGIC) + _SALT_BYTES :][:_NONCE_BYTES]
         key = self._opened(_cipher(_derived(secret, salt)), nonce, head[-_WRAPPED_BYTES:], MAGIC)

@@ -70,7 +70,7 @@ class JobNotes:
             found: dict[str, Any] = json.loads(self._files.read(name))
             return JobNote(**found)
         except (ValueError, TypeError) as error:
-            raise InputError(f"{self.shown}/{name} is no note of a job: {error}", hint="move it away") from error
+            raise InputError(f"{self.shown}/{name} is not a note of a job: {error}", hint="move it away") from error
 
     def save(self, note: JobNote) -> None:
         """Safe on return, over an earlier note of that token."""

@@ -62,7 +62,7 @@ class FileOutput:
 
         place = self._answers
         if not place.parent.is_dir():
-            raise InputError(f"{place.parent} is no folder", hint="make it first, or name another output")
+            raise InputError(f"{place.parent} is not a folder", hint="make it first, or name another output")
         lock = FileLock(place.with_name(f".{place.name}.lock"))
         try:
             lock.acquire(timeout=0)

@@ -131,7 +131,7 @@ class FoundLines:
                 return
             head = _HEAD.match(line)
             if head is None:
-                raise InputError(f"{shown}:{number} is no line of a batch", hint="name another output file")
+                raise InputError(f"{shown}:{number} is not a line of a batch", hint="name another output file")
             self._keys.append(int(head[1][:16], 16))
             self._read, self._written = self._read + int(head[2]), self._written + int(head[3])
 

@@ -33,7 +33,7 @@ def read_bill(path: Path) -> ProviderBill:
         if all(any(name in columns for name in names) for names in needed):
             return ProviderBill(kind=kind, lines=_lines(read, chain(head, rows)))
     known = "; ".join(f"{kind}: {', '.join(names[0] for names in needed)}" for kind, needed, _ in _KINDS)
-    raise DataError(f"{path} is no bill that is known here", hint=f"columns of {known}")
+    raise DataError(f"{path} is not a bill that is known here", hint=f"columns of {known}")
 
 
 def _lines(read: Reader, rows: Iterator[tuple[str, Row]]) -> Iterator[BillLine]:

@@ -95,7 +95,7 @@ def _json_pages(text: str, path: Path) -> list[Any]:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
         raise DataError(
-            f"{path} is no JSON: {error}", hint="an answer of the provider's API, or lines of them"
+            f"{path} is not JSON: {error}", hint="an answer of the provider's API, or lines of them"
         ) from error
 
 

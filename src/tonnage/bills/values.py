@@ -73,7 +73,7 @@ def day(value: Any) -> date:
     if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
         return datetime.fromtimestamp(float(value), UTC).date()
     if not isinstance(value, str):
-        raise ValueError(f"no day: {value!r}")
+        raise ValueError(f"{value!r} is not a date")
     if "/" in value[:6]:
         return datetime.strptime(value.split()[0], "%m/%d/%Y").date()
     moment = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00").replace("Z", "+00:00"))

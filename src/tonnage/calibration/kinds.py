@@ -52,7 +52,7 @@ def kind_named(name: str) -> FactKind:
         return _training()
     if name == "inference":
         return _inference()
-    raise InputError(f"'{name}' is no kind of measured facts", hint="training or inference")
+    raise InputError(f"'{name}' is not a kind of measured facts", hint="training or inference")
 
 
 def _training() -> FactKind:

@@ -36,7 +36,7 @@ def read_profile(path: Path) -> DeviceProfile:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as a device profile: {error}", hint=HINT) from error
     if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
-        raise InputError(f"{path} is no device profile of this version ({SCHEMA})", hint=HINT)
+        raise InputError(f"{path} is not a device profile of this version ({SCHEMA})", hint=HINT)
     try:
         profile: DeviceProfile = rebuild(DeviceProfile, document)
         profile.check()
@@ -46,7 +46,7 @@ def read_profile(path: Path) -> DeviceProfile:
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no figure")
+    raise ValueError(f"{word} is not a figure")
 
 
 def devices_folder(home: Path) -> Path:

@@ -114,7 +114,9 @@ def read_calibration(path: Path | Traversable, *, types: Mapping[str, type] = FI
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a calibration: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError(f"{path} is no calibration of this version ({SCHEMA})", hint="make one: `tonnage calibrate`")
+        raise InputError(
+            f"{path} is not a calibration of this version ({SCHEMA})", hint="make one: `tonnage calibrate`"
+        )
     try:
         parts = {
             field.name: rebuild(_hint(field.name), document[field.name])

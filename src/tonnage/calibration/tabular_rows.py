@@ -82,7 +82,7 @@ def read_tabular_rows(path: Path) -> Iterator[TabularRow | SkippedRow]:
     unknown = [name for name in table.fieldnames or () if name not in TRAINING_COLUMNS]
     if unknown:
         raise InputError(
-            f"{path}: '{unknown[0]}' is no column of measured rows", hint="docs/measured-rows.md lists them"
+            f"{path}: '{unknown[0]}' is not a column of measured rows", hint="docs/measured-rows.md lists them"
         )
     seen: set[str] = set()
     for record in table:
@@ -99,7 +99,7 @@ def _row(record: Mapping[str, Any], line: int) -> TabularRow | SkippedRow:
     said = {key: value.strip() for key, value in _PAIR.findall(record["note"] or "")}
     try:
         if record.get("n_gpus"):
-            raise ValueError("rows of GPUs are not fitted: no physics of this card stands beside them here")
+            raise ValueError("rows of GPUs are not fitted: there is no model of this card to compare them with")
         if record["method"] not in METHODS:
             raise ValueError(f"method '{record['method']}' is none of {', '.join(METHODS)}")
         seconds = float(record["value"])

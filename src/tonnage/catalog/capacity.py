@@ -45,7 +45,7 @@ def _read(row: Row, providers: Sequence[str]) -> CapacityRule:
     purchases = tuple(row.text("purchases").split())
     for one in purchases:
         if one not in get_args(Purchase):
-            row.fail("purchases", f"'{one}' is no way to buy")
+            row.fail("purchases", f"'{one}' is not a way to buy")
     return CapacityRule(
         provider=row.one_of("provider", providers),
         instance_types=tuple(row.text("instance_types").split()),

@@ -165,7 +165,7 @@ def _token(row: Row) -> tuple[str, object]:
 def _batch_discount(row: Row) -> tuple[str, object]:
     fraction = _price(row)
     if fraction >= 1:
-        row.fail("price_usd", f"{fraction} is no fraction below 1")
+        row.fail("price_usd", f"{fraction} is not a fraction below 1")
     value = BatchTokenDiscount(
         platform="bedrock", fraction=fraction, conditions=row.cells["conditions"], source=_source(row)
     )

@@ -70,7 +70,7 @@ def filter_offers(
     """
     for purchase in purchases:
         if purchase not in PURCHASE_MODES:
-            raise InputError(f"'{purchase}' is no purchase mode", hint=f"one of {', '.join(PURCHASE_MODES)}")
+            raise InputError(f"'{purchase}' is not a purchase mode", hint=f"one of {', '.join(PURCHASE_MODES)}")
     machines = {
         instance.key: instance
         for instance in filter_instance_types(

@@ -46,7 +46,7 @@ class FolderTarget:
         self.root = Path(address.path)
         self._copy = copy
         if self.root.exists() and not self.root.is_dir():
-            raise InputError(f"{self.shown} is no folder", hint="--to names a folder; files keep their own names")
+            raise InputError(f"{self.shown} is not a folder", hint="--to names a folder; files keep their own names")
 
     def path(self, name: str) -> Path:
         """The path of a file; refused where a symbolic link leads out of the folder."""

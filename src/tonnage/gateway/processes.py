@@ -170,7 +170,7 @@ class GatewayProcesses:
         if code == InputError.exit_code or (not self._served and rounds >= RESTARTS):
             self._end()
             raise TonnageError(f"workers of the gateway end with {code} as soon as they begin",
-                               hint="their messages stand above")  # fmt: skip
+                               hint="see their messages above")  # fmt: skip
         self.say(f"worker {index} ended with {code}; another one begins" + (f" in {wait_s:g} s" if wait_s else ""))
 
     def _end(self) -> None:

@@ -129,9 +129,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         except orjson.JSONDecodeError as error:
             if number == len(lines) and path in log_files(path.parent):
                 return  # the end of a worker that was killed while it wrote
-            raise DataError(f"{path}:{number} is no JSON: {error}", hint="name a CSV file .csv") from error
+            raise DataError(f"{path}:{number} is not JSON: {error}", hint="name a CSV file .csv") from error
         if not isinstance(found, dict):
-            raise DataError(f"{path}:{number} is no object", hint=f"keys: {', '.join(COLUMNS)}")
+            raise DataError(f"{path}:{number} is not an object", hint=f"keys: {', '.join(COLUMNS)}")
         yield f"{path}:{number}", found
 
 

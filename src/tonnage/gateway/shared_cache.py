@@ -50,7 +50,7 @@ class SharedCache:
         try:
             self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0))
         except ValueError as error:
-            message = f"redis: {without_secrets(url)} is no address of Redis"
+            message = f"redis: {without_secrets(url)} is not a Redis address"
             raise InputError(message, hint="redis://HOST:6379/0, rediss:// or unix://") from error
         names = ("hit", "miss", "away", "unreadable", "kept", "not-kept")
         self._counts = {name: measures.cell("tonnage_gateway_shared_cache_total", (("met", name),)) for name in names}

@@ -64,9 +64,9 @@ def read_endpoint(url: str) -> Endpoint:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InputError(f"'{shown}' is no URL: {error}", hint="write it as http://localhost:8000") from error
+        raise InputError(f"'{shown}' is not a URL: {error}", hint="write it as http://localhost:8000") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"'{shown}' is no URL of a service", hint="write it as http://localhost:8000")
+        raise InputError(f"'{shown}' is not a URL of a service", hint="write it as http://localhost:8000")
     if parts.username or parts.query or parts.fragment:
         raise InputError(f"'{shown}': a base URL has no user, query or fragment", hint="keys go into --api-key-env")
     secure = parts.scheme == "https"

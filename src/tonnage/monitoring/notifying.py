@@ -75,7 +75,7 @@ def send_mail(address: str, told: Mapping[str, Any], *, what: str) -> None:
     parts = urlsplit(address)
     asked = parse_qs(parts.query)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or "to" not in asked:
-        raise InputError(f"{what} is no address of mail", hint="smtp://user:password@host:587?to=me@example.org")
+        raise InputError(f"{what} is not a mail address", hint="smtp://user:password@host:587?to=me@example.org")
     message = EmailMessage()
     message["Subject"] = str(told["text"]).splitlines()[0][:200]
     message["To"] = ", ".join(asked["to"])

@@ -120,7 +120,7 @@ def rival(name: str, service: ScaledService, setting: float, service_s: float) -
         case "knative":
             return Knative(service=service, target=slots)
         case _:
-            raise InputError(f"'{name}' is no policy", hint=f"the policies are {', '.join(POLICIES)}")
+            raise InputError(f"'{name}' is not a policy", hint=f"the policies are {', '.join(POLICIES)}")
 
 
 class _Stage:
@@ -186,13 +186,13 @@ def _bisect(keeps: Callable[[int], bool], count: int) -> None:
 def _check(policies: Sequence[str], learn_fraction: float, tuning: str) -> None:
     for name in policies:
         if name not in POLICIES:
-            raise InputError(f"'{name}' is no policy", hint=f"the policies are {', '.join(POLICIES)}")
+            raise InputError(f"'{name}' is not a policy", hint=f"the policies are {', '.join(POLICIES)}")
     if not policies:
         raise InputError("no policy to compare", hint=f"the policies are {', '.join(POLICIES)}")
     if not 0 <= learn_fraction <= 0.9:
         raise InputError(f"{learn_fraction:g} of the load to learn from: from 0 to 0.9")
     if tuning not in TUNINGS:
-        raise InputError(f"'{tuning}' is no way to tune", hint=f"the ways are {', '.join(TUNINGS)}")
+        raise InputError(f"'{tuning}' is not a way to tune", hint=f"the ways are {', '.join(TUNINGS)}")
 
 
 def thinned_load(load: Load, bins: int = 240) -> tuple[tuple[float, float], ...]:

@@ -149,7 +149,7 @@ def generated(
     `peak_slots` are the slots in use at the peak of the course if no request waits. InputError for an unknown kind.
     """
     if kind not in KINDS:
-        raise InputError(f"'{kind}' is no kind of burst", hint=f"the kinds are {', '.join(KINDS)}")
+        raise InputError(f"'{kind}' is not a kind of burst", hint=f"the kinds are {', '.join(KINDS)}")
     for name, value in (("peak_slots", peak_slots), ("hours", hours), ("service_s", service_s)):
         if not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}: it must be above 0")

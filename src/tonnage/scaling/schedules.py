@@ -60,11 +60,11 @@ def parse_hours(text: str) -> Hours:
     found = _HOURS.fullmatch(text.strip().casefold())
     names = (found["first"] or "mon", found["last"] or found["first"] or "sun") if found else ()
     if found is None or any(name not in DAYS for name in names) or text.count(".") > 2:
-        raise InputError(f"'{text}' are no hours", hint="write them as 8-20=4 or mon-fri:22-6=1")
+        raise InputError(f"'{text}' is not a schedule", hint="write it as 8-20=4 or mon-fri:22-6=1")
     first, last = (DAYS.index(name) for name in names)
     days = tuple((first + step) % 7 for step in range((last - first) % 7 + 1))
     try:
         begin_h, end_h = float(found["begin"]), float(found["end"])
     except ValueError:
-        raise InputError(f"'{text}' are no hours", hint="write them as 8-20=4 or mon-fri:22-6=1") from None
+        raise InputError(f"'{text}' is not a schedule", hint="write it as 8-20=4 or mon-fri:22-6=1") from None
     return Hours(begin_h=begin_h, end_h=end_h, least=int(found["least"]), days=days)

@@ -134,7 +134,9 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     if engine.master is not None and not engine.engine.startswith("sparkling"):
         yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "sparkling-gbm or sparkling-xgboost")
     if engine.master is not None and not engine.master.startswith("spark://"):
-        yield Problem((*here, "master"), f"'{engine.master}' is no address of a cluster", "master: spark://HOST:7077")
+        yield Problem(
+            (*here, "master"), f"'{engine.master}' is not an address of a cluster", "master: spark://HOST:7077"
+        )
     if engine.devices and engine.scaling is None and len(engine.devices) != engine.workers:
         yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
     if engine.scaling is not None:

@@ -122,7 +122,7 @@ class Web:
                 raise SourceError(f"{without_secrets(url)} is larger than {LARGEST_BULK_BYTES} bytes")
             *lines, rest = (rest + part).split(b"\n")
             if len(rest) > LONGEST_LINE_BYTES:
-                raise SourceError(f"{without_secrets(url)} is no file of lines")
+                raise SourceError(f"{without_secrets(url)} is not a file of lines")
             for line in lines:
                 reader.take(line)
             self.say(f"{urlsplit(url).path.rpartition('/')[0].rpartition('/')[2]} {size / 2**20:,.0f} MiB")

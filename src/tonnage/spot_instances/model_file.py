@@ -45,7 +45,7 @@ def parse_model(text: str, *, name: str) -> HazardModel:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not JSON", hint=_HINT) from error
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        raise InputError(f"{name} is no hazard model ({SCHEMA})", hint=_HINT)
+        raise InputError(f"{name} is not a hazard model ({SCHEMA})", hint=_HINT)
     if document.get("ages_h") != list(AGES_H):
         raise InputError(f"{name} has other age buckets than {list(AGES_H)}", hint=_HINT)
     try:

@@ -53,7 +53,7 @@ class PageRequest:
         """InputError for a key that the address does not take."""
         for key in self.beside(*known):
             hint = did_you_mean(nearest(key, known), f"known: {', '.join(known) or 'none'}")
-            raise InputError(f"'{key[:40]}' is no parameter here", hint=hint)
+            raise InputError(f"'{key[:40]}' is not a parameter here", hint=hint)
 
 
 EVERYWHERE: Final = ("limit", "offset", "fragment")

@@ -63,7 +63,7 @@ def _weights(given: Mapping[str, str], sliders: Mapping[str, Slider]) -> dict[st
     for name in given:
         if name not in sliders:
             hint = did_you_mean(nearest(name, sliders), f"known: {', '.join(sliders)}")
-            raise InputError(f"'{name[:40]}' is no criterion with scores here", hint=hint)
+            raise InputError(f"'{name[:40]}' is not a criterion with scores here", hint=hint)
     return {name: read_value(sliders[name], text) for name, text in given.items()}
 
 

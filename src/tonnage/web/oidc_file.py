@@ -70,6 +70,6 @@ def _check_address(path: Path, key: str, text: str) -> None:
     """https, or http at this machine alone: tokens and codes pass there."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise InputError(f"{path}: {key}: '{text}' is no address", hint="https://...")
+        raise InputError(f"{path}: {key}: '{text}' is not an address", hint="https://...")
     if parts.scheme == "http" and parts.hostname not in HERE:
         raise InputError(f"{path}: {key}: others could read along at {text}", hint="https://...")

@@ -45,7 +45,9 @@ def _workload(body: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any
     """The body's workload: a mapping, or the text of a file called `name`. Raises InputError, also for unknown keys."""
     for key in body:
         if key not in known:
-            raise InputError(f"'{key[:40]}' is no key here", hint=did_you_mean(nearest(key, known), ", ".join(known)))
+            raise InputError(
+                f"'{key[:40]}' is not a key here", hint=did_you_mean(nearest(key, known), ", ".join(known))
+            )
     found = body.get("workload")
     if isinstance(found, Mapping):
         return found
@@ -130,7 +132,9 @@ def _resume(name: str, body: Mapping[str, Any], settings: Settings) -> Report:
     given: dict[str, Any] = {}
     for key, value in body.items():
         if key not in LIMITS:
-            raise InputError(f"'{key[:40]}' is no key here", hint=did_you_mean(nearest(key, LIMITS), ", ".join(LIMITS)))
+            raise InputError(
+                f"'{key[:40]}' is not a key here", hint=did_you_mean(nearest(key, LIMITS), ", ".join(LIMITS))
+            )
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_LIMIT:
             raise InputError(f"`{key}` must be a number from 0 to {MOST_LIMIT:g}")
         if key in WHOLE and value != int(value):

@@ -61,7 +61,7 @@ def read_document(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path.name} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path.name} is no workload file", hint="docs/workload-file.md lists its keys")
+        raise InputError(f"{path.name} is not a workload file", hint="docs/workload-file.md lists its keys")
     return found
 
 

@@ -189,7 +189,7 @@ def _texts(row: Mapping[str, str]) -> dict[str, str]:
 
 def _value(field: str, text: str) -> int | bool | str:
     if field not in SHAPE_FIELDS:
-        raise KeyError(f"'{field}' is no field of a model shape")
+        raise KeyError(f"'{field}' is not a field of a model shape")
     if text in ("true", "false"):
         return text == "true"
     return int(text) if text.isdigit() else text

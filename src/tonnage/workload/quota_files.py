@@ -62,7 +62,7 @@ def load_quotas(path: Path, catalog: Catalog, *, region: str = "") -> list[Quota
             raise InputError(f"{path}: an answer of Azure does not name its region", hint="give `region: eastus` too")
         found = list(_azure(answer, region))
     else:
-        raise InputError(f"{path} is no answer of a quota API known here", hint=_HINT)
+        raise InputError(f"{path} is not an answer of a quota API known here", hint=_HINT)
     if not found:
         raise InputError(f"{path} holds no quota of machines known here", hint=_HINT)
     return found

@@ -197,7 +197,7 @@ BAD: list[tuple[str, Any, int, str, str]] = [
     ("/predict", {"rows": [[1, "Rome"]]}, 400, "wrong_shape", "has 2 values, the model reads 3"),
     ("/predict", without("city"), 400, "missing_column", "'city' not there"),
     ("/predict", one(siz=3), 400, "unknown_column", "did you mean 'size'"),
-    ("/predict", one(size="big"), 400, "wrong_type", "'size': 'big' is no finite number"),
+    ("/predict", one(size="big"), 400, "wrong_type", "'size': 'big' is not a finite number"),
     ("/predict", one(size=1e300), 400, "wrong_type", "no finite number"),
     ("/predict", one(size=[1]), 400, "wrong_type", "no finite number"),
     ("/predict", one(city={"name": "Rome"}), 400, "wrong_type", "no category"),

@@ -29,7 +29,7 @@ def read_form(content_type: bytes, body: bytes) -> dict[str, FormPart]:
     mark = b"--" + (found[1] or found[2])
     pieces = (b"\r\n" + body).split(b"\r\n" + mark)
     if len(pieces) < 3 or not pieces[-1].startswith(b"--"):
-        raise BadForm("the form has no end")
+        raise BadForm("the form ends before its last boundary")
     parts = {}
     for piece in pieces[1:-1]:
         head, middle, content = piece.partition(b"\r\n\r\n")

@@ -150,7 +150,7 @@ class StreamTranslator:
             self.failed = event
         elif isinstance(event, Ended):
             if not self.finished:
-                return self._write(Failed(status=502, message="the upstream's answer has no end"))
+                return self._write(Failed(status=502, message="the upstream's answer ended before it was complete"))
             self._ended = True
         return self._writer.write(event)
 

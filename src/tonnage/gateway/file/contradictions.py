@@ -69,12 +69,16 @@ def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
     stated = [key for key in ("price", "catalog_price", "own") if getattr(one, key) is not None]
     if not stated and one.media is None:
         yield Problem(
-            here, "has no price: unknown is not free", "price, catalog_price, own (a machine of yours) or media"
+            here,
+            "has no price, and an unknown price is not taken as zero",
+            "price, catalog_price, own (a machine of yours) or media",
         )
     if one.media is not None:
         yield from media_problems((*here, "media"), one.media, one.dialect)
     if len(stated) > 1:
-        yield Problem((*here, stated[1]), f"stands beside {stated[0]}", "one of them says what it costs")
+        yield Problem(
+            (*here, stated[1]), f"cannot be given together with {stated[0]}", "one of them says what it costs"
+        )
     if one.own is not None and one.own.plan is None:
         for key in ("input_tokens_per_s", "output_tokens_per_s"):
             if getattr(one.own, key) is None:
@@ -82,7 +86,7 @@ def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
                     (*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`"
                 )
     if one.quality is not None and one.quality_from is not None:
-        yield Problem((*here, "quality_from"), "stands beside quality", "one of them says its score")
+        yield Problem((*here, "quality_from"), "cannot be given together with quality", "one of them says its score")
     try:
         read_endpoint(one.url)
     except InputError as error:

@@ -32,12 +32,16 @@ class MediaEntry(StrictModel):
 def media_problems(path: tuple[str | int, ...], one: MediaEntry, dialect: str) -> Iterator[Problem]:
     """What of the prices contradicts itself."""
     if one.usd_per_image is one.usd_per_audio_s is one.usd_per_character is None and not one.images:
-        yield Problem(path, "has no price: unknown is not free", "usd_per_image, usd_per_audio_s or usd_per_character")
+        yield Problem(
+            path,
+            "has no price, and an unknown price is not taken as zero",
+            "usd_per_image, usd_per_audio_s or usd_per_character",
+        )
     for name in one.images:
         if not _IMAGE.fullmatch(name):
             yield Problem((*path, "images", name), "is no size", "such as 1024x1024, or 1024x1024 hd with a quality")
     if one.longest_audio is not None and one.usd_per_audio_s is None:
-        yield Problem((*path, "longest_audio"), "stands without usd_per_audio_s", "state what a second costs")
+        yield Problem((*path, "longest_audio"), "needs usd_per_audio_s", "state what a second costs")
     if dialect != "openai":
         yield Problem(path, f"images and audio are asked as OpenAI does, not as {dialect}", "dialect: openai")
 

@@ -45,12 +45,12 @@ def read_quality(one: QualityFromEntry, folder: Path, place: str) -> QualityScor
     except OSError as error:
         raise InputError(f"{place}: {path} cannot be read: {error.strerror}", hint="check the path") from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{place}: {path} is no JSON: {error}", hint="tonnage evaluate RUN -o json > FILE") from error
+        raise InputError(f"{place}: {path} is not JSON: {error}", hint="tonnage evaluate RUN -o json > FILE") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     reads = {"tonnage/evaluation@1": _evaluated, "tonnage/engine-bench@1": _benched}.get(schema or "")
     hint = "what `tonnage evaluate RUN -o json` or `tonnage bench run FILE -o json` writes"
     if reads is None:
-        raise InputError(f"{place}: {path} is no evaluation (its schema is {schema!r})", hint=hint)
+        raise InputError(f"{place}: {path} is not an evaluation (its schema is {schema!r})", hint=hint)
     try:
         found = reads(document, one, place)
     except (KeyError, TypeError, AttributeError) as error:

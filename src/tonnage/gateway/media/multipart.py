@@ -41,7 +41,7 @@ def read_parts(content_type: bytes, body: bytes) -> list[Part]:
         head_end = body.find(b"\r\n\r\n", at, at + MOST_HEADER_BYTES)
         end = body.find(b"\r\n" + mark, head_end + 2)
         if head_end < 0 or end < 0:
-            raise UnreadableRequest("the form cannot be read: a part has no end")
+            raise UnreadableRequest("the form cannot be read: a part ends before its boundary")
         parts.append(_part(body[at + 2 : head_end], min(head_end + 4, end), end))
         at = end + 2 + len(mark)
     return parts

@@ -75,7 +75,7 @@ class LimitsInRedis(SharedAccounts):
         try:
             self._redis = Redis.from_url(redis_url, socket_timeout=WAIT_S, socket_connect_timeout=WAIT_S)
         except ValueError as error:
-            message = f"redis: {without_secrets(redis_url)} is no address of Redis"
+            message = f"redis: {without_secrets(redis_url)} is not a Redis address"
             raise InputError(message, hint="redis://HOST:6379/0, rediss:// or unix://") from error
         self._lease_script = self._redis.register_script(_LEASE)
 

@@ -72,7 +72,7 @@ class Streaming:
         whole = fault is None and tap.finished
         if not (whole or exchange.begun or exchange.gone):
             attempt.settlement.fault("cut", billed=True)
-            return attempt.no_answer(fault or UpstreamFault("its answer has no end")), True
+            return attempt.no_answer(fault or UpstreamFault("its answer ended before it was complete")), True
         ended = "failed" if tap.ended_failed else "ok"
         outcome = "client-gone" if self._gone_s is not None else ended if whole else "cut"
         usd_pico = attempt.settlement.done(tap.usage, written_tokens=tap.events, outcome=outcome)
@@ -83,6 +83,6 @@ class Streaming:
         if whole:
             exchange.end(rest)
         else:
-            broken = attempt.no_answer(fault or UpstreamFault("its answer has no end"))
+            broken = attempt.no_answer(fault or UpstreamFault("its answer ended before it was complete"))
             exchange.end(rest if self._told_error else rest + broken.event(attempt.asked.surface), whole=False)
         return None, False

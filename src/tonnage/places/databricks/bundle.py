@@ -66,7 +66,7 @@ def bundle_of(one: Bundled) -> dict[str, Body]:
         raise InputError(f"a bundle keeps runs in a volume, not in {one.place.bucket}",
                          hint="places.NAME.bucket = \"/Volumes/CATALOG/SCHEMA/VOLUME/FOLDER\"")  # fmt: skip
     if one.model is not None and not MODEL.fullmatch(one.model):
-        raise InputError(f"'{one.model}' is no name of a model in Unity Catalog",
+        raise InputError(f"'{one.model}' is not a name of a model in Unity Catalog",
                          hint="`run.tracking.register_as: CATALOG.SCHEMA.NAME`")  # fmt: skip
     files = {"databricks.yml": _bundle(one)}
     if one.model is not None:

@@ -232,7 +232,9 @@ def _init_script(path: str, place: DatabricksPlace) -> Body:
             return {kind: {"destination": path, **({"region": place.region} if kind == "s3" else {})}}
     if path.startswith("/"):
         return {"workspace": {"destination": path}}
-    raise InputError(f"'{path}' is no init script that a cluster takes", hint="/Volumes/..., /Workspace/..., s3://...")
+    raise InputError(
+        f"'{path}' is not an init script that a cluster takes", hint="/Volumes/..., /Workspace/..., s3://..."
+    )
 
 
 def view_of(told: Mapping[str, Any]) -> JobView:

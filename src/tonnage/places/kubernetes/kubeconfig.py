@@ -89,7 +89,7 @@ def _entries(file: Path) -> list[tuple[str, str, Any]]:
     except FileNotFoundError:
         return []
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file} is no kubeconfig: {error}", hint="`kubectl config view`") from error
+        raise InputError(f"{file} is not a kubeconfig: {error}", hint="`kubectl config view`") from error
 
 
 def _text(given: Mapping[str, Any], key: str, folder: Path) -> str | None:

@@ -26,7 +26,7 @@ def against(name: str, place: RayPlace, dashboard: RayDashboard) -> Iterator[Pla
         if error.status != 404:
             yield PlaceFinding(kind="refused", message=error.message, hint=error.hint or "")
             return
-        yield _refused(f"{place.address} is no dashboard of Ray", f"places.{name}.address: http://HEAD:8265")
+        yield _refused(f"{place.address} is not a dashboard of Ray", f"places.{name}.address: http://HEAD:8265")
         return
     except TonnageError as error:
         yield PlaceFinding(kind="refused", message=error.message, hint=error.hint or "")

@@ -77,7 +77,7 @@ def wheels(names: Iterable[str]) -> tuple[Object, ...]:
     for name in names:
         path = Path(name).expanduser()
         if not path.is_file() or path.suffix != ".whl":
-            raise InputError(f"{name} is no wheel", hint="build it: `python -m build --wheel`, then name dist/*.whl")
+            raise InputError(f"{name} is not a wheel", hint="build it: `python -m build --wheel`, then name dist/*.whl")
         found.append(object_of(path))
     return tuple(found)
 

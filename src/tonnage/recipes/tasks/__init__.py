@@ -57,7 +57,7 @@ def program_of(spec: RunSpec) -> TaskProgram:
 def program(task: Task) -> TaskProgram:
     """What the training loop runs for a task of ours."""
     if task not in _PROGRAMS:
-        raise InputError(f"{task} is no task of the training loop", hint=f"its tasks: {', '.join(_PROGRAMS)}")
+        raise InputError(f"{task} is not a task of the training loop", hint=f"its tasks: {', '.join(_PROGRAMS)}")
     prepare: TaskProgram = import_module(f"{__name__}.{_PROGRAMS[task]}").prepare
     return prepare
 

@@ -72,7 +72,7 @@ def ends_of(model: Any, tokenizer: Any) -> tuple[int, int]:
     end = tokenizer.sep_token_id if end is None else end
     for value, name in ((start, "`decoder_start_token_id` in config.json"), (end, "an `eos_token` of the tokenizer")):
         if value is None:
-            raise InputError("nobody says where a written text begins and ends", hint=f"add {name}")
+            raise InputError("the tokens that begin and end an output are not set", hint=f"add {name}")
     return int(start), int(end)
 
 

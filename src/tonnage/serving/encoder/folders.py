@@ -40,7 +40,9 @@ class ModelFolder:
 def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
     """The folder as Hugging Face's `save_pretrained` writes it. InputError names what is missing or refused."""
     if not path.is_dir():
-        raise InputError(f"{path} is no folder of a model", hint="name a folder that save_pretrained wrote, or a run")
+        raise InputError(
+            f"{path} is not a folder of a model", hint="name a folder that save_pretrained wrote, or a run"
+        )
     config = read_json(path / "config.json")
     if config is None:
         raise InputError(f"{path} has no config.json", hint="it is no model's folder")

@@ -54,7 +54,7 @@ def split_backend(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536 or set(host) & set(" /;{}\"'"):
-        raise InputError(f"'{text}' is no address of a replica", hint="--backend HOST:PORT")
+        raise InputError(f"'{text}' is not an address of a replica", hint="--backend HOST:PORT")
     return host.strip("[]"), int(port)
 
 

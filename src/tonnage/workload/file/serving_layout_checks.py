@@ -96,7 +96,7 @@ def _pool_faults(layout: ServingLayoutFields, asked: LayoutContext, shape: Model
         yield LayoutFault(name, "prompts and answers of a batch are not kept apart: nothing waits for a first token",
                     "use replicas")  # fmt: skip
     elif shape.architecture != "decoder":
-        yield LayoutFault(name, f"{shape.name} is no decoder that hands keys and values on", "use replicas")
+        yield LayoutFault(name, f"{shape.name} is not a decoder that hands keys and values on", "use replicas")
     elif asked.served_by not in POOLED_ENGINES:
         yield LayoutFault(name, f"{asked.served_by} does not hand keys and values from one server to another",
                     f"engine: {', '.join(POOLED_ENGINES)}")  # fmt: skip

@@ -113,6 +113,6 @@ def _saved_by(config: ConfigReader) -> str:
 def _unknown(config: ConfigReader, saved_by: str) -> Exception:
     return config.error(
         "architectures",
-        f"{shown(saved_by)} is no class whose heads are known here",
+        f"{shown(saved_by)} is not a class whose heads are known here",
         "name the plain class (…Model, …ForCausalLM, …ForSequenceClassification) or give an inline shape",
     )

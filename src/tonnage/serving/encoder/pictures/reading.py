@@ -104,7 +104,7 @@ class PictureReader:
                 self._check_size(width, height, where)
                 return Picture(fitted(opened.convert("RGB"), self.view))
         except self._library.UnidentifiedImageError as error:
-            raise PictureFormat(f"{where} is no picture; read are {', '.join(FORMATS)}") from error
+            raise PictureFormat(f"{where} is not a picture; read are {', '.join(FORMATS)}") from error
         except (self._library.DecompressionBombError, self._library.DecompressionBombWarning) as error:
             raise TooLarge(f"{where}: {error}") from error
         except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError) as error:

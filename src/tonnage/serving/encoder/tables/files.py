@@ -54,7 +54,7 @@ def find_table(path: Path, *, trust: bool) -> TableFile | None:
 def _file(file: Path, *, trust: bool) -> TableFile:
     library = _library(file)
     if library is None:
-        raise InputError(f"{file} is no model of XGBoost or LightGBM",
+        raise InputError(f"{file} is not a model of XGBoost or LightGBM",
                          hint="save it with save_model: .ubj or .json of XGBoost, .txt of LightGBM")  # fmt: skip
     if library == "pickle" and not trust:
         raise InputError(f"{file} is a pickle, which can run any program when it is read",

@@ -156,9 +156,9 @@ class TableReader:
 def _check_value(feature: Feature, value: Any, where: str) -> None:
     """WrongType for what can stand for no value; an unknown category counts as missing."""
     if feature.categories is None:
-        raise WrongType(f"{where}: {str(value)[:60]!r} is no finite number")
+        raise WrongType(f"{where}: {str(value)[:60]!r} is not a finite number")
     if isinstance(value, (list, dict)):
-        raise WrongType(f"{where}: {str(value)[:60]!r} is no category; a text is expected")
+        raise WrongType(f"{where}: {str(value)[:60]!r} is not a category; a text is expected")
 
 
 def _listing(names: Sequence[str]) -> str:
