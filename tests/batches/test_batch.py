@@ -255,10 +255,10 @@ def test_the_plan_stands_beside(source: Path, tmp_path: Path, capsys: pytest.Cap
     ("options", "said"),
     [
         (BatchOptions(), "needs one service"),
-        (BatchOptions(url="http://x", task="dance"), "no task"),
+        (BatchOptions(url="http://x", task="dance"), "not a task"),
         (BatchOptions(url="http://x", most_usd=1.0), "needs the price"),
-        (BatchOptions(url="nowhere"), "no URL"),
-        (BatchOptions(url="http://x", on="moon"), "no place"),
+        (BatchOptions(url="nowhere"), "not a URL"),
+        (BatchOptions(url="http://x", on="moon"), "not a place"),
         (BatchOptions(url="http://x", workers=2), "of --on ray"),
         (BatchOptions(url="http://x", on="ray", shared=True), "two ways"),
         (BatchOptions(url="http://x", api_key_env="NOBODY_SETS_THIS"), "NOBODY_SETS_THIS"),

@@ -136,7 +136,7 @@ def test_a_file_of_others_is_not_appended_to(tmp_path: Path) -> None:
     """What is no record is named with its line, and stays as it was; so is a record of another input."""
     file = tmp_path / "out.jsonl"
     file.write_bytes(b'{"mine": 1}\n')
-    with pytest.raises(InputError, match=r"out.jsonl:1 is no line of a batch"):
+    with pytest.raises(InputError, match=r"out.jsonl:1 is not a line of a batch"):
         read_finished((file,), cut=True)
     (row,) = rows_of(tmp_path, {"text": "other"}, model="m")
     assert isinstance(row, BatchRow)

@@ -60,8 +60,8 @@ def broken(change: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot be read"), ("{", "cannot be read"), ("[]", "no device profile"), ("{}", "no device profile"),
-        (broken({"schema": "tonnage/device-profile@9"}), "no device profile"),
+        ("", "cannot be read"), ("{", "cannot be read"), ("[]", "not a device profile"), ("{}", "no device profile"),
+        (broken({"schema": "tonnage/device-profile@9"}), "not a device profile"),
         (broken({"curves": []}), "damaged"), (broken({"identity": None}), "damaged"),
         (broken({"surprise": 1}), "damaged"), (broken({"framework_bytes": -1}), "damaged"),
         (broken({"adapter_library_bytes": -1}), "damaged"),

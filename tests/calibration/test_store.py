@@ -128,8 +128,8 @@ def test_a_failed_write_leaves_the_old_file(made: Calibration, tmp_path: Path) -
     ("text", "said"),
     [
         ("", "cannot be read"),
-        ("[]", "no calibration of this version"),
-        ('{"schema": "tonnage/calibration@9"}', "no calibration of this version"),
+        ("[]", "not a calibration of this version"),
+        ('{"schema": "tonnage/calibration@9"}', "not a calibration of this version"),
         ('{"schema": "tonnage/calibration@1", "made_on": "x"}', "not a complete calibration"),
     ],
 )

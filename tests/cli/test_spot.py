@@ -113,7 +113,7 @@ def test_a_short_trace_is_skipped_and_named(inside: Run, traces: list[str], tmp_
         (("--zones", "apart-ish"), "'apart-ish' is not a way to take zones"),
         (("--windows", "0"), "--windows"),
         (("--model", "missing.json"), "missing.json cannot be read"),
-        (("--model", "zone-1.json"), "is no hazard model"),
+        (("--model", "zone-1.json"), "is not a hazard model"),
         (("missing.json",), "missing.json cannot be read"),
         (("bad.json",), "bad is not JSON"),
     ],

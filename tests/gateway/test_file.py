@@ -28,7 +28,7 @@ def written(folder: Path, **keys: Any) -> Path:
     [
         ({"deployments": {"a": {"url": ONE["url"], "model": "m"}}}, "is not taken as zero"),
         ({"deployments": {"a": ONE | {"catalog_price": "bedrock/x"}}}, "cannot be given together with price"),
-        ({"deployments": {"a": ONE | {"url": "ftp://x"}}}, "no URL of a service"),
+        ({"deployments": {"a": ONE | {"url": "ftp://x"}}}, "not a URL of a service"),
         ({"deployments": {"a": ONE | {"sign_in": {"kind": "bearer"}}}}, "is missing"),
         ({"routes": {"chat": {"deployments": ["b"]}}}, "no deployment is named 'b'"),
         ({"routes": {"chat": {"deployments": ["a"], "fallback": "x"}}}, "no route is named 'x'"),

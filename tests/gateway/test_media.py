@@ -186,7 +186,7 @@ def test_only_what_has_a_price_is_asked(tmp_path: Path) -> None:
         (b"application/json", b"{}", "multipart/form-data"),
         (b"multipart/form-data", form(("model", b"m")), "boundary"),
         (FORM, b"--yy--", "does not begin"),
-        (FORM, b"--xx\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", "no end"),
+        (FORM, b"--xx\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", "ends before its boundary"),
         (FORM, form(("model", b"m"), ("model", b"n")), "stands twice"),
         (FORM, form(("model", b"m"), file=None), "no file"),
         (FORM, form(("model", b"m"), ("n", b"0")), "whole number"),

@@ -184,7 +184,7 @@ def test_keys_apart(tmp_path: Path) -> None:
 def test_what_is_no_bill_is_said(tmp_path: Path) -> None:
     """With what is known; other currencies and unknown deployments too."""
     path = tmp_path / "x.csv"
-    for content, said in (("a,b\n1,2\n", "no bill that is known"), ("", "has no line"), ("{", "no JSON"),
+    for content, said in (("a,b\n1,2\n", "not a bill that is known"), ("", "has no line"), ("{", "not JSON"),
                           ("usage_date_utc,model,cost_usd\nsoon,m,1\n", r"x\.csv:2 cannot be read"),
                           ("BilledCost,ChargePeriodStart,BillingCurrency\n1,2026-11-03,EUR\n", "is in EUR"),
                           ("BilledCost,ChargePeriodStart,ChargeCategory\n1,2026-11-03,Tax\n",

@@ -283,8 +283,8 @@ def test_a_bench_gives_scores_by_engine_and_data(tmp_path: Path) -> None:
     ("content", "asked", "message"),
     [
         ("{", {}, "no JSON"),
-        ('{"schema": "tonnage/plan@1"}', {}, "no evaluation"),
-        ("[]", {}, "no evaluation"),
+        ('{"schema": "tonnage/plan@1"}', {}, "not an evaluation"),
+        ("[]", {}, "not an evaluation"),
         ('{"schema": "tonnage/evaluation@1"}', {}, "not whole"),
         ('{"schema": "tonnage/evaluation@1", "metrics": {"macro_f1": 0.5}}', {}, "has no accuracy"),
         ("{}", {"metric": "rmse"}, "less is better"),

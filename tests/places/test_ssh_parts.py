@@ -134,7 +134,7 @@ def test_paths_of_the_specification_are_those_of_the_copies(tmp_path: Path) -> N
 
 def test_a_wheel_that_is_not_there(tmp_path: Path) -> None:
     """It is said before anything is sent."""
-    with pytest.raises(InputError, match="is no wheel"):
+    with pytest.raises(InputError, match="is not a wheel"):
         wheels([str(tmp_path / "dist.whl")])
 
 

@@ -100,8 +100,8 @@ def test_a_model_file_comes_back(model: HazardModel) -> None:
     ("text", "said"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no hazard model"),
-        ('{"schema": "tonnage/plan@1"}', "is no hazard model"),
+        ("[]", "is not a hazard model"),
+        ('{"schema": "tonnage/plan@1"}', "is not a hazard model"),
         ('{"schema": "tonnage/spot-hazards@1", "ages_h": [0]}', "has other age buckets"),
         (json.dumps({"schema": "tonnage/spot-hazards@1", "ages_h": list(AGES_H)}), "cannot be read"),
         (

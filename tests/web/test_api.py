@@ -76,7 +76,7 @@ def test_a_run_is_shown_with_its_log(server: Open, home: Path) -> None:
         ("/api/v1/plan/bert-finetune?top=0", 400, "whole number"),
         ("/api/v1/plan/..%2f..%2fetc", 404, "openapi.json"),
         ("/api/v1/runs?limit=x", 400, "whole number"),
-        ("/api/v1/runs?colour=red", 400, "no parameter"),
+        ("/api/v1/runs?colour=red", 400, "not a parameter"),
         ("/api/v1/runs/none", 404, "none"),
         ("/api/v1/services/none", 404, "none"),
         ("/api/v1/catalog/offers?gpu=H10O", 404, "H10O"),

@@ -118,7 +118,7 @@ def test_a_place_half_configured_is_refused_when_it_is_read(changed: dict[str, A
 
 
 def test_an_init_script_from_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match="no init script") as told:
+    with pytest.raises(InputError, match="not an init script") as told:
         cloud(init_scripts=["setup.sh"]).requests(WORK)
     assert "/Volumes/" in (told.value.hint or "")
 

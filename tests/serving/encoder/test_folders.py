@@ -53,7 +53,7 @@ def test_what_is_no_model_is_refused(copied: Path) -> None:
     (copied / "config.json").write_text("{")
     with pytest.raises(InputError, match=r"config.json cannot be read"):
         read_folder(copied)
-    with pytest.raises(InputError, match="no folder of a model"):
+    with pytest.raises(InputError, match="not a folder of a model"):
         read_folder(copied / "config.json")
 
 

@@ -183,7 +183,7 @@ BAD: list[tuple[str, Any, int, str, str]] = [
     ("/predict", {**one(b""), "top_k": 0}, 400, "invalid_request", "`top_k`"),
     ("/predict", one("no base64!"), 400, "invalid_image", "no base64"),
     ("/predict", one(b"text, no picture"), 400, "image_format", "PNG, JPEG"),
-    ("/predict", one(file_of(picture(), "TIFF")), 400, "image_format", "images[0] is no picture"),
+    ("/predict", one(file_of(picture(), "TIFF")), 400, "image_format", "images[0] is not a picture"),
     ("/predict", one(file_of(picture())[:200]), 400, "invalid_image", "cannot be decoded"),
     ("/predict", one(file_of(picture(), "JPEG")[:300]), 400, "invalid_image", "cannot be decoded"),
     ("/predict", one(png_that_claims(8000, 8000)), 413, "too_large", "8,000 x 8,000 pixels"),

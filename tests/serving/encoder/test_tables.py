@@ -198,9 +198,9 @@ BAD: list[tuple[str, Any, int, str, str]] = [
     ("/predict", without("city"), 400, "missing_column", "'city' not there"),
     ("/predict", one(siz=3), 400, "unknown_column", "did you mean 'size'"),
     ("/predict", one(size="big"), 400, "wrong_type", "'size': 'big' is not a finite number"),
-    ("/predict", one(size=1e300), 400, "wrong_type", "no finite number"),
-    ("/predict", one(size=[1]), 400, "wrong_type", "no finite number"),
-    ("/predict", one(city={"name": "Rome"}), 400, "wrong_type", "no category"),
+    ("/predict", one(size=1e300), 400, "wrong_type", "not a finite number"),
+    ("/predict", one(size=[1]), 400, "wrong_type", "not a finite number"),
+    ("/predict", one(city={"name": "Rome"}), 400, "wrong_type", "not a category"),
     ("/predict", {"rows": ROWS * 300}, 413, "too_large", "1200 rows in one request, at most 1024"),
     ("/embed", {"inputs": "it"}, 424, "model_type", "task is tabular-classification"),
     (INFER, {"inputs": [MATRIX]}, 400, "wrong_type", "'city' hold categories"),
@@ -341,7 +341,7 @@ def test_files_that_are_no_model(tmp_path: Path, trees: Path) -> None:
     for name in ("a.ubj", "b.ubj"):
         (tmp_path / "two" / name).write_bytes(whole)
     for model, words, service in (
-        ("cut.ubj", "XGBoost cannot read", {}), ("notes.txt", "is no model of XGBoost", {}),
+        ("cut.ubj", "XGBoost cannot read", {}), ("notes.txt", "is not a model of XGBoost", {}),
         ("run", "and no model", {}), ("two", "several models: a.ubj, b.ubj", {}),
         ("two/a.ubj", "its own numbers", {"weights": "int8"}), ("two/a.ubj", "is for tabular", {"task": "embedding"}),
         ("two/a.ubj", "belong to an encoder of texts", {"calibration": "texts.txt"}),

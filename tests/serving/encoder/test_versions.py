@@ -113,7 +113,7 @@ def test_a_shadow_gets_copies_and_answers_nobody(served: Served, other: Path) ->
 @pytest.mark.parametrize(
     ("call", "parameters", "status", "words"),
     [
-        ("load", {"model": "/nowhere"}, 400, "no folder of a model"),
+        ("load", {"model": "/nowhere"}, 400, "not a folder of a model"),
         ("load", {}, 400, "`parameters.model` is a text"),
         ("load", {"model": "m", "share": 2}, 400, "above 0, to 1"),
         ("unload", {"version": "x"}, 404, "version x is not loaded"),

@@ -68,7 +68,7 @@ def _until_it_listens(port: int) -> None:
 @pytest.mark.parametrize("backend", ["chat", "chat:", ":80", "chat:0", "chat:99999", "a;b:80", "a b:80"])
 def test_an_address_that_is_none_is_refused(backend: str) -> None:
     """It would become a line of its own in a file."""
-    with pytest.raises(InputError, match="no address of a replica"):
+    with pytest.raises(InputError, match="not an address of a replica"):
         split_backend(backend)
 
 
