@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.api.audits import AuditVerdict, open_audit, verify_audit
 from tonnage.api.backups import BackupOptions, backup
-from tonnage.api.compliance import compliance
+from tonnage.api.complying import compliance
 from tonnage.api.pages import make_ui_key
 from tonnage.api.watch import audit_file
 from tonnage.errors import PlanRefused

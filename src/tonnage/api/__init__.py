@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.bundling import BundleOptions, places_bundle, write_bundle
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
-    from tonnage.api.compliance import compliance
+    from tonnage.api.complying import compliance
     from tonnage.api.deploying import DeployOptions, check_deployed, deploy_files
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
@@ -133,7 +133,7 @@ __getattr__ = lazy_names(
     {
         ".answers": ("Answer", "Result"),
         ".audits": ("verify_audit",),
-        ".compliance": ("compliance",),
+        ".complying": ("compliance",),
         ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),
         ".batches": ("batch",),

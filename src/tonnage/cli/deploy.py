@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from tonnage.api.deploying import KINDS, DeployOptions
@@ -42,15 +41,18 @@ def check_command(args: list[str]) -> None:
                 break
             name, inner, rest = context.command.resolve_command(context, rest)
             context = inner.make_context(name, rest, parent=context)
-    except click.exceptions.Exit as error:  # it showed its help
+    except typer.Exit as error:  # it showed its help
         raise InputError(
             f"tonnage {' '.join(args)}: it shows its help and ends", hint="say what it is to do"
         ) from error
-    except click.UsageError as error:
-        if isinstance(error, click.BadParameter) and "exist" in error.format_message():
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's usage errors have it, under every version's own name
+            raise
+        message: str = error.format_message()
+        if isinstance(error, typer.BadParameter) and "exist" in message:
             return
         raise InputError(
-            f"tonnage {' '.join(args)}: {error.format_message()}", hint=f"tonnage {args[0]} --help lists its options"
+            f"tonnage {' '.join(args)}: {message}", hint=f"tonnage {args[0]} --help lists its options"
         ) from error
 
 

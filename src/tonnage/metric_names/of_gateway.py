@@ -55,6 +55,14 @@ GATEWAY_METRICS: Final = (
         "side",
         "met",
     ),
+    _of(
+        "budget_expected_share",
+        "Share of a budget that is spent at the end of its window, at the present rate.",
+        "gauge",
+        "limit",
+    ),
+    _of("budget_reached_in_seconds", "Seconds until a budget is reached at the present rate.", "gauge", "limit"),
+    _of("budget_warns", "Whether a budget is expected to be reached in its window (1) or not (0).", "gauge", "limit"),
     _of("shadow_total", "Requests asked of a shadow too, by how the answers compare.", "counter", "route", "met"),
     _of(
         "classified_total",
