@@ -142,7 +142,7 @@ def test_what_is_done_is_done_once_and_written_down(
         return tonnage.show(run, settings=settings)
 
     monkeypatch.setattr("tonnage.api.runs.stop", stop)
-    monkeypatch.setattr(tonnage.api, "stop", stop, raising=False)
+    monkeypatch.setattr("tonnage.api.stop", stop, raising=False)
     client = server()
     headers = {"idempotency-key": "one"}
     first = client.post("/api/v1/runs/teach/cancel", json={}, headers=headers)
@@ -233,7 +233,7 @@ def test_two_requests_of_one_key_at_once(server: Open, home: Path, monkeypatch: 
         time.sleep(0.3)
         return tonnage.show(run, settings=settings)
 
-    monkeypatch.setattr(tonnage.api, "stop", slow, raising=False)
+    monkeypatch.setattr("tonnage.api.stop", slow, raising=False)
     client = server()
     with ThreadPoolExecutor(2) as pool:
         send = partial(client.post, "/api/v1/runs/teach/cancel", json={}, headers={"idempotency-key": "one"})
