@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.relocation.copying import Site, copied_to, copy_commands, copy_s, egress
-from tonnage.relocation.relocation import Copied, PredictedCost, Relocation, Side
+from tonnage.relocation.relocation import Copied, PlaceSide, PredictedCost, Relocation
 from tonnage.relocation.steps import Moved, steps_of
 from tonnage.relocation.terms import body_diff
 from tonnage.sizing.estimates import Figure
@@ -22,10 +22,10 @@ MOVED = Moved(
 )  # fmt: skip
 
 
-def side(place: str, usd: float | None = None, **more: Any) -> Side:
+def side(place: str, usd: float | None = None, **more: Any) -> PlaceSide:
     figure = None if usd is None else Figure(value=usd, low=usd, high=usd)
     predicted = None if figure is None else PredictedCost(line="", cost_usd=figure, time_s=None)
-    return Side(place=place, kind="ssh", usd_per_hour=None, most_usd_a_job=None, predicted=predicted,
+    return PlaceSide(place=place, kind="ssh", usd_per_hour=None, most_usd_a_job=None, predicted=predicted,
                 why_unpredicted="" if predicted else "no file", commands=(), script="", **more)  # fmt: skip
 
 

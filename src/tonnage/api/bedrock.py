@@ -18,7 +18,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.places.aws.bedrock import Bedrock, BedrockThing
-    from tonnage.places.aws.bedrock_requests import Owned
+    from tonnage.places.aws.bedrock_requests import BedrockOwner
     from tonnage.places.bucket.cloud import Request
     from tonnage.runs.spec import RunSpec
     from tonnage.workload.jobs import Workload
@@ -317,12 +317,12 @@ def _refuse_dearer(cost: BedrockCost, most: float | None) -> None:
         raise PlanRefused(f"it costs ${cost.usd:,.2f}: {cost.why}", hint=f"--max-cost {cost.usd:.2f}, or less of it")
 
 
-def _owned(settings: Settings, name: str) -> Owned:
+def _owned(settings: Settings, name: str) -> BedrockOwner:
     from tonnage.api.home_runs import runs_folder
-    from tonnage.places.aws.bedrock_requests import Owned
+    from tonnage.places.aws.bedrock_requests import BedrockOwner
     from tonnage.places.contract import home_mark
 
-    return Owned(name=name, home=home_mark(runs_folder(settings.home)), owner=getuser())
+    return BedrockOwner(name=name, home=home_mark(runs_folder(settings.home)), owner=getuser())
 
 
 def _bedrock(settings: Settings, options: BedrockAccount) -> Bedrock:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tonnage.places.contract import Executor
     from tonnage.places.file import AnyPlace
     from tonnage.planning.plan import Option
-    from tonnage.relocation.relocation import Change, Copied, PredictedCost, Relocation, Side
+    from tonnage.relocation.relocation import Copied, PlaceSide, PredictedCost, Relocation, TermChange
     from tonnage.relocation.steps import Moved
     from tonnage.relocation.terms import WrittenTerms
     from tonnage.runs.folder import RunFolder
@@ -155,14 +155,14 @@ def _rendered(settings: Settings, spec: RunSpec, asked: _Asked, executor: Execut
         return error
 
 
-def _side(executor: Executor, found: Launch | TonnageError, predicted: PredictedCost | str) -> Side:
-    from tonnage.relocation.relocation import Side
+def _side(executor: Executor, found: Launch | TonnageError, predicted: PredictedCost | str) -> PlaceSide:
+    from tonnage.relocation.relocation import PlaceSide
     from tonnage.runs.secrets import masked
 
     launch = None if isinstance(found, TonnageError) else found
     sent = None if launch is None else launch.submission
     cost = {} if launch is None or launch.cost is None else launch.cost
-    return Side(
+    return PlaceSide(
         place=executor.name, kind=executor.kind,
         usd_per_hour=cost.get("usd_per_hour"), most_usd_a_job=cost.get("most_usd_a_job"),
         predicted=None if isinstance(predicted, str) else predicted,
@@ -186,20 +186,20 @@ def _adapted(spec: RunSpec, place: AnyPlace) -> tuple[RunSpec, tuple[str, ...]]:
     return replace(spec, launch=replace(spec.launch, processes=devices, runner=runner)), words
 
 
-def _changes(asked: _Asked, adapted: RunSpec, before: Executor, after: Executor) -> Iterator[Change]:
+def _changes(asked: _Asked, adapted: RunSpec, before: Executor, after: Executor) -> Iterator[TermChange]:
     """What of the run, of its machines and of its place's terms differs."""
-    from tonnage.relocation.relocation import Change
+    from tonnage.relocation.relocation import TermChange
     from tonnage.relocation.terms import term_changes
 
     facts = ((before, asked.spec), (after, adapted))
     left, right = (_facts(executor, spec, asked.folder) for executor, spec in facts)
     for name, was in left.items():
         if was != right[name]:
-            yield Change(name=name, before=was, after=right[name])
+            yield TermChange(name=name, before=was, after=right[name])
     yield from term_changes(_written(before.place), _written(after.place), apart=FACTS)
     for gap in after.gaps:
         if gap.whole and not any(one.verb == gap.verb and one.whole for one in before.gaps):
-            yield Change(name=f"`{gap.verb}`", before="kept", after=None, note=gap.reason)
+            yield TermChange(name=f"`{gap.verb}`", before="kept", after=None, note=gap.reason)
 
 
 def _facts(executor: Executor, spec: RunSpec, folder: RunFolder) -> dict[str, str | None]:

@@ -26,13 +26,15 @@ from tonnage.data_engines.spark_engine import SparkEngine, said
 from tonnage.errors import DataError, InputError, TonnageError
 from tonnage.files import write_whole
 from tonnage.preparing.carrying import Lines, PreparedTables, carry_out
-from tonnage.preparing.spec import ColumnType, Preparation, Streaming, TableSource, TableTarget
+from tonnage.preparing.spec import ColumnType, Preparation, StreamTerms, TableSource, TableTarget
 
 MARK: Final = "tonnage.json"
 POLL_S: Final = 0.2
 
 
-def stream_batches(asked: Preparation, how: Streaming, engine: SparkEngine, lines: Lines) -> tuple[PreparedTables, int]:
+def stream_batches(
+    asked: Preparation, how: StreamTerms, engine: SparkEngine, lines: Lines
+) -> tuple[PreparedTables, int]:
     """All that has arrived since the checkpoint (with `every_s`: and goes on arriving, until interrupted), and the
     number of micro-batches.
 

@@ -18,7 +18,7 @@ from tonnage.preparing.spec import (
     Preparation,
     SourceFormat,
     Step,
-    Streaming,
+    StreamTerms,
     TableSource,
     TableTarget,
     TokenColumns,
@@ -49,7 +49,7 @@ def read_preparation(text: str, *, file: str | None = None, folder: Path | None 
         name=asked.name, base=asked.base, target=_target(asked.to, place),
         sources={name: _source(name, one, place) for name, one in asked.sources.items()},
         steps=tuple(_step(one, place) for one in asked.steps),
-        stream=None if asked.stream is None else Streaming(
+        stream=None if asked.stream is None else StreamTerms(
             checkpoint=absolute(asked.stream.checkpoint, place), every_s=asked.stream.every,
             files_at_once=asked.stream.files_at_once,
             fitted=None if asked.stream.fitted is None else absolute(asked.stream.fitted, place),

@@ -100,7 +100,7 @@ class TableTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streaming:
+class StreamTerms:
     """How files that arrive in the folder of `from` are read: in micro-batches, each written once.
 
     `checkpoint`: the folder that knows which files are done. `every_s`: seconds from one micro-batch to the next, until
@@ -122,4 +122,4 @@ class Preparation:
     base: str
     steps: tuple[Step, ...]
     target: TableTarget
-    stream: Streaming | None = None
+    stream: StreamTerms | None = None

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tonnage.errors import InputError
-from tonnage.preparing.spec import Encode, Preparation, Step, Streaming, Window
+from tonnage.preparing.spec import Encode, Preparation, Step, StreamTerms, Window
 
 
-def streamed(asked: Preparation, fitted: Mapping[str, tuple[str, ...]]) -> tuple[Preparation, Streaming]:
+def streamed(asked: Preparation, fitted: Mapping[str, tuple[str, ...]]) -> tuple[Preparation, StreamTerms]:
     """The preparation with the categories of `fitted` (column -> categories), and how its rows are read.
 
     InputError names the first step that needs rows which have not arrived.

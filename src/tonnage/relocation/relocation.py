@@ -23,7 +23,7 @@ class PredictedCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class PlaceSide:
     """The run at one of the two places."""
 
     place: str
@@ -39,7 +39,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TermChange:
     """A fact of the run that differs between the places. None: the place has no such thing."""
 
     name: str
@@ -87,9 +87,9 @@ class Relocation:
     """A run of one place as the other's."""
 
     run: str
-    before: Side
-    after: Side
-    changes: tuple[Change, ...]
+    before: PlaceSide
+    after: PlaceSide
+    changes: tuple[TermChange, ...]
     copies: tuple[Copied, ...]
     steps: tuple[Step, ...]
     diff: tuple[str, ...]  # of what is sent, in the unified format

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tonnage.relocation.relocation import Copied, Side, Step
+from tonnage.relocation.relocation import Copied, PlaceSide, Step
 from tonnage.values import dataclass
 
 LOCAL: Final = "local"
@@ -36,12 +36,12 @@ class Moved:
     secret_store: str
 
 
-def steps_of(moved: Moved, before: Side, after: Side, copies: Sequence[Copied]) -> tuple[Step, ...]:
+def steps_of(moved: Moved, before: PlaceSide, after: PlaceSide, copies: Sequence[Copied]) -> tuple[Step, ...]:
     """Every step, the way back last."""
     return tuple(_steps(moved, before, after, copies))
 
 
-def _steps(moved: Moved, before: Side, after: Side, copies: Sequence[Copied]) -> Iterator[Step]:
+def _steps(moved: Moved, before: PlaceSide, after: PlaceSide, copies: Sequence[Copied]) -> Iterator[Step]:
     yield Step(
         title=f"Ask {after.place} whether it can carry the run",
         commands=(_line("tonnage", "places", "check", after.place),),
@@ -58,7 +58,7 @@ def _steps(moved: Moved, before: Side, after: Side, copies: Sequence[Copied]) ->
     yield from _leave(moved, before)
 
 
-def _image(moved: Moved, after: Side) -> Iterator[Step]:
+def _image(moved: Moved, after: PlaceSide) -> Iterator[Step]:
     if moved.images is not None:
         was, now = (f"docker://{one}" for one in moved.images)
         yield Step(title="Copy the image to the registry that the other place reads",
@@ -82,7 +82,7 @@ def _secrets(moved: Moved) -> Iterator[Step]:
     )
 
 
-def _carry(moved: Moved, before: Side, after: Side) -> Iterator[Step]:
+def _carry(moved: Moved, before: PlaceSide, after: PlaceSide) -> Iterator[Step]:
     on = ("--on", after.place, *moved.options)
     if not moved.begun:
         trial = ("--name", f"{moved.run}-trial", "--max-hours", f"{TRIAL_HOURS:g}")
@@ -101,7 +101,7 @@ def _carry(moved: Moved, before: Side, after: Side) -> Iterator[Step]:
     )
 
 
-def _leave(moved: Moved, before: Side) -> Iterator[Step]:
+def _leave(moved: Moved, before: PlaceSide) -> Iterator[Step]:
     if before.place != LOCAL:
         yield Step(
             title=f"See that nothing is left at {before.place}",

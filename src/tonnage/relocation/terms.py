@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tonnage.relocation.relocation import Change
+from tonnage.relocation.relocation import TermChange
 from tonnage.values import dataclass
 
 CONTEXT_LINES: Final = 3
@@ -22,7 +22,7 @@ class WrittenTerms:
     written: frozenset[str]  # keys that the file names
 
 
-def term_changes(before: WrittenTerms, after: WrittenTerms, *, apart: frozenset[str]) -> Iterator[Change]:
+def term_changes(before: WrittenTerms, after: WrittenTerms, *, apart: frozenset[str]) -> Iterator[TermChange]:
     """Every written key whose value differs, and every one that the other kind does not have. `apart`: keys left out.
 
     >>> slurm = WrittenTerms(kind="slurm", values={"grace_s": 60, "qos": "high"}, written=frozenset({"qos"}))
@@ -36,13 +36,13 @@ def term_changes(before: WrittenTerms, after: WrittenTerms, *, apart: frozenset[
         was, now = before.values.get(key), after.values.get(key)
         if key in before.values and key in after.values:
             if was != now and key in before.written | after.written:
-                yield Change(name=key, before=shown(was), after=shown(now))
+                yield TermChange(name=key, before=shown(was), after=shown(now))
         elif key in before.written and was is not None:
             note = f"a place of kind {after.kind} has no such key"
-            yield Change(name=key, before=shown(was), after=None, note=note)
+            yield TermChange(name=key, before=shown(was), after=None, note=note)
         elif key in after.written and now is not None:
             note = f"a place of kind {before.kind} has no such key"
-            yield Change(name=key, before=None, after=shown(now), note=note)
+            yield TermChange(name=key, before=None, after=shown(now), note=note)
 
 
 def shown(value: Any) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.pricing.extras import Charge
-from tonnage.relocation.relocation import MOVED, Change, Copied, How, Relocation, Side, Step
+from tonnage.relocation.relocation import MOVED, Copied, How, PlaceSide, Relocation, Step, TermChange
 from tonnage.reports.blocks import Block, Code, Heading, Page, Pairs, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report
 from tonnage.reports.plain import plain_day, plain_figure, plain_number, plain_price, plain_usd
@@ -70,7 +70,7 @@ def _costs(found: Relocation) -> Iterator[tuple[str, str]]:
         yield "paid back", f"after {short(found.paid_back_after_runs, 2)} runs"
 
 
-def _cost(side: Side) -> str:
+def _cost(side: PlaceSide) -> str:
     hour = "no price an hour is known" if side.usd_per_hour is None else f"{render_money(side.usd_per_hour)} an hour"
     if side.predicted is None:
         return f"{hour}; of the whole run not predicted: {side.why_unpredicted}"
@@ -90,10 +90,10 @@ def _took(seconds: float | None, rate: float) -> str:
     return f"{render_duration(seconds)} at {rate:g} Gbit/s, which is assumed"
 
 
-def _changes(changes: Sequence[Change]) -> Block:
+def _changes(changes: Sequence[TermChange]) -> Block:
     if not changes:
         return Paragraph(text="nothing")
-    cells: Fields[Change] = (
+    cells: Fields[TermChange] = (
         cell("what", lambda one: one.name),
         cell("before", lambda one: one.before or UNKNOWN, wraps=True),
         cell("after", lambda one: one.after or UNKNOWN, wraps=True),
@@ -102,7 +102,7 @@ def _changes(changes: Sequence[Change]) -> Block:
     return field_table(cells, changes)
 
 
-def _carried(change: Change) -> str:
+def _carried(change: TermChange) -> str:
     return f"does not carry over: {change.note}" if change.dropped and change.note else change.note
 
 
@@ -157,7 +157,7 @@ def _document(found: Relocation) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: PlaceSide) -> dict[str, Any]:
     predicted = side.predicted
     return {
         "place": side.place, "kind": side.kind, "usd_per_hour": plain_price(side.usd_per_hour),
@@ -188,7 +188,7 @@ def _charge(charge: Charge) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_CHANGE: Final[Fields[Change]] = (
+_CHANGE: Final[Fields[TermChange]] = (
     Field("name", lambda one: one.name),
     Field("before", lambda one: one.before),
     Field("after", lambda one: one.after),

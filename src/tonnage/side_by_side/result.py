@@ -166,7 +166,7 @@ def _row(
     seconds = interval(to_target) if None not in to_target else None  # a mean over the lucky repeats would flatter
     rows = good[0].train_rows
     known = rows is not None and columns is not None
-    predicted = predictor.predicted(engine, rows, columns) if known else Prediction()  # type: ignore[arg-type]
+    predicted = predictor.predicted(engine, rows, columns) if known else EnginePrediction()  # type: ignore[arg-type]
     return EngineResult(
         data=data, engine=engine, **counts, train_rows=rows,  # type: ignore[arg-type]
         work_s=interval(cell.work_s for cell in good), train_s=interval(cell.train_s for cell in good),
@@ -203,7 +203,7 @@ def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class EnginePrediction:
     """Seconds of preparing and training, and bytes; None: not known. `tables`: those whose rows corrected it."""
 
     seconds: Figure | None = None
@@ -219,7 +219,7 @@ class _Predictor:
     facts: TableFacts | None
     fit: TabularFit | None
 
-    def predicted(self, engine: EngineSpec, rows: int, columns: int) -> Prediction:
+    def predicted(self, engine: EngineSpec, rows: int, columns: int) -> EnginePrediction:
         """On a GPU by the physics alone; none where its card is not known, or there are several."""
         job = engine.tabular_job(rows, columns, self.facts)
         if engine.devices:
@@ -230,20 +230,20 @@ class _Predictor:
             workers=engine.workers,
         )  # fmt: skip
         seconds = float(change.seconds(estimate.total_s)[0])
-        return Prediction(
+        return EnginePrediction(
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
             memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
         )  # fmt: skip
 
-    def _on_gpu(self, job: TabularJob, engine: EngineSpec) -> Prediction:
+    def _on_gpu(self, job: TabularJob, engine: EngineSpec) -> EnginePrediction:
         card = self.host.gpu_of(engine)
         if card is None or card.vendor != "NVIDIA" or missing_figure(card, COMPUTE_PRECISION) is not None:
-            return Prediction()
+            return EnginePrediction()
         machine = Machine(accelerator=card, count=1, intra=None, network_gb_per_s=None, network_latency_us=0.0)
         devices = stack([machine], COMPUTE_PRECISION, Assumptions())
         formula = estimate_mlp_on_gpus if job.method == "mlp" else estimate_trees_on_gpus
         estimate = formula(job, devices, np.array([1.0]), np.array([self.host.memory_bytes]))
-        return Prediction(
+        return EnginePrediction(
             seconds=gpu_spread(job).around(float(estimate.total_s[0]), basis="assumed"),
             memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
         )

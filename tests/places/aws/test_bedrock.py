@@ -13,7 +13,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import InputError, PlanRefused, TonnageError, UnknownName
-from tonnage.places.aws.bedrock_requests import Owned, customisation, hyper_faults, throughput
+from tonnage.places.aws.bedrock_requests import BedrockOwner, customisation, hyper_faults, throughput
 from tonnage.testing.aws.bedrock import FakeBedrock, fake_bedrock
 from tonnage.testing.http_service import HTTPAnswer, times
 
@@ -264,7 +264,9 @@ def test_the_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def test_requests_are_those_of_the_models() -> None:
     """The longest names and tags are taken; ranges are those of the documentation."""
-    owned = Owned(name="A very long name of a run, with «quotes» and more words than fit", home="0a1b2c3d", owner="mé")
+    owned = BedrockOwner(
+        name="A very long name of a run, with «quotes» and more words than fit", home="0a1b2c3d", owner="mé"
+    )
     end = datetime(2026, 11, 27, 9, 0, tzinfo=UTC)
     schedule, held = throughput(owned, model=NOVA, units=2, until=end, end_role=ROLE)
     assert schedule.body["ScheduleExpression"] == "at(2026-11-27T09:00:00)"

@@ -19,7 +19,7 @@ from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.file import SSHPlace
 from tonnage.places.terraform.aws import AWSPlace, aws_blocks
 from tonnage.places.terraform.files import terraform_files
-from tonnage.places.terraform.hcl import Block, Encoded, Expression
+from tonnage.places.terraform.hcl import Block, Expression, HCLText
 
 DIGEST = f"sha256:{'0' * 64}"
 ECR = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/team/tonnage@{DIGEST}"
@@ -57,7 +57,7 @@ def blocks(terms: dict[str, Any], nat: bool) -> dict[str, Block]:
 
 def statements(found: dict[str, Block], address: str, name: str = "policy") -> list[dict[str, Any]]:
     policy = found[address].attributes[name]
-    assert isinstance(policy, Encoded)
+    assert isinstance(policy, HCLText)
     told: list[dict[str, Any]] = policy.value["Statement"]
     return told
 
@@ -66,7 +66,7 @@ def references(value: Any) -> Iterator[str]:
     """Every resource and source of data that a value names."""
     if isinstance(value, Block):
         yield from references([value.attributes, *value.inside])
-    elif isinstance(value, Encoded):
+    elif isinstance(value, HCLText):
         yield from references(value.value)
     elif isinstance(value, dict):
         yield from references(list(value.values()))

@@ -54,7 +54,7 @@ HYPER: Final[Mapping[str, Mapping[str, HyperRange]]] = {  # by the beginning of 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
+class BedrockOwner:
     """Whose a thing is: what its name and its tags are made of."""
 
     name: str
@@ -114,7 +114,8 @@ def hyper_faults(model: str, given: Mapping[str, str]) -> Iterator[str]:
 
 
 def customisation(
-    owned: Owned, *, model: str, role: str, data: str, validation: str | None, output: str, hyper: Mapping[str, str]
+    owned: BedrockOwner, *, model: str, role: str, data: str, validation: str | None, output: str,
+    hyper: Mapping[str, str],
 ) -> Request:  # fmt: skip
     """A job that fine-tunes a model. InputError where the service's model forbids it."""
     body: Body = {
@@ -128,7 +129,7 @@ def customisation(
     return _with_token(CUSTOMISE, body)
 
 
-def model_import(owned: Owned, *, weights: str, role: str) -> Request:
+def model_import(owned: BedrockOwner, *, weights: str, role: str) -> Request:
     """A job that imports weights in the format of Hugging Face from a folder of S3."""
     body: Body = {
         "jobName": owned.plain, "importedModelName": owned.plain, "roleArn": role,
@@ -138,7 +139,9 @@ def model_import(owned: Owned, *, weights: str, role: str) -> Request:
     return _with_token(IMPORT, body)
 
 
-def throughput(owned: Owned, *, model: str, units: int, until: datetime, end_role: str) -> tuple[Request, Request]:
+def throughput(
+    owned: BedrockOwner, *, model: str, units: int, until: datetime, end_role: str
+) -> tuple[Request, Request]:
     """The schedule that ends it, then the throughput. `until`: in UTC."""
     ends = until.strftime("%Y-%m-%dT%H:%M:%S")
     name = owned.plain

@@ -26,7 +26,7 @@ ABSENT: Final = 404
 GOES_ON: Final = "the same command goes on"
 
 
-class RefusedRequest(TonnageError):
+class APIRefusal(TonnageError):
     """What an API refused: the HTTP status, and its own word for the reason."""
 
     def __init__(self, status: int, reason: str, message: str, *, hint: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.http.client import open_client
-from tonnage.places.bucket.api_client import GOES_ON, OK, TIMEOUT_S, ApiClient, RefusedRequest
+from tonnage.places.bucket.api_client import GOES_ON, OK, TIMEOUT_S, ApiClient, APIRefusal
 
 if TYPE_CHECKING:
     import httpx
@@ -22,7 +22,7 @@ SIGN_IN: Final = "`az login`, or a service principal in AZURE_CLIENT_ID, AZURE_T
 EARLY_S: Final = 120.0  # before its end a token is asked for again
 
 
-class AzureError(RefusedRequest):
+class AzureError(APIRefusal):
     """What an API of Azure refused."""
 
 

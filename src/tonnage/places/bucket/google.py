@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.http.retries import TemporaryError
-from tonnage.places.bucket.api_client import GOES_ON, ApiClient, RefusedRequest
+from tonnage.places.bucket.api_client import GOES_ON, ApiClient, APIRefusal
 
 if TYPE_CHECKING:
     import httpx
@@ -20,7 +20,7 @@ SIGN_IN: Final = "`gcloud auth application-default login`"
 SERVICE_DISABLED: Final = "SERVICE_DISABLED"
 
 
-class GoogleError(RefusedRequest):
+class GoogleError(APIRefusal):
     """What an API of Google Cloud refused."""
 
 

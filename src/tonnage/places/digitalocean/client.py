@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.places.bucket.api_client import GOES_ON, ApiClient, RefusedRequest
+from tonnage.places.bucket.api_client import GOES_ON, ApiClient, APIRefusal
 
 if TYPE_CHECKING:
     import httpx
@@ -18,7 +18,7 @@ PER_PAGE: Final = 200
 SIGN_IN: Final = f"a token of cloud.digitalocean.com/account/api/tokens in {TOKENS[0]}"
 
 
-class DigitalOceanError(RefusedRequest):
+class DigitalOceanError(APIRefusal):
     """What the API refused."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tonnage.errors import InputError
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
-from tonnage.places.terraform.hcl import Block, Encoded, Expression
+from tonnage.places.terraform.hcl import Block, Expression, HCLText
 
 PROVIDER: Final = "~> 5.80"
 NETWORK: Final = "10.80.0.0/16"
@@ -297,8 +297,8 @@ def _allow(actions: list[str], resource: Any) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": actions, "Resource": resource}
 
 
-def _policy(*statements: dict[str, Any]) -> Encoded:
-    return Encoded({"Version": "2012-10-17", "Statement": list(statements)})
+def _policy(*statements: dict[str, Any]) -> HCLText:
+    return HCLText({"Version": "2012-10-17", "Statement": list(statements)})
 
 
 def _listed(names: list[str]) -> str:

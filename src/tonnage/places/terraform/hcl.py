@@ -23,7 +23,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class HCLText:
     """A value that Terraform writes as JSON: a policy."""
 
     value: Any
@@ -86,7 +86,7 @@ def _name(name: str) -> str:
 def _value(value: Any, indent: int) -> str:
     if isinstance(value, Expression):
         return value.text
-    if isinstance(value, Encoded):
+    if isinstance(value, HCLText):
         return f"jsonencode({_value(value.value, indent)})"
     if isinstance(value, Mapping):
         inner = "\n".join(_attributes(value, indent + 2))

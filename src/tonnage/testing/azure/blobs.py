@@ -18,7 +18,7 @@ BLOBS: Final = re.compile(r"/account/([^/]+)(?:/(.+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FakeBlob:
+class FakeAzureBlob:
     """One object."""
 
     content: bytes
@@ -31,7 +31,7 @@ class FakeBlobs:
 
     def __init__(self) -> None:
         self.page = 5000
-        self.containers: dict[str, dict[str, FakeBlob]] = {}
+        self.containers: dict[str, dict[str, FakeAzureBlob]] = {}
         self.blocks: dict[tuple[str, str], dict[str, bytes]] = {}
         self._numbers = itertools.count(1)
 
@@ -70,7 +70,7 @@ class FakeBlobs:
         return self._kept(container, name, asked.content)
 
     def _kept(self, container: str, name: str, content: bytes) -> HTTPAnswer:
-        made = FakeBlob(content=content, etag=f'"0x{next(self._numbers):X}"', changed=time.time())
+        made = FakeAzureBlob(content=content, etag=f'"0x{next(self._numbers):X}"', changed=time.time())
         self.containers[container][name] = made
         self.blocks.pop((container, name), None)
         return HTTPAnswer(status=201, headers={"ETag": made.etag})
