@@ -30,7 +30,7 @@ ALLOWED = {
         "fake_bedrock", "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google", "environ",
         "vanish", "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of", "fake_dashboard",
         "fake_skypilot", "fake_digitalocean", "fake_azure", "azurite", "preempt", "elsewhere",
-        "evict", "wait_for_pod",
+        "evict", "wait_for_pod", "fake_vault",
     ],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "mcp", "ps", "list_runs", "compare_runs", "reindex", "import_rows",

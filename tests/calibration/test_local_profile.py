@@ -60,7 +60,7 @@ def broken(change: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot be read"), ("{", "cannot be read"), ("[]", "not a device profile"), ("{}", "no device profile"),
+        ("", "cannot be read"), ("{", "cannot be read"), ("[]", "not a device profile"), ("{}", "not a device profile"),
         (broken({"schema": "tonnage/device-profile@9"}), "not a device profile"),
         (broken({"curves": []}), "damaged"), (broken({"identity": None}), "damaged"),
         (broken({"surprise": 1}), "damaged"), (broken({"framework_bytes": -1}), "damaged"),

@@ -282,7 +282,7 @@ def test_a_bench_gives_scores_by_engine_and_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "asked", "message"),
     [
-        ("{", {}, "no JSON"),
+        ("{", {}, "is not JSON"),
         ('{"schema": "tonnage/plan@1"}', {}, "not an evaluation"),
         ("[]", {}, "not an evaluation"),
         ('{"schema": "tonnage/evaluation@1"}', {}, "not whole"),

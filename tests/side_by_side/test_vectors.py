@@ -111,7 +111,7 @@ def test_the_processor_really_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"devices": ("tpu",)}, "not a kind of device"), ({"lengths": (0,)}, "--length: found 0"),
+    [({"devices": ("tpu",)}, "no kind of device"), ({"lengths": (0,)}, "--length: found 0"),
      ({"lengths": (2**34,)}, "do not fit"), ({"threads": 4000}, "this machine has"), ({"profile": "nix"}, "no device"),
      ({"gpu": "H1000"}, "H1000")],
 )  # fmt: skip

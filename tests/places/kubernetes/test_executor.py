@@ -268,7 +268,7 @@ def test_a_context_is_never_guessed(tmp_path: Path) -> None:
         read_cluster("prd", (first, second))
     assert "prod" in (refused.value.hint or "")
     first.write_text("clusters: 5")
-    with pytest.raises(InputError, match="is no kubeconfig"):
+    with pytest.raises(InputError, match="is not a kubeconfig"):
         read_cluster("prod", (first,))
 
 

@@ -90,5 +90,5 @@ def test_what_cannot_be_learned_from(tmp_path: Path, write_rows: Any, run_spec: 
         prepare(empty)
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"decoder_start_token_id": 0', '"decoder_start_token_id": null'))
-    with pytest.raises(InputError, match="begins and ends"):
+    with pytest.raises(InputError, match="begin and end"):
         prepare(run_spec("sequence-to-sequence", write_rows("b.jsonl", rows), config=folder, roles=ROLES))
