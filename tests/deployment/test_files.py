@@ -96,7 +96,7 @@ def test_a_compose_file(tmp_path: Path) -> None:
         ("one", ("watch",), {"image": "x:latest"}, "names no version"),
         ("one", ("watch",), {"image": "host:5000/x"}, "names no version"),
         ("one", ("watch",), {"kind": "nomad"}, "found 'nomad' for --as"),
-        ("one", ("serve", "m"), {"smoke": "/no/such/file"}, "is not a smoke test"),
+        ("one", ("serve", "m"), {"smoke": "/no/such/file"}, "smoke test /no/such/file cannot be read"),
     ],
 )
 def test_what_cannot_be_deployed(

@@ -146,7 +146,8 @@ def _backups(state: InstallationState) -> tuple[Outcome, str]:
     age = (state.at - note.succeeded_at).total_seconds() / 86_400
     words = f"the newest is of {note.succeeded_at:%Y-%m-%d %H:%M} UTC, {age:.1f} days old"
     if note.fails:
-        return "no", f"{words}; the try of {note.failed_at:%Y-%m-%d} failed: {note.why}"
+        outcome: Outcome = "partly" if age <= BACKUP_DAYS else "no"
+        return outcome, f"{words}; the try of {note.failed_at:%Y-%m-%d} failed: {note.why}"
     return "yes" if age <= BACKUP_DAYS else "no", words
 
 

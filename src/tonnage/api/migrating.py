@@ -13,6 +13,7 @@ from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.settings import Settings, current_settings
+from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -91,9 +92,14 @@ def _read(settings: Settings, target: str, options: MigrateOptions) -> _Asked:
     from tonnage.api.home_runs import find_run, runs_folder
     from tonnage.api.launching import read_spec
     from tonnage.runs.folder import RunFolder
+    from tonnage.runs.liveness import observed_state
+    from tonnage.runs.states import RunStatus
 
     if not Path(target).exists() and Path(target).suffix not in {".yaml", ".yml", ".json"}:
         folder = find_run(settings, target)
+        if observed_state(folder).state is RunStatus.SUCCEEDED:
+            hint = "name its workload file to render the same work anew"
+            raise InputError(f"'{target}' has succeeded: nothing of it is left to move", hint=hint)
         spec = folder.spec()
         file = spec.workload_file if spec.workload_file and Path(spec.workload_file).is_file() else None
         return _Asked(target=target, spec=spec, folder=folder, begun=True, file=file, options=options)
@@ -266,8 +272,17 @@ def _predicted(place: AnyPlace, options: tuple[Option, ...], file: str) -> Predi
         return "places.toml does not say which machine of the catalog it is"
     for one in options:
         if isinstance(one, MachineOption) and has_option(place, one):
-            line = f"by the plan: {bought_words(one)}"
-            return PredictedCost(line=line, cost_usd=one.cost_usd, time_s=one.time_s)
+            own = place.run_usd_per_hour
+            if own is not None and one.time_s is not None:  # what places.toml states counts before the catalog's price
+                cost = one.time_s.scaled(own / SECONDS_PER_HOUR)
+                line = f"the plan's time at the place's own price: {bought_words(one)}"
+                return PredictedCost(line=line, cost_usd=cost, time_s=one.time_s)
+            return PredictedCost(line=f"by the plan: {bought_words(one)}", cost_usd=one.cost_usd, time_s=one.time_s)
+    alike = [one for one in options if isinstance(one, MachineOption) and one.instance_type == machine.instance_type]
+    if alike:
+        asked = " ".join(word for word in (machine.region, machine.purchase) if word)
+        there = "; ".join(dict.fromkeys(f"{one.region} {one.purchase}" for one in alike))
+        return f"the plan has {machine.instance_type} in {there}, and not in {asked or 'the region of this place'}"
     scope = f"--platform {machine.platform} --provider {machine.provider}"
     return f"the plan has no such option: `tonnage explain {file} {machine.instance_type} {scope}` says why"
 

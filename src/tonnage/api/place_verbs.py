@@ -129,7 +129,8 @@ def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tu
         try:
             left = executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
         except TonnageError as error:
-            faults.append(type(error)(f"{name} was not asked: {error.message}", hint=error.hint))
+            kind = InputError if isinstance(error, InputError) else TonnageError
+            faults.append(kind(f"{name} was not asked: {error.message}", hint=error.hint))
             continue
         found += [FoundOrphan(place=name, orphan=one) for one in left]
     remarks = [("ended" if end else "`tonnage places orphans --end` ends them")] if found else []

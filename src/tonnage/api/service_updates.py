@@ -207,7 +207,9 @@ def read_smoke_test(path: str | None) -> SmokeTest | None:
             raise InputError(f"{path}: {unknown[0] if unknown else 'path'} cannot be used", hint=hint)
         body = b"" if "body" not in read else json.dumps(read["body"]).encode()
         return SmokeTest(path=read["path"], body=body, method=str(read.get("method", "POST")).upper())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise InputError(f"the smoke test {path} cannot be read: {error.strerror}", hint=hint) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a smoke test: {error!r}", hint=hint) from error
 
 

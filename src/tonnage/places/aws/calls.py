@@ -50,9 +50,8 @@ class AWSAccount:
 
     def call(self, service: str, operation: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer. AwsError with the service's code; TonnageError where it does not answer after all tries."""
-        botocore, exceptions = import_module("botocore"), import_module("botocore.exceptions")
         self.client(service)  # MissingExtra, or a profile that is not there
-
+        botocore, exceptions = import_module("botocore"), import_module("botocore.exceptions")
         try:
             answer: dict[str, Any] = getattr(self.client(service), botocore.xform_name(operation))(**(body or {}))
         except exceptions.ClientError as error:
