@@ -23,7 +23,7 @@ def test_a_missing_extra_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The answer's fault names the place and the extra, and how it is installed."""
     (tmp_path / "places.toml").write_text(PLACES)
 
-    def lacking(settings: Settings, name: str) -> None:
+    def lacking(_settings: Settings, _name: str) -> None:
         raise MissingExtra("AWS", "fetch")
 
     monkeypatch.setattr("tonnage.api.placing.executor_at", lacking)
