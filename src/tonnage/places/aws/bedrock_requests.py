@@ -65,7 +65,7 @@ class BedrockOwner:
     def plain(self) -> str:
         """The name of everything that is made: the same name is the same thing.
 
-        >>> Owned(name="BERT base.2", home="0a1b2c3d", owner="me").plain
+        >>> BedrockOwner(name="BERT base.2", home="0a1b2c3d", owner="me").plain
         't-bert-base-2-0a1b2c3d'
         """
         plain = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:RUN_LENGTH].strip("-") or "run"
