@@ -128,6 +128,25 @@ def test_rows_of_another_cloud_are_copied_once_at_its_price(home: Path) -> None:
     assert back.copy_usd == 0.0
 
 
+def test_a_price_of_ones_own_counts_in_the_cost_of_the_run(home: Path) -> None:
+    """Twice the price of an hour is twice the cost of the machines; the catalog's price counts where none is stated."""
+    (home / "bert.tonnage.yaml").write_text(FILE.replace(", location: aws/us-east-1, size_gb: 120", ""))
+    terms = (home / "places.toml").read_text()
+    costs = []
+    for usd in (50.0, 100.0):
+        (home / "places.toml").write_text(terms.replace("[places.gce]\n", f"[places.gce]\nusd_per_hour = {usd}\n"))
+        predicted = tonnage.migrate("bert.tonnage.yaml", to("gce", "databricks")).found.after.predicted
+        assert predicted is not None
+        assert "own price" in predicted.line
+        costs.append(predicted.cost_usd)
+    assert costs[1].value == pytest.approx(2 * costs[0].value, rel=0.02)
+    assert costs[0].low < costs[0].value < costs[0].high
+    (home / "places.toml").write_text(terms)
+    catalog = tonnage.migrate("bert.tonnage.yaml", to("gce", "databricks")).found.after.predicted
+    assert catalog is not None
+    assert catalog.cost_usd.value < costs[0].value / 10
+
+
 def test_a_run_keeps_its_checkpoint_and_its_place(home: Path) -> None:
     """Of a run by its name the newest checkpoint is measured; where it is, it need not be said."""
     folder = RunFolder(home / "runs" / "first")

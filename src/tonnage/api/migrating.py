@@ -13,19 +13,19 @@ from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.settings import Settings, current_settings
-from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.launching import Launch
     from tonnage.places.contract import Executor
     from tonnage.places.file import AnyPlace
-    from tonnage.planning.plan import Option
+    from tonnage.planning.plan import MachineOption, Option
     from tonnage.relocation.relocation import Copied, PlaceSide, PredictedCost, Relocation, TermChange
     from tonnage.relocation.steps import Moved
     from tonnage.relocation.terms import WrittenTerms
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.spec import RunSpec
+    from tonnage.sizing.estimates import Figure
     from tonnage.workload.jobs import Workload
 
 FACTS: Final = frozenset({"kind", "machine", "region", "purchase", "spot", "gpus", "gpu", "gpu_memory_gib", "cores",
@@ -272,11 +272,9 @@ def _predicted(place: AnyPlace, options: tuple[Option, ...], file: str) -> Predi
         return "places.toml does not say which machine of the catalog it is"
     for one in options:
         if isinstance(one, MachineOption) and has_option(place, one):
-            own = place.run_usd_per_hour
-            if own is not None and one.time_s is not None:  # what places.toml states counts before the catalog's price
-                cost = one.time_s.scaled(own / SECONDS_PER_HOUR)
-                line = f"the plan's time at the place's own price: {bought_words(one)}"
-                return PredictedCost(line=line, cost_usd=cost, time_s=one.time_s)
+            if place.usd_per_hour is not None:
+                line = f"the plan's hours at the place's own price: {bought_words(one)}"
+                return PredictedCost(line=line, cost_usd=_at_own_price(one, place.usd_per_hour), time_s=one.time_s)
             return PredictedCost(line=f"by the plan: {bought_words(one)}", cost_usd=one.cost_usd, time_s=one.time_s)
     alike = [one for one in options if isinstance(one, MachineOption) and one.instance_type == machine.instance_type]
     if alike:
@@ -285,6 +283,16 @@ def _predicted(place: AnyPlace, options: tuple[Option, ...], file: str) -> Predi
         return f"the plan has {machine.instance_type} in {there}, and not in {asked or 'the region of this place'}"
     scope = f"--platform {machine.platform} --provider {machine.provider}"
     return f"the plan has no such option: `tonnage explain {file} {machine.instance_type} {scope}` says why"
+
+
+def _at_own_price(option: MachineOption, usd_per_hour: float) -> Figure:
+    """The option's cost with its machine hours (waiting for spot is not billed) at a price of one's own; the interval
+    keeps its ends' share of the cost."""
+    machines = [line for line in option.ledger.lines if line.unit == "instance-hour"]
+    hours = float(sum(line.quantity for line in machines))
+    total = float(option.ledger.total_usd)
+    other = total - float(sum(line.usd for line in machines))
+    return option.cost_usd.scaled((other + hours * usd_per_hour) / total)
 
 
 def _moved(
