@@ -205,6 +205,40 @@ def test_simulate_follows_the_classes_that_the_log_has(tmp_path: Path) -> None:
     assert found.requests == {"coder": 1, "abroad": 1, "desk": 1, "main": 1, "guess": 1, "judge": 5}
 
 
+# shares and prompt caches
+
+
+def test_weighted_routes_share_requests_by_weight(tmp_path: Path) -> None:
+    """First tries follow the weights, and each request has all deployments to fall back on."""
+    ups = {"a": deployment(), "b": deployment(), "c": deployment()}
+    gateway = loaded(tmp_path, ups, {"policy": "weighted", "weights": {"a": 6, "b": 3, "c": 1}})
+    healths, random, first = {name: DeploymentHealth() for name in ups}, Random(7), dict.fromkeys(ups, 0)
+    for _ in range(4000):
+        found = order(gateway.routes["chat"], Facts("chat", 10, ANYBODY), gateway, healths, 0.0, random)
+        assert sorted(found) == ["a", "b", "c"]
+        first[found[0]] += 1
+    assert [first[name] / 4000 for name in "abc"] == pytest.approx([0.6, 0.3, 0.1], abs=0.03)
+
+
+def test_a_sticky_route_keeps_a_prefix_at_one_deployment(tmp_path: Path) -> None:
+    """Prefixes spread over deployments; where one is not to be used, its prefixes alone move."""
+    ups = {name: deployment() for name in "abcd"}
+    gateway = loaded(tmp_path, ups, {"policy": "in-order", "sticky": True})
+    healths = {name: DeploymentHealth() for name in ups}
+
+    def first(prefix: bytes, *tried: str) -> str:
+        facts = Facts("chat", 10, ANYBODY, prefix=prefix)
+        return order(gateway.routes["chat"], facts, gateway, healths, 0.0, Random(0), tried=tried)[0]
+
+    prefixes = [b"system prompt %d" % number for number in range(400)]
+    at = {prefix: first(prefix) for prefix in prefixes}
+    assert {first(prefix) == at[prefix] for prefix in prefixes} == {True}
+    shares = [list(at.values()).count(name) for name in ups]
+    assert min(shares) > 60, shares  # 100 each on average
+    without = {prefix: first(prefix, "a") for prefix in prefixes}
+    assert {prefix for prefix in prefixes if without[prefix] != at[prefix]} == {p for p in prefixes if at[p] == "a"}
+
+
 # measured quality
 
 
