@@ -122,6 +122,9 @@ def test_explain_and_simulate(tmp_path: Path) -> None:
     log.write_text("at_s,key,route,input_tokens,output_tokens\n1,x,chat,-5,1\n")
     with pytest.raises(TonnageError, match=r"log\.csv:2: negative tokens"):
         tonnage.simulate_gateway(path, log)
+    log.write_text("at,key,route,input_tokens,output_tokens\n1,x,chat,5,1\n")
+    with pytest.raises(TonnageError, match=r"log\.csv:2: there is no at_s"):
+        tonnage.simulate_gateway(path, log)
     request.write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         tonnage.explain_request(path, request)

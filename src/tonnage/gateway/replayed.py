@@ -83,8 +83,10 @@ def _request(row: Mapping[str, Any], place: str) -> LoggedRequest:
             at_s=float(row["at_s"]), key=str(row.get("key") or "none"), route=str(row["route"]),
             input_tokens=int(row["input_tokens"]), output_tokens=int(row["output_tokens"]), classes=_classes(row),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{place}: {error!r}", hint=f"columns: {', '.join(COLUMNS)}") from error
+    except KeyError as error:
+        raise DataError(f"{place}: there is no {error.args[0]}", hint=f"columns: {', '.join(COLUMNS)}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{place}: {error}", hint=f"columns: {', '.join(COLUMNS)}") from error
     if made.input_tokens < 0 or made.output_tokens < 0:
         raise DataError(f"{place}: negative tokens", hint="counts are 0 or more")
     return made
