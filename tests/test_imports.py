@@ -14,7 +14,8 @@ ORDER = (
     "spot_instances", "scaling", "planning",
     "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "http", "secret_references",
     "comparison",
-    "metric_names", "features", "bills", "relocation", "runs", "traffic", "side_by_side", "preparing", "reports",
+    "metric_names", "features", "bills", "relocation", "runs", "traffic", "trials", "side_by_side",
+    "preparing", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

@@ -16,7 +16,7 @@ from tonnage.runs.states import RunReason, RunStatus
 from tonnage.sweeps import Sweep, load_sweep
 from tonnage.sweeps.engine import SeenTrial, SweepEnd, SweepSession
 from tonnage.sweeps.folder import SweepFolder, find_sweep
-from tonnage.sweeps.study import OptunaStudy
+from tonnage.trials.study import OptunaStudy
 
 pytest.importorskip("optuna")
 
@@ -94,13 +94,13 @@ def carry_out(sweep: Sweep, home: Path, runs: Pretended, said: list[str] | None 
     folder = SweepFolder(home / "sweeps" / sweep.name)
     if not folder.path.exists():
         folder.begin(sweep)
-    study = OptunaStudy(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep.study)
     say = (said if said is not None else []).append
     return SweepSession(sweep, folder, study, runs, say=say, look_every_s=0.0).run()
 
 
 def study_of(sweep: Sweep, home: Path) -> OptunaStudy:
-    return OptunaStudy(SweepFolder(home / "sweeps" / sweep.name).study_file, sweep)
+    return OptunaStudy(SweepFolder(home / "sweeps" / sweep.name).study_file, sweep.study)
 
 
 def test_every_trial_is_told_once(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_values_half_chosen_are_completed(tmp_path: Path) -> None:
     sweep, runs = sweep_of(tmp_path, "trials: 1"), Pretended()
     folder = SweepFolder(tmp_path / "sweeps" / "one")
     folder.begin(sweep)
-    kept = OptunaStudy(folder.study_file, sweep).begin().values
+    kept = OptunaStudy(folder.study_file, sweep.study).begin().values
     with closing(sqlite3.connect(folder.study_file)) as base, base:
         base.execute("delete from trial_params where param_name = 'tabular.hidden_layers'")
     assert carry_out(sweep, tmp_path, runs).why == "done"
@@ -217,7 +217,7 @@ def test_a_kill_between_giving_up_and_telling(tmp_path: Path) -> None:
     sweep, runs = sweep_of(tmp_path, "trials: 1\npruning: median"), Pretended()
     folder = SweepFolder(tmp_path / "sweeps" / "one")
     folder.begin(sweep)
-    study = OptunaStudy(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep.study)
     study.begin()
     study.is_poor(1, {10: 3.0})
     study.note(1, pruned_at=10)

@@ -207,7 +207,13 @@ def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
 
     found = [missing(engine.engine, settings.home) for engine in spec.engines]
     cells = f"{len(spec.cells())} cells would run: {len(spec.engines)} engines, {len(spec.data)} data sets"
-    return (cells, *(one for one in found if one is not None))
+    searched: tuple[str, ...] = ()
+    if spec.search is not None:
+        from tonnage.reports.bench_search import said_budget
+
+        count = sum(bool(engine.space) for engine in spec.engines)
+        searched = (f"before them a search with {said_budget(spec.search)} for each of {count} engines and data set",)
+    return (cells, *searched, *(one for one in found if one is not None))
 
 
 def _write(answer: Answer[BenchResult], folder: BenchFolder, options: BenchRunOptions) -> None:

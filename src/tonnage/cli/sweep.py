@@ -12,8 +12,8 @@ from tonnage.cli.session import Session
 
 if TYPE_CHECKING:
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import Sweep
+    from tonnage.trials.study import OptunaStudy
 
 
 def sweep(
@@ -58,20 +58,20 @@ def sweep(
 def _show(session: Session, name: str) -> None:
     from tonnage.cli.sweeping import TrialRuns, result_of
     from tonnage.sweeps.folder import find_sweep
-    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import load_sweep
+    from tonnage.trials.study import OptunaStudy
 
     folder = find_sweep(session.settings.home, name)
     sweep = load_sweep(folder.workload_file(), name=name)
     folder.check_same(sweep)
-    study = OptunaStudy(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep.study)
     session.show(result_of(sweep, folder, study, TrialRuns(sweep, session.settings)))
 
 
 def _carry_out(session: Session, file: Path, name: str | None, *, on: str | None, resume: bool, yes: bool) -> None:
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import OptunaStudy, find_optuna
     from tonnage.sweeps.sweep import load_sweep
+    from tonnage.trials.study import OptunaStudy, find_optuna
 
     find_optuna()
     sweep = load_sweep(file, name=name)
@@ -82,7 +82,7 @@ def _carry_out(session: Session, file: Path, name: str | None, *, on: str | None
         _first_look(session, sweep, on=on, yes=yes)
         folder.begin(sweep)
     with folder.held():
-        _session(session, sweep, folder, OptunaStudy(folder.study_file, sweep), on=on)
+        _session(session, sweep, folder, OptunaStudy(folder.study_file, sweep.study), on=on)
 
 
 def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) -> None:
@@ -113,7 +113,8 @@ def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaS
     from tonnage.cli.following import INTERRUPTED
     from tonnage.cli.running import Told
     from tonnage.cli.sweeping import TrialRuns, result_of
-    from tonnage.sweeps.engine import SweepSession, best_of
+    from tonnage.sweeps.engine import SweepSession
+    from tonnage.trials.study import best_of
 
     terms = sweep.terms
     session.say(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import Sweep
+    from tonnage.trials.study import OptunaStudy
 
 WHO = "sweep"
 

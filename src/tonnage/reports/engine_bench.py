@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
+from tonnage.reports.bench_search import said_settings, search_blocks, search_document
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, rate_of
+from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
 from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 from tonnage.sizing.estimates import Figure
@@ -45,6 +46,7 @@ def _page(found: BenchResult) -> Page:
         )))  # fmt: skip
     for data in found.spec.data:
         blocks += _data_blocks(found, data)
+        blocks += search_blocks(found.spec, data, found.searches)
     blocks += scaling_blocks(scaling_points(found.spec, found.cells))
     blocks += _failures(found)
     blocks += _conditions(found)
@@ -230,6 +232,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
             for one in found.spec.data
         ],
         "engines": [_row_document(row) for row in found.rows],
+        "search": search_document(found.spec, found.searches),
         "scaling": scaling_document(scaling_points(found.spec, found.cells)),
     }  # fmt: skip
 
@@ -239,6 +242,7 @@ def _row_document(row: EngineResult) -> dict[str, Any]:
     return {
         "data": row.data.name, "name": row.engine.name, "engine": row.engine.engine, "threads": row.engine.threads,
         "train_rows": row.train_rows, "throttled_by": row.throttled_by,
+        "settings": None if row.settings is None else dict(row.settings),
         "workers": row.engine.workers,
         "predicted_by_tables": row.predicted_by_tables, "devices": list(row.engine.devices), "done": row.done,
         "failed": row.failed, "reason": row.reason, "reached_target": row.reached, **figures,
@@ -253,18 +257,38 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
     for cell in found.cells:
         if cell.reason is not None or cell.engine not in engines:
             continue
-        engine = engines[cell.engine]
+        engine = engine_of(cell, engines[cell.engine])
         figures = {"train_s": cell.train_s, "work_s": cell.work_s, "rows_per_s": rate_of(cell, engine),
                    "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes}  # fmt: skip
         about = _about(found, cell, engine)
         gpus = len(engine.devices) or None
         batch = engine.batch if engine.family == "mlp" else None
-        card = found.host.gpu_of(engine)
-        device = card.name if card is not None else ",".join(engine.devices) or found.host.processor
+        device = _device(found, engine)
         config = f"{found.spec.name}/{cell.data}/{cell.engine}"
         for metric, value in figures.items():
             yield [f"{config}/{cell.turn + 1}/{metric}", config, "tonnage bench", engine.engine, device, gpus, batch,
                    "fp32", engine.family, metric, value, about]  # fmt: skip
+    yield from _search_rows(found)
+
+
+def _search_rows(found: BenchResult) -> Iterator[list[Any]]:
+    """A row for the quality and one for the seconds of each trial of a search; a trial that failed has its seconds."""
+    engines = {one.name: one for one in found.spec.engines}
+    for search in found.searches:
+        engine = engines[search.engine]
+        for trial in search.trials:
+            config = f"{found.spec.name}/{search.data}/{search.engine}/trial-{trial.number}"
+            note = f"data={search.data}; trial={trial.number}; settings={said_settings(trial.settings) or 'as given'}"
+            note += "" if trial.reason is None else f"; failed={trial.reason}"
+            for metric, value in (("search_quality", trial.quality), ("search_s", trial.spent_s)):
+                if value is not None:
+                    yield [f"{config}/{metric}", config, "tonnage bench", engine.engine, _device(found, engine),
+                           len(engine.devices) or None, None, "fp32", engine.family, metric, value, note]  # fmt: skip
+
+
+def _device(found: BenchResult, engine: EngineSpec) -> str:
+    card = found.host.gpu_of(engine)
+    return card.name if card is not None else ",".join(engine.devices) or found.host.processor
 
 
 def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
@@ -281,6 +305,8 @@ def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
         said |= {"hidden": "x".join(map(str, engine.hidden)), "batch": engine.batch}
     else:
         said |= {"trees": job.trees, "depth": job.depth, "bins": job.bins}
+    if cell.settings is not None:
+        said["settings"] = said_settings(cell.settings) or "as given"
     if cell.busy_before_cores is not None:
         said["busy_cores"] = f"{cell.busy_before_cores:.2f}"
     return "; ".join(f"{key}={value}" for key, value in said.items())

@@ -39,6 +39,7 @@ class BenchCell:
     workers: tuple[Mapping[str, Any], ...] = ()
     cores: tuple[int, ...] = ()
     power: CellPower | None = None  # None: nothing was read
+    settings: Mapping[str, Any] | None = None  # what a search chose; None: nothing was searched
     steps: tuple[Mapping[str, float | None], ...] = ()  # by rank: what a step is made of (`scaling.StepParts`)
 
     @property

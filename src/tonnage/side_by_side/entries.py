@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Name
-from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, Task
+from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, SearchSampler, Task
 from tonnage.workload.file.fields import (
     Amount,
     Count,
@@ -22,6 +22,7 @@ from tonnage.workload.file.fields import (
     as_names,
 )
 from tonnage.workload.file.fields import key as entry
+from tonnage.workload.file.sweep_fields import Parameter
 
 Fraction = Annotated[float, Field(ge=0.01, le=0.5), Spelled("number, 0.01 to 0.5")]
 Sparsity = Annotated[float, Field(ge=0, lt=1), Spelled("number, 0 to below 1")]
@@ -47,6 +48,7 @@ Devices = Annotated[tuple[Word, ...], BeforeValidator(_as_devices), Spelled("lis
 Columns = Annotated[tuple[Word, ...], BeforeValidator(as_names), Spelled("column, or list of columns")]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_as_list), Spelled("list of whole numbers, such as [1, 2, 4]")]
 Kinds = Annotated[tuple[ScalingKind, ...], BeforeValidator(as_names), Spelled("strong, weak, or a list of both")]
+Space = Annotated[dict[Word, Parameter], Spelled("key: list of values, or mapping with low and high")]
 Native = Annotated[dict[str, Any], Spelled("mapping, passed to the engine")]
 
 
@@ -138,6 +140,21 @@ class EngineEntry(StrictModel):
     hidden: Widths | None = entry("Hidden layers (pytorch).", default=None, shown="[128, 64]")
     batch: Count | None = entry("Rows of a step, all workers together (pytorch).", default=None, shown="1024")
     native: Native = entry("Parameters under the engine's own names.", default=dict)
+    search: Space | None = entry(
+        "What `bench.search` may change here, in place of the usual space; {}: nothing.", default=None,
+        shown="the engine's published space",
+    )  # fmt: skip
+
+
+class SearchEntry(StrictModel):
+    """A search for hyper-parameters before the engines are compared; exactly one of `trials`, `time`, `cost_usd`."""
+
+    trials: Count | None = entry("Trials of each engine on each data set.", default=None)
+    time: Duration | None = entry("Time of preparing and training, of all trials of an engine.", default=None)
+    cost_usd: Usd | None = entry("Dollars of that time, at the bench's `price`.", default=None)
+    sampler: SearchSampler = entry("By what earlier trials showed (tpe), or at random.", default="tpe")
+    seed: CountOrZero = entry("Seed of the choice.", default=0)
+    validation: Fraction = entry("Share of the training rows on which trials are judged.", default=0.2)
 
 
 class BenchEntry(StrictModel):
@@ -152,6 +169,7 @@ class BenchEntry(StrictModel):
     split: SplitEntry = entry("How the rows are divided.", default=SplitEntry)
     timeout: Duration = entry("After this a cell has failed.", default=600.0, shown="10m")
     price: BenchPriceEntry | None = entry("What the machine costs.", default=None)
+    search: SearchEntry | None = entry("A search for hyper-parameters.", default=None, shown="settings as given")
 
 
 class BenchFileEntry(StrictModel):

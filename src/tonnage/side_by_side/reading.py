@@ -11,6 +11,7 @@ from tonnage.comparison.door import load_text, parse_entries
 from tonnage.http.urls import without_secrets
 from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
 from tonnage.side_by_side.scaling_points import scaled, scaling_problems
+from tonnage.side_by_side.search_entries import search_problems, space_of, space_problems, terms_of
 from tonnage.side_by_side.spec import (
     DISTRIBUTED,
     METRICS,
@@ -51,6 +52,7 @@ def read_bench(text: str, *, file: str | None = None, folder: Path | None = None
         usd_per_hour=bench.price.usd_per_hour if bench.price else None,
         digest=hashlib.sha256(text.encode()).hexdigest(),
         instance=bench.price.instance if bench.price else None, region=bench.price.region if bench.price else None,
+        search=None if bench.search is None else terms_of(bench.search),
     )  # fmt: skip
 
 
@@ -68,6 +70,9 @@ def _problems(bench: BenchEntry) -> Iterator[Problem]:
         yield from _data_problems(("bench", "data", index), data)
     for index, engine in enumerate(bench.engines):
         yield from _engine_problems(("bench", "engines", index), engine, bench)
+        yield from space_problems(("bench", "engines", index), engine, bench.search)
+    if bench.search is not None:
+        yield from search_problems(bench)
 
 
 def _same_names(key: str, names: list[str]) -> Iterator[Problem]:
@@ -172,5 +177,6 @@ def _engine(one: EngineEntry, bench: BenchEntry) -> EngineSpec:
     return EngineSpec(
         name=_name(one), engine=one.engine, threads=one.threads or bench.threads, workers=one.workers,
         devices=one.devices, memory_gib=one.memory_gib, master=one.master,
-        learning_rate=rate, native=dict(one.native), **stated,
+        learning_rate=rate, native=dict(one.native), space=space_of(one) if bench.search is not None else (),
+        **stated,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.searches import EngineSearch, tuned
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, missing_figure, stack
@@ -59,7 +60,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineResult:
-    """One engine on one data set over all repeats. A figure measured twice or more has an 80 % interval."""
+    """One engine on one data set over all repeats. A figure measured twice or more has an 80 % interval.
+
+    `engine`: with the settings that a search chose on this data set.
+    """
 
     data: BenchData
     engine: EngineSpec
@@ -91,6 +95,7 @@ class EngineResult:
     predicted_by_tables: int = 0  # tables whose rows corrected the prediction
     curve: tuple[tuple[float, float], ...] = ()  # of the first repeat: seconds with preparing, quality
     versions: Mapping[str, str] | None = None
+    settings: Mapping[str, Any] | None = None  # that a search chose; None: nothing was searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +110,7 @@ class BenchResult:
     shapes: Mapping[str, tuple[int, int]]  # data set -> training rows, columns
     cells_asked: int
     facts: Mapping[str, TableFacts] = field(default_factory=dict)  # by data set
+    searches: tuple[EngineSearch, ...] = ()
 
 
 def interval(values: Iterable[float | None]) -> Figure | None:
@@ -161,6 +167,7 @@ def _row(
     counts = {"done": len(good), "failed": len(reasons), "reason": reasons[0] if reasons else None}
     if not good:
         return EngineResult(data=data, engine=engine, **counts)  # type: ignore[arg-type]
+    engine = engine_of(good[0], engine)
     target, hourly = data.target, spec.usd_per_hour
     to_target = [None if target is None else cell.to_target_s(data.metric, target) for cell in good]
     seconds = interval(to_target) if None not in to_target else None  # a mean over the lucky repeats would flatter
@@ -179,7 +186,7 @@ def _row(
         peak_rss_bytes=interval(cell.peak_rss_bytes for cell in good), **_power(good),
         predicted_s=predicted.seconds, predicted_bytes=predicted.memory_bytes, predicted_by_tables=predicted.tables,
         curve=tuple((s + (good[0].prepare_s or 0.0), value) for _, s, value in good[0].curve),
-        versions=good[0].versions,
+        versions=good[0].versions, settings=good[0].settings,
     )  # fmt: skip
 
 
@@ -193,6 +200,11 @@ def _power(cells: list[BenchCell]) -> dict[str, Any]:
     known = [one for one in asked if one is not None]
     found["throttled_by"] = ", ".join(sorted({one for one in known if one})) if known else None
     return found
+
+
+def engine_of(cell: BenchCell, engine: EngineSpec) -> EngineSpec:
+    """The engine as it ran in the cell: with what a search chose."""
+    return tuned(engine, cell.settings) if cell.settings else engine
 
 
 def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:

@@ -8,7 +8,9 @@ from math import ceil, log2
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from tonnage.trials.parameters import TrialParameter
 from tonnage.values import dataclass
+from tonnage.workload.file.sweep_fields import Direction
 from tonnage.workload.jobs import TabularJob
 
 Task = Literal["binary", "multiclass", "regression"]
@@ -21,6 +23,7 @@ EngineKind = Literal[
 Family = Literal["trees", "mlp"]
 ScalingKind = Literal["strong", "weak"]
 Environment = Literal["own", "h2o", "sparkling"]
+SearchSampler = Literal["tpe", "random"]
 
 METRICS: Final[Mapping[Task, tuple[MetricName, ...]]] = MappingProxyType(
     {"binary": ("auc", "accuracy"), "multiclass": ("accuracy",), "regression": ("rmse",)}
@@ -39,6 +42,11 @@ def is_better(metric: MetricName, one: float, other: float) -> bool:
     (True, False)
     """
     return one <= other if metric == "rmse" else one >= other
+
+
+def direction_of(metric: MetricName) -> Direction:
+    """Which way of a metric is better."""
+    return "minimize" if metric == "rmse" else "maximize"
 
 
 def family_of(engine: EngineKind) -> Family:
@@ -135,6 +143,7 @@ class EngineSpec:
     batch: int = 1024
     native: Mapping[str, Any] = field(default_factory=dict)
     scaling: ScalingPlace | None = None
+    space: tuple[TrialParameter, ...] = ()  # what a search may change; empty: nothing
 
     @property
     def family(self) -> Family:
@@ -167,6 +176,29 @@ class EngineSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTerms:
+    """A search for hyper-parameters, of the same budget for every engine on every data set; one of the three.
+
+    `work_s`: seconds of preparing and training of all trials together; `usd`: their dollars at the bench's price.
+    `validation_fraction`: of the training rows, on which trials are judged.
+    """
+
+    trials: int | None
+    work_s: float | None
+    usd: float | None
+    sampler: SearchSampler
+    seed: int
+    validation_fraction: float
+
+    def seconds(self, usd_per_hour: float | None) -> float | None:
+        """The budget in seconds of preparing and training; None: it is counted in trials."""
+        if self.usd is None:
+            return self.work_s
+        assert usd_per_hour, "the file is refused without a price"
+        return self.usd / usd_per_hour * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSpec:
     """A whole bench. `digest` is the SHA-256 of the file's text: a bench is resumed with the same file alone."""
 
@@ -183,6 +215,7 @@ class BenchSpec:
     instance: str | None = None  # priced by the catalog in place of a stated price
     region: str | None = None
     price_note: str = ""  # where the price comes from
+    search: SearchTerms | None = None
 
     def cells(self) -> list[tuple[BenchData, EngineSpec, int]]:
         """Every cell in the order it runs: repeats outermost, so that engines alternate and drift meets all alike."""

@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 from tonnage.errors import InputError, TonnageError
 from tonnage.runs.states import RunReason, RunStatus
 from tonnage.sweeps.folder import SweepFolder
-from tonnage.sweeps.study import OptunaStudy, Tried
 from tonnage.sweeps.sweep import Sweep
+from tonnage.trials.study import OptunaStudy, Tried, best_of
 from tonnage.values import dataclass
 
 CLOCK_EVERY_S: Final = 5.0
@@ -261,13 +261,6 @@ class SweepSession:
         if self._clock() - self._saved_at >= CLOCK_EVERY_S:
             self._saved_at = self._clock()
             self._folder.save_seconds(self.seconds())
-
-
-def best_of(tried: list[Tried], direction: str) -> Tried | None:
-    """The trial with the best value; of equals the first."""
-    done = [one for one in tried if one.value is not None]
-    sign = 1.0 if direction == "minimize" else -1.0
-    return min(done, key=lambda one: sign * (one.value or 0.0), default=None)
 
 
 def _pruned(one: Tried) -> bool:

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
 from tonnage.reports.rendering import Report
-from tonnage.sweeps.engine import best_of
-from tonnage.sweeps.study import Tried
 from tonnage.sweeps.sweep import Sweep
+from tonnage.trials.study import Tried, best_of
 from tonnage.values import dataclass
 
 SWEEP_SCHEMA: Final = "tonnage/sweep@1"

@@ -14,43 +14,19 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import InputError, WorkloadError
 from tonnage.runs.reading import run_spec_of
 from tonnage.runs.spec import RunSpec
+from tonnage.trials.parameters import LARGEST_GRID, TrialParameter, read_parameter
+from tonnage.trials.study import StudyTerms
 from tonnage.values import dataclass
 from tonnage.workload.file.kinds import TabularFile, TrainFile
 from tonnage.workload.file.problems import line_of
 from tonnage.workload.file.sweep_checks import is_whole
-from tonnage.workload.file.sweep_fields import Direction, ParameterFields, SweepFields
+from tonnage.workload.file.sweep_fields import Direction, SweepFields
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument
 from tonnage.workload.loading import CheckedFile, check_workload, load_checked
 from tonnage.workload.run_terms import less_is_better
 
 TRIALS: Final = 20
-LARGEST_GRID: Final = 10_000
 _NAME: Final = re.compile(r"\w[\w.-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepParameter:
-    """One key and what it may be: `choices`, or a range."""
-
-    path: str
-    choices: tuple[Any, ...] | None = None
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False
-    step: float | None = None
-    whole: bool = False
-
-    def ends(self) -> tuple[Any, ...]:
-        """The values that show whether all can be used: each choice, the two ends of a range."""
-        return self.choices if self.choices is not None else (self.low, self.high)
-
-    def grid(self) -> tuple[Any, ...]:
-        """Every single value; of a range those `step` apart."""
-        if self.choices is not None:
-            return self.choices
-        assert self.step is not None
-        count = int((self.high - self.low) / self.step + 1e-9) + 1
-        return tuple(self.low + number * self.step for number in range(min(count, LARGEST_GRID + 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +36,7 @@ class Sweep:
     name: str
     file: Path
     checked: CheckedFile
-    parameters: tuple[SweepParameter, ...]
+    parameters: tuple[TrialParameter, ...]
     figure: str
     direction: Direction
     terms: SweepFields
@@ -71,6 +47,14 @@ class Sweep:
         if self.terms.sampler != "grid":
             return self.terms.trials or TRIALS
         return min(self.terms.trials or LARGEST_GRID, self.grid_size)
+
+    @property
+    def study(self) -> StudyTerms:
+        """What its study looks for."""
+        return StudyTerms(
+            name=self.name, direction=self.direction, parameters=self.parameters, sampler=self.terms.sampler,
+            pruning=self.terms.pruning, seed=self.terms.seed,
+        )  # fmt: skip
 
     @property
     def grid_size(self) -> int:
@@ -146,7 +130,7 @@ def load_sweep(path: Path, *, name: str | None = None) -> Sweep:
         file=path,
         checked=checked,
         parameters=tuple(
-            _parameter(one, fields, whole=is_whole(type(file), one)) for one, fields in terms.parameters.items()
+            read_parameter(one, fields, whole=is_whole(type(file), one)) for one, fields in terms.parameters.items()
         ),
         figure=figure,
         direction=terms.objective.direction or ("minimize" if less_is_better(figure) else "maximize"),
@@ -157,16 +141,6 @@ def load_sweep(path: Path, *, name: str | None = None) -> Sweep:
         raise WorkloadError(fault, hint="fewer values, or `sampler: random`", file=str(path), key="sweep.parameters")
     sweep.check_values()
     return sweep
-
-
-def _parameter(path: str, fields: ParameterFields, *, whole: bool) -> SweepParameter:
-    if fields.choices is not None:
-        return SweepParameter(path=path, choices=tuple(fields.choices))
-    assert fields.low is not None
-    assert fields.high is not None
-    return SweepParameter(
-        path=path, low=fields.low, high=fields.high, log=fields.log, step=fields.step, whole=whole,
-    )  # fmt: skip
 
 
 def with_values(document: YamlDocument, values: Mapping[str, Any]) -> YamlDocument:

@@ -94,6 +94,22 @@ def prepare_data(spec: BenchSpec, data: BenchData, folder: Path, *, memory_bytes
     return prepared
 
 
+def prepare_search(split: SplitRows, fraction: float, seed: int) -> Path:
+    """The folder that trials read: the training rows alone, divided again. No row of the bench's validation and test
+    parts is in it, so that a search cannot have seen them."""
+    folder = split.folder / "search"
+    stated = folder / "search.json"
+    if not stated.is_file():
+        folder.mkdir(exist_ok=True)
+        features, target = (np.load(split.folder / f"train_{name}.npy") for name in ("features", "target"))
+        order = np.random.default_rng(seed).permutation(len(target))
+        ends = len(target) - round(len(target) * fraction)
+        for part, rows in (("train", order[:ends]), ("validation", order[ends:])):
+            _save(folder, part, features[rows], target[rows])
+        write_whole(stated, json.dumps({"train": ends, "validation": len(target) - ends}))
+    return folder
+
+
 def _facts(task: Task, features: Floats, target: Floats) -> TableFacts:
     """Of the whole table; values of a column are counted over its first rows."""
     first = np.sort(features[:COUNTED_ROWS], axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ import psutil
 from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
+from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
 from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
 from tonnage.benchmarks.machine import host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
@@ -19,7 +21,9 @@ from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
-from tonnage.side_by_side.spec import BenchSpec
+from tonnage.side_by_side.searches import EngineSearch, tuned
+from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec
+from tonnage.trials.study import find_optuna
 from tonnage.units import from_gib
 
 
@@ -41,26 +45,59 @@ def carry_out(
     say: Callable[[str], None],
     open_power: OpenPower | None = None,
 ) -> BenchResult:
-    """Run what the journal lacks; cells that failed before are tried again. The result over all cells.
+    """Search where the bench asks for it, then run what the journal lacks; cells that failed before are tried again.
+    The result over all cells.
 
     A worker that fails makes a failed cell, and the rest goes on. KeyboardInterrupt ends the worker under way and
-    passes; finished cells stay in the journal. `open_power`: who reads clocks and energy beside a cell.
+    passes; finished cells stay in the journal. `open_power`: who reads clocks and energy beside a cell. MissingExtra
+    where a search is asked for and Optuna is not installed.
     """
+    if spec.search is not None:
+        find_optuna()
     finished = {cell.key for cell in folder.cells() if cell.reason is None}
     lacks = {engine.name: missing(engine.engine, home) for engine in spec.engines}
     asked, tables = spec.cells(), prepare_all(spec, folder)
+    search_all(spec, folder, home, tables=tables, lacking=lacks, say=say)
+    searches = {(one.data, one.engine): one for one in searches_of(spec, folder)}
     for number, (data, engine, turn) in enumerate(asked, start=1):
         if (data.name, engine.name, turn) in finished:
             continue
-        lack = lacks[engine.name]
+        lack = lacks[engine.name] or _unsearched(searches.get((data.name, engine.name)))
         if lack is not None:
             cell = BenchCell(data=data.name, engine=engine.name, turn=turn, reason=lack)
         else:
-            cell = run_cell(data, engine, turn, table=tables[data.name].folder, seed=spec.seed,
-                            timeout_s=spec.timeout_s, bench=folder.path, home=home, open_power=open_power)  # fmt: skip
+            cell = _measured(data, engine, turn, searches.get((data.name, engine.name)), table=tables[data.name].folder,
+                             spec=spec, bench=folder.path, home=home, open_power=open_power)  # fmt: skip
         folder.append(cell)
         say(f"{number}/{len(asked)} {_line(cell, data.metric)}")
     return result_of(spec, folder, tables, load_tabular(home))
+
+
+def _unsearched(search: EngineSearch | None) -> str | None:
+    """Why there are no settings to measure with."""
+    if search is None or search.best is not None:
+        return None
+    reasons = [one.reason for one in search.trials if one.reason is not None]
+    return f"{NO_TRIAL}: {reasons[-1]}" if reasons else NO_TRIAL
+
+
+def _measured(
+    data: BenchData,
+    engine: EngineSpec,
+    turn: int,
+    search: EngineSearch | None,
+    *,
+    table: Path,
+    spec: BenchSpec,
+    bench: Path,
+    home: Path,
+    open_power: OpenPower | None,
+) -> BenchCell:
+    """The cell, with the best settings of the search where there was one."""
+    settings = None if search is None or search.best is None else dict(search.best.settings)
+    cell = run_cell(data, tuned(engine, settings or {}), turn, table=table, seed=spec.seed, timeout_s=spec.timeout_s,
+                    bench=bench, home=home, open_power=open_power)  # fmt: skip
+    return replace(cell, settings=settings)
 
 
 def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, SplitRows]:
@@ -78,7 +115,7 @@ def result_of(
     return BenchResult(
         spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
         rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}, facts=facts, fit=fit),
-        facts=facts,
+        facts=facts, searches=searches_of(spec, folder),
         digests={name: one.digests for name, one in tables.items()},
         shapes={name: (one.rows["train"], one.columns) for name, one in tables.items()},
     )  # fmt: skip

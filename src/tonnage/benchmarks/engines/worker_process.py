@@ -43,9 +43,14 @@ def run_cell(
     bench: Path,
     home: Path,
     open_power: OpenPower | None = None,
+    trial: int | None = None,
 ) -> BenchCell:
-    """The cell, measured; a worker that ends without a result, or not in time, makes a failed cell with its reason."""
-    folder = bench / "cells" / f"{data.name}-{engine.name}-{turn}"
+    """The cell, measured; a worker that ends without a result, or not in time, makes a failed cell with its reason.
+
+    `trial`: the number of a trial of a search, whose folder is its own.
+    """
+    name = f"{data.name}-{engine.name}-" + (str(turn) if trial is None else f"trial-{trial}")
+    folder = bench / "cells" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     busy = _busy_cores()

@@ -13,6 +13,7 @@ from tonnage.workload.file.problems import Problem, model_at
 from tonnage.workload.file.run_checks import task_of
 from tonnage.workload.file.run_fields import LearningFields
 from tonnage.workload.file.sweep_fields import ParameterFields, SweepFields
+from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.run_terms import FIGURES, ONE_PROCESS, Task
 
 SECTIONS: Final = ("train", "tabular", "run", "data")  # what a trial may change
@@ -84,18 +85,19 @@ def _parameter_problems(
         hint = did_you_mean(by_end or nearest(name, known, count=1), listed)
         yield Problem(path, "is no key of this file that a trial may change", hint)
         return
+    yield from values_problems(path, parameter)
+    if parameter.choices is None and sweep.sampler == "grid" and parameter.step is None:
+        yield Problem(path, "`sampler: grid` needs single values", "list them, or give `step`")
+
+
+def values_problems(path: KeyPath, parameter: ParameterFields) -> Iterator[Problem]:
+    """What cannot hold in the choices or the range of one parameter, wherever it stands in a file."""
     if parameter.choices is not None:
         if parameter.low is not None or parameter.high is not None or parameter.step is not None or parameter.log:
             yield Problem(path, "has `choices` and a range", "keep one of the two")
         elif not parameter.choices:
             yield Problem(path, "has nothing to choose from", "list the values: `[16, 32]`")
         return
-    yield from _range_problems(path, parameter)
-    if sweep.sampler == "grid" and parameter.step is None:
-        yield Problem(path, "`sampler: grid` needs single values", "list them, or give `step`")
-
-
-def _range_problems(path: tuple[str, ...], parameter: ParameterFields) -> Iterator[Problem]:
     if parameter.low is None or parameter.high is None:
         fault = "is missing, expected a list of values or a range"
         yield Problem((*path, "low" if parameter.low is None else "high"), fault, "{low: 1e-5, high: 1e-2, log: true}")

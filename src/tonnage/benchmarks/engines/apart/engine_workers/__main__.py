@@ -73,7 +73,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(engine: Any, table: Any, job: dict[str, Any], marks: list[tuple[int, float]]) -> dict[str, Any]:
-    """Quality on the test rows at the end, and on the validation rows at points on the way: not timed."""
+    """Quality on the test rows at the end, and on the validation rows at points on the way: not timed. Of a trial of a
+    search, which has no test rows, the quality is that on its validation rows."""
     from .table import quality
 
     kept = marks if len(marks) <= MOST_POINTS else [marks[-1 - round(place * (len(marks) - 1) / (MOST_POINTS - 1))]
@@ -85,8 +86,9 @@ def judge(engine: Any, table: Any, job: dict[str, Any], marks: list[tuple[int, f
             [passes, seconds, quality(job["metric"], table.target["validation"], score)]
             for (passes, seconds), score in zip(kept, scores, strict=True)
         ]
-    (last,) = engine.predict_at([marks[-1][0]], "test")
-    return {"curve": known, "quality": quality(job["metric"], table.target["test"], last)}
+    judged_on = "test" if "test" in table.target else "validation"
+    (last,) = engine.predict_at([marks[-1][0]], judged_on)
+    return {"curve": known, "quality": quality(job["metric"], table.target[judged_on], last)}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ class Engine(BaseEngine):
     def prepare(self, table: Any) -> None:
         self.table = table
         given = {"max_bin": min(self.job["bins"], 255), "num_threads": self.job["threads"], "verbosity": -1}
-        self._data = self._lightgbm.Dataset(table.features["train"], table.target["train"], params=given).construct()
+        self._data = self._lightgbm.Dataset(
+            table.features["train"], table.target["train"], params=given | self.job["native"]
+        ).construct()  # with all parameters: some of training decide which columns are kept
 
     def fit(self, passes: int) -> list[tuple[int, float]]:
         job, times = self.job, []

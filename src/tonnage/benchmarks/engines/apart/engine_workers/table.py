@@ -11,11 +11,12 @@ PARTS = ("train", "validation", "test")
 
 
 class Table:
-    """Features (float32) and target of the three parts."""
+    """Features (float32) and target of the parts; those of a search have no `test`."""
 
     def __init__(self, folder: Path) -> None:
-        self.features = {part: np.load(folder / f"{part}_features.npy") for part in PARTS}
-        self.target = {part: np.load(folder / f"{part}_target.npy") for part in PARTS}
+        parts = [part for part in PARTS if part != "test" or (folder / "test_target.npy").is_file()]
+        self.features = {part: np.load(folder / f"{part}_features.npy") for part in parts}
+        self.target = {part: np.load(folder / f"{part}_target.npy") for part in parts}
 
     @property
     def rows(self) -> int:

@@ -12,12 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import MissingExtra
-from tonnage.sweeps.sweep import Sweep, SweepParameter
+from tonnage.trials.parameters import TrialParameter
 from tonnage.values import dataclass
+from tonnage.workload.file.sweep_fields import Direction, Pruning, Sampler
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTerms:
+    """What a study looks for, and how. `plain_first`: the first trial changes nothing, so that the best is no worse
+    than what was there before."""
+
+    name: str
+    direction: Direction
+    parameters: tuple[TrialParameter, ...]
+    sampler: Sampler
+    pruning: Pruning = "none"
+    seed: int = 0
+    plain_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +49,14 @@ class Tried:
 class OptunaStudy:
     """The study in a folder. MissingExtra where Optuna is not installed."""
 
-    def __init__(self, file: Path, sweep: Sweep) -> None:
+    def __init__(self, file: Path, terms: StudyTerms) -> None:
         self._optuna = find_optuna()
-        self._sweep = sweep
+        self._terms = terms
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's own files take its mode
         self._study = self._optuna.create_study(
             storage=f"sqlite:///{file}",
-            study_name=sweep.name,
-            direction=sweep.direction,
+            study_name=terms.name,
+            direction=terms.direction,
             load_if_exists=True,
             pruner=self._pruner(),
             sampler=self._sampler(0),
@@ -87,8 +102,10 @@ class OptunaStudy:
 
     def _choose(self, trial: Trial) -> Tried:
         place = trial.number
-        fixed = self._grid_point(place) if self._sweep.terms.sampler == "grid" else {}
-        for one in self._sweep.parameters:
+        if self._terms.plain_first and place == 0:
+            return self._read(self._frozen(1))
+        fixed = self._grid_point(place) if self._terms.sampler == "grid" else {}
+        for one in self._terms.parameters:
             if one.path in fixed:
                 trial.set_user_attr(f"value:{one.path}", fixed[one.path])
             else:
@@ -97,14 +114,14 @@ class OptunaStudy:
 
     def _grid_point(self, place: int) -> dict[str, Any]:
         """The combination of a place; the seed shuffles them, so that a part of the grid is spread over it."""
-        points = list(itertools.product(*(one.grid() for one in self._sweep.parameters)))
-        random.Random(self._sweep.terms.seed).shuffle(points)
-        return {one.path: value for one, value in zip(self._sweep.parameters, points[place], strict=True)}
+        points = list(itertools.product(*(one.grid() for one in self._terms.parameters)))
+        random.Random(self._terms.seed).shuffle(points)
+        return {one.path: value for one, value in zip(self._terms.parameters, points[place], strict=True)}
 
     def _read(self, frozen: FrozenTrial) -> Tried:
         names = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
         values = {}
-        for one in self._sweep.parameters:
+        for one in self._terms.parameters:
             if f"value:{one.path}" in frozen.user_attrs:
                 values[one.path] = frozen.user_attrs[f"value:{one.path}"]
             elif one.path in frozen.params:
@@ -127,17 +144,24 @@ class OptunaStudy:
 
     def _sampler(self, place: int) -> BaseSampler:
         """The sampler of one trial: a seed of its own, so that a resumed sweep does not draw the same again."""
-        digest = hashlib.sha256(f"{self._sweep.terms.seed}:{place}".encode()).digest()
+        digest = hashlib.sha256(f"{self._terms.seed}:{place}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")
         samplers = self._optuna.samplers
         made: BaseSampler = (
-            samplers.TPESampler(seed=seed) if self._sweep.terms.sampler == "tpe" else samplers.RandomSampler(seed=seed)
+            samplers.TPESampler(seed=seed) if self._terms.sampler == "tpe" else samplers.RandomSampler(seed=seed)
         )
         return made
 
     def _pruner(self) -> Any:
         pruners = self._optuna.pruners
-        return pruners.MedianPruner() if self._sweep.terms.pruning == "median" else pruners.NopPruner()
+        return pruners.MedianPruner() if self._terms.pruning == "median" else pruners.NopPruner()
+
+
+def best_of(tried: list[Tried], direction: Direction) -> Tried | None:
+    """The trial with the best value; of equals the first."""
+    done = [one for one in tried if one.value is not None]
+    sign = 1.0 if direction == "minimize" else -1.0
+    return min(done, key=lambda one: sign * (one.value or 0.0), default=None)
 
 
 def find_optuna() -> Any:
@@ -145,12 +169,12 @@ def find_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise MissingExtra("a sweep", "sweep") from error
+        raise MissingExtra("a search for hyper-parameters", "sweep") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
-def _suggest(trial: Trial, parameter: SweepParameter) -> None:
+def _suggest(trial: Trial, parameter: TrialParameter) -> None:
     if parameter.choices is not None:
         trial.suggest_categorical(parameter.path, [_label(value) for value in parameter.choices])
     elif parameter.whole:
@@ -170,7 +194,7 @@ def _label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
-def _meant(parameter: SweepParameter, kept: Any) -> Any:
+def _meant(parameter: TrialParameter, kept: Any) -> Any:
     if parameter.choices is None:
         return kept
     return next(value for value in parameter.choices if _label(value) == kept)
