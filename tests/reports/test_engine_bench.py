@@ -8,6 +8,7 @@ from tonnage.reports.engine_bench import ROW_COLUMNS, SCHEMA, engine_bench_repor
 from tonnage.reports.html import render_html
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.power import CellPower
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 
@@ -64,6 +65,17 @@ def test_json_and_rows_carry_every_figure() -> None:
     assert tuple(report.columns) == ROW_COLUMNS
     assert {row["model"] for row in rows} == {"xgboost"}
     assert {row["metric"]: row["value"] for row in rows}["rows_per_s"] == 700 * 100 / 4.0
+
+
+def test_rows_have_what_is_known_of_power() -> None:
+    """A row for each clock, power and energy that the system tells, none for the others; what held clocks down is
+    said."""
+    power = CellPower(cpu_clock_hz=2.5e9, gpu_energy_j=900.0, throttled_by="")
+    report = engine_bench_report(found(replace(GOOD, power=power)))
+    rows = [dict(zip(report.columns, row, strict=True)) for row in report.rows()]
+    told = {row["metric"]: row["value"] for row in rows if row["metric"].startswith(("cpu_", "gpu_"))}
+    assert told == {"cpu_clock_hz": 2.5e9, "gpu_energy_j": 900.0}
+    assert all("throttled_by=nothing" in row["note"] for row in rows)
 
 
 def test_the_page_holds_a_chart_a_data_set() -> None:

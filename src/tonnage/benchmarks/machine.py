@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import Any, Final
 from tonnage.calibration.local_profile import DeviceKind, MachineIdentity, processor_name
 from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError, MissingExtra, TonnageError, UnknownAccelerator
-from tonnage.runs.devices import BUS_ORDER, ListedGpu, list_boards, memory_bytes, name_of, open_nvml
+from tonnage.runs.devices import BUS_ORDER, ListedGpu, list_boards, list_gpus, memory_bytes, name_of, open_nvml
 from tonnage.runs.job import WAITING_THREADS
 from tonnage.units import to_gib
 
@@ -239,6 +239,21 @@ def known_gpus(nvml: Any | None = None) -> tuple[Accelerator | None, ...]:
         except UnknownAccelerator:
             found.append(None)
     return tuple(found)
+
+
+def gpu_memory_bytes(names: Iterable[str], nvml: Any | None = None) -> dict[str, float]:
+    """All memory of each device that is named as CUDA_VISIBLE_DEVICES names it (a MIG instance: its own), by name.
+    Those that the driver does not know or tell are left out."""
+    library, _ = open_nvml(nvml)
+    if library is None:
+        return {}
+    found = {}
+    for name in names:
+        for device in list_gpus(library, {"CUDA_VISIBLE_DEVICES": name}):
+            held = memory_bytes(library, device)
+            if held is not None:
+                found[name] = float(held)
+    return found
 
 
 def versions(torch: Any, kind: DeviceKind) -> tuple[tuple[str, str], ...]:

@@ -259,7 +259,8 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
             continue
         engine = engine_of(cell, engines[cell.engine])
         figures = {"train_s": cell.train_s, "work_s": cell.work_s, "rows_per_s": rate_of(cell, engine),
-                   "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes}  # fmt: skip
+                   "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes,
+                   **_known_power(cell)}  # fmt: skip
         about = _about(found, cell, engine)
         gpus = len(engine.devices) or None
         batch = engine.batch if engine.family == "mlp" else None
@@ -269,6 +270,12 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
             yield [f"{config}/{cell.turn + 1}/{metric}", config, "tonnage bench", engine.engine, device, gpus, batch,
                    "fp32", engine.family, metric, value, about]  # fmt: skip
     yield from _search_rows(found)
+
+
+def _known_power(cell: BenchCell) -> dict[str, float]:
+    """Clocks, power and energy; what the system does not tell has no row."""
+    every = {name: getattr(cell.power, name, None) for name in POWER_FIGURES}
+    return {name: value for name, value in every.items() if value is not None}
 
 
 def _search_rows(found: BenchResult) -> Iterator[list[Any]]:
@@ -307,6 +314,8 @@ def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
         said |= {"trees": job.trees, "depth": job.depth, "bins": job.bins}
     if cell.settings is not None:
         said["settings"] = said_settings(cell.settings) or "as given"
+    if cell.power is not None and cell.power.throttled_by is not None:
+        said["throttled_by"] = cell.power.throttled_by or "nothing"
     if cell.busy_before_cores is not None:
         said["busy_cores"] = f"{cell.busy_before_cores:.2f}"
     return "; ".join(f"{key}={value}" for key, value in said.items())

@@ -40,13 +40,13 @@ def _page(found: VectorsCompared) -> Page:
     lines = list(_lines(found))
     if lines:
         blocks.append(Bullets(items=tuple(lines)))
-    blocks.append(
-        Paragraph(
-            text="Seconds of one call, operands from memory; predicted with the 80 % interval that all rates give "
-            "together, measured as the median over repeats. «times» is beside the processor at the same work.",
-            tone="faint",
-        )
+    text = (
+        "Seconds of one call, operands from memory; predicted with the 80 % interval that all rates give together, "
+        "measured as the median over repeats."
     )
+    if any(one.predicted_times or one.measured_times for one in found.rows):
+        text += " «times» is beside the processor at the same work."
+    blocks.append(Paragraph(text=text, tone="faint"))
     return Page(title="Vector operations", blocks=tuple(blocks))
 
 

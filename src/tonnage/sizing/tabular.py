@@ -11,8 +11,8 @@ from tonnage.sizing.tabular_assumptions import (
     time_spread,
 )
 from tonnage.sizing.tabular_estimates import CpuColumns, TabularEstimate, TabularMemory
-from tonnage.sizing.tabular_mlp import estimate_mlp_on_cpus, estimate_mlp_on_gpus
-from tonnage.sizing.tabular_trees import estimate_trees_on_cpus, estimate_trees_on_gpus
+from tonnage.sizing.tabular_mlp import estimate_mlp_on_cpus, estimate_mlp_on_gpus, mlp_device_memory
+from tonnage.sizing.tabular_trees import estimate_trees_on_cpus, estimate_trees_on_gpus, trees_device_memory
 
 __all__ = [
     "MLP_TIME_SPREAD",
@@ -27,5 +27,7 @@ __all__ = [
     "estimate_mlp_on_gpus",
     "estimate_trees_on_cpus",
     "estimate_trees_on_gpus",
+    "mlp_device_memory",
     "time_spread",
+    "trees_device_memory",
 ]

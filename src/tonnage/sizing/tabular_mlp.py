@@ -106,7 +106,7 @@ def estimate_mlp_on_gpus(
         loading=many * np.maximum(loading - compute - optimizer - launch, 0.0),
         communication=np.where(count > 1, many * reduced, 0.0),
         overhead=many * launch,
-        device=_device_memory(job, batch, len(count), assumed),
+        device=mlp_device_memory(job, batch, len(count), assumed),
         host=_host_memory(job, nodes, np.ceil(count / nodes), assumed),
         device_capacity_bytes=devices.memory_bytes,
         host_capacity_bytes=host_memory_bytes,
@@ -125,7 +125,8 @@ def _activation_bytes(job: TabularJob, batch: Num) -> Num:
     return FLOAT_BYTES * batch * (kept + BATCHES_AHEAD * job.features)
 
 
-def _device_memory(job: TabularJob, batch: Array, rows: int, assumed: TabularAssumptions) -> TabularMemory:
+def mlp_device_memory(job: TabularJob, batch: Array, rows: int, assumed: TabularAssumptions) -> TabularMemory:
+    """A device at the peak, `batch` rows of a step on it; the table stays in host memory. `rows`: of the answer."""
     return memory_columns(
         rows,
         state=parameters(job) * STATE_BYTES,

@@ -95,7 +95,7 @@ def estimate_trees_on_gpus(
         evaluate=scanned / devices.bandwidth_bytes_per_s,
         communication=_all_reduce_s(job, count, nodes, devices),
         overhead=levels * assumed.gpu_level_s,
-        device=_device_memory(job, count, assumed),
+        device=trees_device_memory(job, count, assumed),
         host=_gpu_host_memory(job, count, nodes, assumed),
         device_capacity_bytes=devices.memory_bytes,
         host_capacity_bytes=host_memory_bytes,
@@ -115,7 +115,8 @@ def _cached_histogram_bytes(job: TabularJob, assumed: TabularAssumptions) -> flo
     return min(split_nodes(job), assumed.cached_nodes) * histogram_bytes(job)
 
 
-def _device_memory(job: TabularJob, count: Array, assumed: TabularAssumptions) -> TabularMemory:
+def trees_device_memory(job: TabularJob, count: Array, assumed: TabularAssumptions) -> TabularMemory:
+    """Each of `count` devices at the peak, rows divided among them."""
     rows = job.rows / count
     return memory_columns(
         len(count),

@@ -19,7 +19,7 @@ import pytest
 from tonnage.benchmarks.engines.data import prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
-from tonnage.benchmarks.engines.session import carry_out, clean_bench
+from tonnage.benchmarks.engines.session import carry_out, clean_bench, prepare_all
 from tonnage.benchmarks.engines.worker_process import MARK, end_marked, free_port_pairs, left_processes
 from tonnage.errors import InputError
 from tonnage.side_by_side.cells import BenchCell
@@ -224,6 +224,14 @@ def test_a_table_that_does_not_fit_is_refused_with_what_fits(tmp_path: Path) -> 
     with pytest.raises(InputError, match="are free") as caught:
         prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1.2e6)
     assert caught.value.hint == "rows: 10000 fits"
+
+
+def test_a_table_that_a_device_cannot_hold_is_refused_before_it_is_drawn(tmp_path: Path) -> None:
+    """With a pretended device of 1 GiB; nothing is on the disk."""
+    spec = bench('{engine: xgboost, devices: ["0"]}', rows=50_000_000)
+    with pytest.raises(InputError, match="on each GPU of xgboost, 1 GiB are there"):
+        prepare_all(spec, BenchFolder(tmp_path), device_memory={"0": 2.0**30})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_csv_becomes_numbers(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
 from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
-from tonnage.benchmarks.machine import host_identity, known_gpus
+from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
 from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.device_memory import refuse_what_does_not_fit_on_devices
 from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.searches import EngineSearch, tuned
@@ -100,10 +101,27 @@ def _measured(
     return replace(cell, settings=settings)
 
 
-def prepare_all(spec: BenchSpec, folder: BenchFolder) -> dict[str, SplitRows]:
-    """Every data set on the disk. InputError for one that cannot be used, before any engine starts."""
+def prepare_all(
+    spec: BenchSpec, folder: BenchFolder, *, device_memory: Mapping[str, float] | None = None
+) -> dict[str, SplitRows]:
+    """Every data set on the disk. InputError for one that cannot be used, before any engine starts.
+
+    `device_memory`: bytes of each GPU by name, else as the driver tells. Generated tables are refused before they are
+    drawn.
+    """
     free = float(psutil.virtual_memory().available)
-    return {one.name: prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free) for one in spec.data}
+    if device_memory is None:
+        device_memory = gpu_memory_bytes({name for engine in spec.engines for name in engine.devices})
+    found = {}
+    for one in spec.data:
+        if one.generated is not None:
+            shape = one.generated
+            refuse_what_does_not_fit_on_devices(spec, one, shape.rows, shape.columns, device_memory)
+        split = prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free)
+        rows = sum(split.rows.values())
+        refuse_what_does_not_fit_on_devices(spec, one, rows, split.columns, device_memory, split.facts)
+        found[one.name] = split
+    return found
 
 
 def result_of(
