@@ -172,15 +172,34 @@ def test_a_deadline_stops_the_batch(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_service_that_goes_away_stops_the_batch(source: Path, tmp_path: Path) -> None:
-    """After the patience given, with exit 1 and no row in the errors; what comes back is taken up again."""
+    """After the patience given, with exit 4 and no row in the errors; what comes back is taken up again."""
     with PretendedUpstream() as gone:
         pass
     answer = tonnage.batch(source, tmp_path / "out.jsonl", asked(gone, patience_s=0.3))
-    assert answer.found.ending == "upstream"
+    assert answer.found.ending == "away"
+    assert answer.fault is not None
+    assert answer.fault.exit_code == 4
+    assert f"127.0.0.1:{gone.port}" in answer.fault.message
     assert answer.found.progress.failed == 0
     with PretendedUpstream(port=gone.port) as back:
         tonnage.batch(source, tmp_path / "out.jsonl", asked(back)).checked()
     assert once_each(source, tmp_path / "out.jsonl")
+
+
+@pytest.mark.slow
+def test_a_port_where_nothing_listens_is_named_after_seconds(source: Path, tmp_path: Path) -> None:
+    """Its address and the patience are said while the batch waits, and it is not knocked at without end."""
+    with PretendedUpstream() as gone:
+        pass
+    told: list[str] = []
+    answer = tonnage.batch(
+        source, tmp_path / "out.jsonl", asked(gone, patience_s=5.0), on_progress=lambda now: told.append(now.away)
+    )
+    assert told[0] == ""
+    assert f"nothing answers at 127.0.0.1:{gone.port}" in told[-1]
+    assert "waiting up to 5 s" in told[-1]
+    assert answer.found.progress.retries < 60
+    assert answer.found.progress.seconds < 8.0
 
 
 def test_a_wrong_key_stops_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

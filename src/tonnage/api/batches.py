@@ -211,7 +211,7 @@ def _fault(outcome: BatchOutcome) -> TonnageError | None:
     progress = outcome.progress
     left = f"{progress.total - progress.finished:,} of {progress.total:,} rows are left"
     again = "the same command goes on with them"
-    if outcome.ending in ("cost", "deadline"):
+    if outcome.ending in ("cost", "deadline", "away"):
         return PlanRefused(f"{outcome.reason}: {left}", hint=again)
     if outcome.ending != "done":
         return TonnageError(f"{outcome.reason}: {left}", hint=again)

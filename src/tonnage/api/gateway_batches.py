@@ -188,7 +188,7 @@ class _Batch:
                 ending = run_in_loop(carrier.carry(undone_rows(self.source.rows(), finished)))
             finally:
                 self.output.close()
-            if ending == "upstream":
+            if ending in ("upstream", "away"):
                 self._fail("gateway_refused", carrier.reason)
                 return False
         if self._why == "stopped":

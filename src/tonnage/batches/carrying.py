@@ -24,6 +24,8 @@ Rows = Iterator[BatchRow | BadRow | None]
 MOST_TASKS: Final = 512  # rows that wait for another try, and four for each place, before no others are taken
 LEASE_LOOK_S: Final = 0.5  # between two looks for work that others gave up
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0  # between two tries of a row
+AWAY_WAIT_S: Final = 5.0  # at most, between two tries of a service that cannot be reached
+AWAY_SAID_S: Final = 3.0  # after so long without an answer it is said
 REFUSED_WAIT_S: Final = 1.0  # on a 429 that names no wait
 RETRY_SHARE: Final = 0.2  # retries may be this share of the answers, and a few more, before all slow down
 FREE_RETRIES: Final = 50
@@ -78,6 +80,7 @@ class Carrier:
         self._gate = gate or Gate(carriage.concurrency)
         self._input_tokens, self._output_tokens = finished.input_tokens, finished.output_tokens
         self._retries = self._sent = self._answers = 0
+        self._away, self._unreached = "", 0  # why the service was not reached at last, and how often since it answered
         self._usd_answered = 0.0  # of this run, for the mean of a request
         self.faults: Counter[str] = Counter()
         self.reason = ""
@@ -122,8 +125,17 @@ class Carrier:
             total=self._total, done_before=len(self._finished.keys), answered=commit.answered, failed=commit.failed,
             in_flight=self._gate.in_flight, limit=self._gate.limit, retries=self._retries,
             seconds=monotonic() - self._began_s, input_tokens=self._input_tokens, output_tokens=self._output_tokens,
-            usd=self._to.usd(self._input_tokens, self._output_tokens),
+            usd=self._to.usd(self._input_tokens, self._output_tokens), away=self._said_away(),
         )  # fmt: skip
+
+    def _said_away(self) -> str:
+        """Who has not answered for how long, and how long that is waited for; empty where it answers."""
+        away_s = monotonic() - self._heard_s
+        if not self._away or away_s < AWAY_SAID_S:
+            return ""
+        return (
+            f"nothing answers at {self._to.endpoint.authority} ({self._away}): waiting up to {self._to.patience_s:g} s"
+        )
 
     # sending
 
@@ -179,6 +191,8 @@ class Carrier:
                 failure = self._judge(row, answer)
             except ExchangeFault as fault:
                 away = fault.kind == "connect"  # no fault of the row
+                if away:
+                    self._away, self._unreached = str(fault), self._unreached + 1
                 failure = _Failure(str(fault), "no connection" if away else fault.kind, None, counts=0 if away else 1)
             finally:
                 self._gate.leave()
@@ -197,9 +211,13 @@ class Carrier:
     async def _wait_before_retry(self, failure: _Failure, tries: int) -> None:
         self._retries += 1
         wait_s = min(FIRST_WAIT_S * 2 ** max(tries - 1, 0), LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+        if not failure.counts and failure.asked_s is None:
+            wait_s = min(FIRST_WAIT_S * 2 ** min(self._unreached - 1, 10), AWAY_WAIT_S) * random.uniform(0.5, 1.0)
         away_s = monotonic() - self._heard_s
+        wait_s = min(wait_s, max(self._to.patience_s - away_s, 0.0) + FIRST_WAIT_S)
         if away_s > self._to.patience_s:
-            self.stop("upstream", f"no answer for {away_s:.0f} s, at last: {failure.message}")
+            at = self._to.endpoint.authority
+            self.stop("away", f"no answer from {at} for {away_s:.0f} s, at last: {failure.message}")
         elif failure.asked_s is not None:
             self._gate.refused(failure.asked_s)
             wait_s = failure.asked_s * random.uniform(1.0, 1.1)
@@ -216,7 +234,7 @@ class Carrier:
         self._gate.learn_limits(answer.headers)
         if answer.status != 200:
             return self._refusal(answer)
-        self._heard_s = monotonic()
+        self._hear()
         try:
             tokens = tokens_of(_DECODER.decode(answer.body.decode()))
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -229,6 +247,10 @@ class Carrier:
         self._commit.add(answer_line(row, answer.status, answer.body, tokens), row.line, failed=False)
         return None
 
+    def _hear(self) -> None:
+        """The service answers."""
+        self._heard_s, self._away, self._unreached = monotonic(), "", 0
+
     def _refusal(self, answer: HttpAnswer) -> _Failure:
         message = _message_of(answer.body)
         status, code = answer.status, f"http {answer.status}"
@@ -237,12 +259,12 @@ class Carrier:
             return _Failure(message, code, status, again=False)
         asked_s = retry_after_s(answer.header("retry-after"))
         if status == 429:
-            self._heard_s = monotonic()
+            self._hear()
             return _Failure(message, code, status, counts=0, asked_s=REFUSED_WAIT_S if asked_s is None else asked_s)
         if status == 503 and asked_s is not None:
             return _Failure(message, code, status, asked_s=asked_s)
         if status < 500:
-            self._heard_s = monotonic()
+            self._hear()
         return _Failure(message, code, status, again=is_temporary(status))
 
     def _fail(self, row: BatchRow | BadRow, code: str, message: str, status: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from tonnage.api.batch_options import PLACES, TASKS, BatchOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.meter import Meter
 from tonnage.cli.running import INTERRUPTED
+
+if TYPE_CHECKING:
+    from tonnage.traffic.batch import BatchProgress
 
 
 def complete_task(incomplete: str) -> list[str]:
@@ -36,8 +39,9 @@ def batch(
 ) -> None:
     """Carry requests through a service, each answered once: the same command goes on after a kill, with what is left.
 
-    Exit code 1: rows have no answer (OUT.errors.jsonl says why), or the service went away; 4: stopped at --max-cost or
-    --deadline; 130: interrupted, with the answers on their way recorded.
+    A service that cannot be reached is named after a few seconds. Exit code 1: rows have no answer (OUT.errors.jsonl
+    says why), or the service refuses; 4: stopped at --max-cost, --deadline or --patience; 130: interrupted, with the
+    answers on their way recorded.
     """
     with Meter(quiet=session.quiet) as meter:
         from tonnage import api
@@ -46,10 +50,19 @@ def batch(
 
         planned = None if asked.plan is None else read_planned(asked.plan)
 
+        away = ""
+
+        def show(progress: BatchProgress) -> None:
+            """The line of progress; where the service went away, or came back, a line that stays."""
+            nonlocal away
+            if bool(progress.away) != bool(away):
+                session.say(progress.away or "it answers again")
+            away = progress.away
+            meter.show(progress_line(progress, planned))
+
         answer = api.batch(
-            source, out, asked, on_check=lambda rows: meter.show(f"{rows:,} rows checked"),
-            on_progress=lambda progress: meter.show(progress_line(progress, planned)),
-        )  # fmt: skip
+            source, out, asked, on_check=lambda rows: meter.show(f"{rows:,} rows checked"), on_progress=show
+        )
     if answer.found.ending != "interrupted":
         session.show_answer(answer)
         return

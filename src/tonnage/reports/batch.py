@@ -13,7 +13,8 @@ from tonnage.traffic.batch import BatchOutcome, BatchProgress, PlannedBatch
 
 SCHEMA: Final = "tonnage/batch@1"
 _ENDINGS: Final = {"done": "all rows are done", "cost": "stopped at --max-cost", "deadline": "stopped at --deadline",
-                   "interrupted": "interrupted", "upstream": "the service gave no answers"}  # fmt: skip
+                   "interrupted": "interrupted", "upstream": "the service refused",
+                   "away": "stopped at --patience: nothing answered"}  # fmt: skip
 
 
 def batch_report(outcome: BatchOutcome) -> Report:
@@ -29,7 +30,8 @@ def batch_report(outcome: BatchOutcome) -> Report:
 
 def progress_line(progress: BatchProgress, planned: PlannedBatch | None = None) -> str:
     """The state of the batch, in one line, beside its plan."""
-    parts = [f"{progress.finished:,} of {progress.total:,} rows"]
+    parts = [progress.away] if progress.away else []
+    parts.append(f"{progress.finished:,} of {progress.total:,} rows")
     if progress.per_s is not None:
         parts.append(f"{short(progress.per_s)}/s, {render_duration(progress.left_s)} left")
     parts.append(f"{progress.limit} at a time")

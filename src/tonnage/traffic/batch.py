@@ -16,7 +16,7 @@ TASK_PATHS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 PATHS: Final = frozenset({*TASK_PATHS.values(), "/v1/responses", "/embed", "/classify", "/rerank", "/v1/rerank"})
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-Ending = Literal["done", "cost", "deadline", "interrupted", "upstream"]
+Ending = Literal["done", "cost", "deadline", "interrupted", "upstream", "away"]  # away: nothing answered, for long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +121,7 @@ class BatchProgress:
     input_tokens: int  # of all runs
     output_tokens: int
     usd: float | None  # of all runs, at the price stated
+    away: str = ""  # what does not answer, and for how long it is waited for; empty: it answers
 
     @property
     def finished(self) -> int:
