@@ -146,6 +146,7 @@ def test_explain_holds_ledger_memory_and_assumptions(inside: Run) -> None:
     text = inside("explain", BERT, *DAY).stdout
     for part in ("The winner", "What it costs", "total", "What the memory of one GPU holds", "Assumptions used"):
         assert part in text
+    assert "A start-up is taken as 5 min (2 min to 15 min, assumed:" in text
     document = json.loads(inside("explain", BERT, *DAY, "--memory-margin", "0.2", "-o", "json").stdout)
     assumed = {one["name"]: one for one in document["assumptions"]}
     assert assumed["memory_margin_fraction"]["value"] == 0.2

@@ -55,6 +55,13 @@ def test_a_page_says_why_it_was_slower(run: RunSummary) -> None:
     assert re.search(r"accuracy +0.91 +0.62", text)
 
 
+def test_a_page_says_what_time_is_billed_by(run: RunSummary) -> None:
+    """The quantum, and the key and the option that change it; in JSON each session has it."""
+    text = render_report(run_report(run), "table", Look(width=140))
+    assert "billed by 60 s begun (`run.limits.billing_quantum`, --billing-quantum)" in text
+    assert run_report(run).document()["spend"][0]["billing_quantum_s"] == 60
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_a_page_fits_its_window(run: RunSummary, width: int) -> None:
     """No line is wider than the window."""

@@ -35,6 +35,7 @@ from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
 from tonnage.reports.wording import (
     plural,
+    render_duration,
     short,
 )
 from tonnage.sizing.assumption_table import Assumption
@@ -87,45 +88,53 @@ def _page(
     if selection is None:
         title = f"Why this plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
         blocks = [
-            *workload_blocks(plan.summary), *_whole_plan(plan, top), *flip_blocks(flipped),
+            *workload_blocks(plan.summary), *_whole_plan(plan, top, assumptions), *flip_blocks(flipped),
             *_assumption_blocks(assumptions),
         ]  # fmt: skip
         return Page(title=title, blocks=(*blocks, *price_blocks(plan.catalog)))
     title = f"{selection.name} in the plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
-    return Page(title=title, blocks=(*_selected(plan, selection, top), *flip_blocks(flipped)))
+    blocks = (*_selected(plan, selection, top, assumptions), *flip_blocks(flipped))
+    return Page(title=title, blocks=blocks)
 
 
-def _whole_plan(plan: Plan, top: int) -> Iterator[Block]:
+def _whole_plan(plan: Plan, top: int, assumptions: Sequence[Assumption]) -> Iterator[Block]:
     if plan.best is None:
         yield from nothing_fits_blocks(plan)
     else:
-        yield from option_blocks(plan, plan.best)
+        yield from option_blocks(plan, plan.best, assumptions)
         yield from _ranked_losers(plan, plan.options[1:], top)
     yield from _refused_groups(plan, top)
 
 
-def _selected(plan: Plan, selection: Selection, top: int) -> Iterator[Block]:
+def _selected(plan: Plan, selection: Selection, top: int, assumptions: Sequence[Assumption]) -> Iterator[Block]:
     found, out = selection.options, selection.refused
     yield Paragraph(text=f"{selection.kind} {selection.name}: {plural(len(found), 'option')}, {len(out):,} refused.")
     if not found and not out:
         yield Paragraph(text="The catalog knows it but has no machine with it on offer.", tone="warning")
         return
     if found:
-        yield from option_blocks(plan, found[0])
+        yield from option_blocks(plan, found[0], assumptions)
         yield from _ranked_losers(plan, found[1:], top)
     if out:
         yield Heading(text="Refused")
         yield miss_table(out)
 
 
-def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
-    """One option in full: figures, ledger, run, risks."""
+def option_blocks(plan: Plan, option: Option, assumptions: Sequence[Assumption]) -> Iterator[Block]:
+    """One option in full: figures, ledger, the start-up that it assumes, run, risks."""
     first = option.rank == 1
     yield Heading(text="The winner" if first else f"Rank {option.rank} of {len(plan.options)}")
     yield Paragraph(text=describe_option(option, horizon=plan.horizon), tone="good" if first else "plain")
     if option.loses_by is not None:
         yield Paragraph(text=f"It {distance_words(option.loses_by)}.")
     yield from ledger_blocks(option, horizon=plan.horizon, as_of=plan.as_of.date())
+    startup = next((one for one in assumptions if one.name == "startup_s"), None)
+    if startup is not None and isinstance(option, MachineOption):
+        low, high = render_duration(startup.low), render_duration(startup.high)
+        yield Paragraph(tone="faint", text=(
+            f"A start-up is taken as {render_duration(startup.value)} ({low} to {high}, assumed: {startup.source}); "
+            "`buy.startup` states yours."
+        ))  # fmt: skip
     if isinstance(option, MachineOption):
         yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
     if option.risks:

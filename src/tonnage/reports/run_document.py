@@ -44,6 +44,7 @@ def run_document(run: RunSummary) -> dict[str, Any]:
             {"session": one.number, "starts": one.attempts, "started_at": plain_instant(one.started_at),
              "ended_at": None if one.ended_at is None else plain_instant(one.ended_at),
              "held_s": plain_number(one.seconds), "usd_per_hour": one.usd_per_hour,
+             "billing_quantum_s": plain_number(run.records.spec.guard.billing_quantum_s),
              "cost_usd": None if one.usd is None else plain_usd(one.usd)}
             for one in run.sessions
         ],

@@ -53,6 +53,10 @@ def _blocks(run: RunSummary) -> Iterator[Block]:
     if run.sessions:
         yield Heading(text="Spend")
         yield _spend(run)
+        if any(one.usd is not None for one in run.sessions):
+            quantum = render_duration(run.records.spec.guard.billing_quantum_s)
+            text = f"Each session is billed by {quantum} begun (`run.limits.billing_quantum`, --billing-quantum)."
+            yield Paragraph(text=text, tone="faint")
     if run.checkpoints:
         yield Heading(text="Checkpoints")
         yield from _checkpoints(run)
