@@ -206,11 +206,11 @@ def collect_at(settings: Settings, folder: RunFolder) -> str:
 
     Empty, or why that could not be done.
     """
+    if not folder.mirror_file.exists():
+        return ""
     from tonnage.api.home_runs import keep_rows
     from tonnage.store import open_store
 
-    if not folder.mirror_file.exists():
-        return ""
     try:
         executor = executor_of(settings, folder)
         assert executor is not None
