@@ -23,6 +23,7 @@ WRONG = [  # what stands under `bench:`, the key that is named, the words
     (f"name: a\n  {DATA}\n  engines: [{{engine: sparkling-gbm, master: yarn}}]", "master", "not an address of a"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: pytorch, workers: 2}}]", "workers", "2 workers share 1 threads"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: xgboost}}, {{engine: xgboost}}]", "engines[1]", "a second entry named"),
+    (f"name: a\n  {DATA}\n  engines: [{{engine: pytorch, sharding: zero3}}]", "sharding", "shares out rows alone"),
     (f"name: a\n  {ENGINES}\n  data: [{{name: d}}]", "bench.data[0]", "has no source of rows"),
     (f"name: a\n  {ENGINES}\n  data: [{{name: d, packaged: iris, metric: auc}}]", "metric", "does not fit multiclass"),
     (f"name: a\n  {ENGINES}\n  data: [{{name: d, packaged: wine, target: 1.5}}]", "target", "can never be reached"),

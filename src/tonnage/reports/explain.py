@@ -93,8 +93,7 @@ def _page(
         ]  # fmt: skip
         return Page(title=title, blocks=(*blocks, *price_blocks(plan.catalog)))
     title = f"{selection.name} in the plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
-    blocks = (*_selected(plan, selection, top, assumptions), *flip_blocks(flipped))
-    return Page(title=title, blocks=blocks)
+    return Page(title=title, blocks=(*_selected(plan, selection, top, assumptions), *flip_blocks(flipped)))
 
 
 def _whole_plan(plan: Plan, top: int, assumptions: Sequence[Assumption]) -> Iterator[Block]:

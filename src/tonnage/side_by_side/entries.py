@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Name
-from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, SearchSampler, Task
+from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, SearchSampler, Sharding, Task
 from tonnage.workload.file.fields import (
     Amount,
     Count,
@@ -125,7 +125,7 @@ class EngineEntry(StrictModel):
     engine: EngineKind = entry("The engine.")
     name: Name | None = entry("How it is called in the report.", default=None, shown="the engine's own name")
     threads: Count | None = entry("Threads of all workers together.", default=None, shown="those of the bench")
-    workers: Count = entry("Processes that share the rows: pytorch (DDP) and Sparkling Water.", default=1)
+    workers: Count = entry("Processes that share the rows: pytorch (DDP), pytorch-fsdp and Sparkling Water.", default=1)
     devices: Devices = entry("GPUs, one a worker; each worker sees its own alone.", default=())
     scaling: ScalingEntry | None = entry("Over how many workers it is measured.", default=None, shown="not at all")
     memory_gib: Positive = entry("Heap of each Java process (H2O, Sparkling Water), GiB.", default=2.0)
@@ -139,6 +139,10 @@ class EngineEntry(StrictModel):
     epochs: Count | None = entry("Passes over the rows (pytorch).", default=None, shown="10")
     hidden: Widths | None = entry("Hidden layers (pytorch).", default=None, shown="[128, 64]")
     batch: Count | None = entry("Rows of a step, all workers together (pytorch).", default=None, shown="1024")
+    sharding: Sharding | None = entry(
+        "What pytorch-fsdp frees after a layer's forward pass: its gathered weights (zero3), or nothing (zero2).",
+        default=None, shown="zero3",
+    )  # fmt: skip
     native: Native = entry("Parameters under the engine's own names.", default=dict)
     search: Space | None = entry(
         "What `bench.search` may change here, in place of the usual space; {}: nothing.", default=None,

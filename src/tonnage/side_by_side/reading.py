@@ -129,6 +129,8 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     for key in NET_KEYS if family == "trees" else TREE_KEYS:
         if getattr(engine, key) is not None:
             yield Problem((*here, key), f"{engine.engine} has no such parameter", "leave it out")
+    if engine.sharding is not None and engine.engine != "pytorch-fsdp":
+        yield Problem((*here, "sharding"), f"{engine.engine} shares out rows alone, or nothing", "engine: pytorch-fsdp")
     if engine.workers > 1 and engine.engine not in DISTRIBUTED:
         yield Problem((*here, "workers"), f"{engine.engine} runs in one process", f"one of {', '.join(DISTRIBUTED)}")
     threads = engine.threads or bench.threads
@@ -172,7 +174,7 @@ def _data(one: DataEntry, folder: Path) -> BenchData:
 
 def _engine(one: EngineEntry, bench: BenchEntry) -> EngineSpec:
     usual = EngineSpec(name="", engine=one.engine, threads=1)
-    stated = {key: getattr(one, key) for key in (*TREE_KEYS, *NET_KEYS) if getattr(one, key) is not None}
+    stated = {key: getattr(one, key) for key in (*TREE_KEYS, *NET_KEYS, "sharding") if getattr(one, key) is not None}
     rate = one.learning_rate or (0.001 if usual.family == "mlp" else usual.learning_rate)
     return EngineSpec(
         name=_name(one), engine=one.engine, threads=one.threads or bench.threads, workers=one.workers,

@@ -67,6 +67,7 @@ _H2O_XGBOOST: Final = (
 
 SPACES: Final[Mapping[EngineKind, tuple[TrialParameter, ...]]] = MappingProxyType({
     "xgboost": _XGBOOST, "lightgbm": _LIGHTGBM, "catboost": _CATBOOST, "scikit-learn": _SCIKIT_LEARN, "pytorch": _NET,
+    "pytorch-fsdp": _NET,
     "h2o-gbm": _H2O_GBM, "h2o-xgboost": _H2O_XGBOOST, "sparkling-gbm": _H2O_GBM, "sparkling-xgboost": _H2O_XGBOOST,
 })  # fmt: skip
 

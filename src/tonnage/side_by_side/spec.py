@@ -17,9 +17,10 @@ Task = Literal["binary", "multiclass", "regression"]
 MetricName = Literal["auc", "accuracy", "rmse"]
 Packaged = Literal["breast_cancer", "digits", "diabetes", "wine", "iris"]
 EngineKind = Literal[
-    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "h2o-gbm", "h2o-xgboost", "sparkling-gbm",
-    "sparkling-xgboost",
+    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
+    "sparkling-gbm", "sparkling-xgboost",
 ]  # fmt: skip
+Sharding = Literal["zero2", "zero3"]
 Family = Literal["trees", "mlp"]
 ScalingKind = Literal["strong", "weak"]
 Environment = Literal["own", "h2o", "sparkling"]
@@ -32,7 +33,7 @@ PACKAGED_TASKS: Final[Mapping[Packaged, Task]] = MappingProxyType({
     "breast_cancer": "binary", "digits": "multiclass", "diabetes": "regression", "wine": "multiclass",
     "iris": "multiclass",
 })  # fmt: skip
-DISTRIBUTED: Final[tuple[EngineKind, ...]] = ("pytorch", "sparkling-gbm", "sparkling-xgboost")
+DISTRIBUTED: Final[tuple[EngineKind, ...]] = ("pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost")
 
 
 def is_better(metric: MetricName, one: float, other: float) -> bool:
@@ -51,7 +52,7 @@ def direction_of(metric: MetricName) -> Direction:
 
 def family_of(engine: EngineKind) -> Family:
     """The kind of model that an engine trains here."""
-    return "mlp" if engine == "pytorch" else "trees"
+    return "mlp" if engine.startswith("pytorch") else "trees"
 
 
 def environment_of(engine: EngineKind) -> Environment:
@@ -141,6 +142,7 @@ class EngineSpec:
     epochs: int = 10
     hidden: tuple[int, ...] = (128, 64)
     batch: int = 1024
+    sharding: Sharding = "zero3"  # of pytorch-fsdp
     native: Mapping[str, Any] = field(default_factory=dict)
     scaling: ScalingPlace | None = None
     space: tuple[TrialParameter, ...] = ()  # what a search may change; empty: nothing

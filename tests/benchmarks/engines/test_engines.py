@@ -74,6 +74,30 @@ def test_two_workers_share_the_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+def test_shares_of_a_model_learn_what_a_whole_one_does(tmp_path: Path) -> None:
+    """FSDP, freeing gathered weights or keeping them, does the same sums as DDP: the same curve to rounding, and its
+    steps are looked into on both ranks."""
+    pytest.importorskip("torch")
+    same = "workers: 2, epochs: 4, batch: 64, hidden: [16, 8]"
+    spec = bench(
+        f"{{engine: pytorch, {same}}}, {{engine: pytorch-fsdp, {same}}},"
+        f"{{engine: pytorch-fsdp, name: kept, sharding: zero2, {same}}},"
+        "{engine: pytorch-fsdp, name: scaled, epochs: 2, batch: 64, scaling: {workers: [1, 2], kinds: strong}}"
+    )
+    cells = {cell.engine: cell for cell in carried(spec, tmp_path)}
+    assert {name: cell.reason for name, cell in cells.items()} == dict.fromkeys(cells)
+    wanted = [value for _, _, value in cells["pytorch"].curve]
+    assert len(wanted) == 4
+    for name in ("pytorch-fsdp", "kept"):
+        assert [value for _, _, value in cells[name].curve] == pytest.approx(wanted, abs=0.01)
+    assert len(cells["scaled-2w"].steps) == 2
+    for rank in cells["scaled-2w"].steps:
+        assert rank["alone_s"] is not None
+        assert rank["synced_s"] is not None
+        assert 0 < rank["alone_s"] < rank["synced_s"]
+
+
+@pytest.mark.heavy
 def test_scaling_looks_into_the_steps_of_every_worker(tmp_path: Path) -> None:
     """One worker and two: each rank's step, with its exchange no faster than a part of it, and a weak point on half the
     rows."""

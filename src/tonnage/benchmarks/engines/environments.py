@@ -22,6 +22,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "lightgbm": ("lightgbm", "pip install 'tonnage[lightgbm]'"),
     "catboost": ("catboost", "pip install 'tonnage[catboost]'"),
     "pytorch": ("torch", "pip install 'tonnage[train]'"),
+    "pytorch-fsdp": ("torch", "pip install 'tonnage[train]'"),
 })  # fmt: skip
 PACKAGES: Final[Mapping[Environment, tuple[str, ...]]] = MappingProxyType({
     "h2o": ("h2o==3.46.0.12", "pandas>=2.2,<4", "numpy>=1.26"),

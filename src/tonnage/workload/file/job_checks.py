@@ -60,8 +60,9 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
 def _tabular_problems(file: TabularFile) -> Iterator[Problem]:
     """A network is PyTorch's here, boosted trees are the others'."""
     table = file.tabular
-    if table.engine is not None and (table.engine == "pytorch") != (table.method == "mlp"):
-        trains = "boosted trees" if table.engine != "pytorch" else "networks"
+    network = table.engine is not None and table.engine.startswith("pytorch")
+    if table.engine is not None and network != (table.method == "mlp"):
+        trains = "networks" if network else "boosted trees"
         hint = "`engine: pytorch`" if table.method == "mlp" else "`method: mlp`, or another engine"
         yield Problem(("tabular", "engine"), f"found '{table.engine}', which trains {trains}", hint)
 

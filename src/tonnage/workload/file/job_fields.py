@@ -331,8 +331,8 @@ class BatchFields(RequestFields):
 
 
 TabularEngine = Literal[
-    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "h2o-gbm", "h2o-xgboost", "sparkling-gbm",
-    "sparkling-xgboost",
+    "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
+    "sparkling-gbm", "sparkling-xgboost",
 ]  # fmt: skip
 
 

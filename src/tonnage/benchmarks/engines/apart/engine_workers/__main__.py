@@ -14,8 +14,8 @@ from .process import die_with_parent, pin, tree_cpu_s
 
 ENGINES = {
     "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
-    "catboost": "catboost_trees", "pytorch": "pytorch_net", "h2o-gbm": "h2o_alone", "h2o-xgboost": "h2o_alone",
-    "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
+    "catboost": "catboost_trees", "pytorch": "pytorch_net", "pytorch-fsdp": "pytorch_fsdp", "h2o-gbm": "h2o_alone",
+    "h2o-xgboost": "h2o_alone", "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
 }  # fmt: skip
 WARM_UP_ROWS = 2_000
 MOST_POINTS = 20  # of the curve of quality over time
@@ -59,6 +59,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     marks = engine.fit(passes=job["passes"])
     train_s = clock() - begun
     cpu_s = tree_cpu_s() - cpu
+    engine.settle()
     result = {
         "startup_s": startup_s, "load_s": load_s, "warmup_s": warmup_s, "prepare_s": prepare_s, "train_s": train_s,
         "cpu_s": cpu_s, "work_ended_at": begun + train_s,

@@ -31,6 +31,9 @@ class BaseEngine:
     def predict_at(self, passes: list[int], part: str) -> list[Any]:
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Bring what was trained to rank 0, after the clock has stopped; every rank calls it."""
+
     def known_curve(self) -> list[list[float]] | None:
         """[passes, seconds, quality] where the engine itself scored on the way; None: `predict_at` is asked."""
         return None

@@ -64,10 +64,8 @@ class Engine(BaseEngine):
         torch, job = self._torch, self.job
         torch.manual_seed(job["seed"])
         self._model = self._network().to(self._device)
-        trained = self._model
-        if self._world > 1:
-            trained = torch.nn.parallel.DistributedDataParallel(self._model)
-        optimizer = torch.optim.AdamW(self._model.parameters(), **({"lr": job["learning_rate"]} | job["native"]))
+        trained = self._together()
+        optimizer = self._optimizer(self._model)
         loss_of = {"binary": torch.nn.BCEWithLogitsLoss(), "multiclass": torch.nn.CrossEntropyLoss(),
                    "regression": torch.nn.MSELoss()}[job["task"]]  # fmt: skip
         batch = max(job["batch"] // self._world, 1)
@@ -90,15 +88,27 @@ class Engine(BaseEngine):
             )
         return marks
 
+    def _optimizer(self, model: Any) -> Any:
+        return self._torch.optim.AdamW(model.parameters(), **({"lr": self.job["learning_rate"]} | self.job["native"]))
+
+    def _together(self) -> Any:
+        """The model as this rank trains it: all of it, gradients exchanged (DDP)."""
+        if self._world == 1:
+            return self._model
+        return self._torch.nn.parallel.DistributedDataParallel(self._model)
+
     def steps(self) -> list[dict[str, float | None]]:
         """Seconds of a step: fetching its rows, alone (without the exchange of gradients), and with the exchange; of
         the time alone, what the thread waited for a processor."""
-        mine = looked_into(self._torch, self._parts, self._world, synchronize=self.on_gpu)
+        mine = looked_into(self._torch, self._step_parts(), self._world, synchronize=self.on_gpu)
         if self._world == 1:
             return [mine]
         every: list[Any] = [None] * self._world
         self._torch.distributed.all_gather_object(every, mine)
         return every
+
+    def _step_parts(self) -> StepParts:
+        return self._parts
 
     def _network(self) -> Any:
         nn = self._torch.nn
@@ -111,12 +121,12 @@ class Engine(BaseEngine):
     def predict_at(self, passes: list[int], part: str) -> list[Any]:
         torch = self._torch
         rows = torch.from_numpy((self.table.features[part] - self._mean) / self._scale).to(self._device)
+        model = self._network().to(self._device).eval()
         scores = []
         for one in passes:
-            self._model.load_state_dict(self._states[one - 1])
-            self._model.eval()
+            model.load_state_dict(self._states[one - 1])
             with torch.no_grad():
-                found = torch.cat([self._model(some) for some in rows.split(65_536)]).squeeze(-1)
+                found = torch.cat([model(some) for some in rows.split(65_536)]).squeeze(-1)
             task = self.job["task"]
             found = found.sigmoid() if task == "binary" else found.softmax(-1) if task == "multiclass" else found
             scores.append(found.cpu().numpy() * self._width + self._middle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ MOST_STEPS = 20  # of a round
 
 @dataclass(frozen=True)
 class StepParts:
-    """What a step needs. `batch`: rows of one worker."""
+    """What a step needs. `batch`: rows of one worker. `apart`: model and optimizer of a step without exchange where the
+    model itself cannot leave it out; None: it can (DDP)."""
 
     model: Any
     rows: Any
@@ -23,6 +23,7 @@ class StepParts:
     loss_of: Any
     optimizer: Any
     batch: int
+    apart: tuple[Any, Any] | None = None
 
 
 def looked_into(torch: Any, parts: StepParts, world: int, *, synchronize: bool) -> dict[str, float | None]:
@@ -56,11 +57,16 @@ def _step(parts: StepParts, one: Any, way: str, world: int) -> None:
     rows, targets = parts.rows[one], parts.targets[one]
     if way == "input_s":
         return
-    silent: Callable[[], Any] = parts.model.no_sync if world > 1 and way == "alone_s" else nullcontext
+    model, optimizer, silent = parts.model, parts.optimizer, nullcontext
+    if world > 1 and way == "alone_s":
+        if parts.apart is None:
+            silent = parts.model.no_sync
+        else:
+            model, optimizer = parts.apart
     with silent():
-        parts.optimizer.zero_grad(set_to_none=True)
-        parts.loss_of(parts.model(rows).squeeze(-1), targets).backward()
-        parts.optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        parts.loss_of(model(rows).squeeze(-1), targets).backward()
+        optimizer.step()
 
 
 def waited_s() -> float | None:
