@@ -139,7 +139,7 @@ def bench_setup(what: str, *, settings: Settings | None = None, on_step: OnProgr
 
 
 def _try(kind: str, settings: Settings) -> None:
-    """The smoke test: both models of the environment on a small table, on two nodes with Spark."""
+    """The smoke test: the models of the environment and its AutoML on a small table, on two nodes with Spark."""
     from tempfile import TemporaryDirectory
 
     from tonnage.benchmarks.engines.folder import BenchFolder
@@ -147,7 +147,10 @@ def _try(kind: str, settings: Settings) -> None:
     from tonnage.side_by_side.reading import read_bench
 
     shared = "threads: 2, workers: 2, memory_gib: 1.5" if kind == "sparkling" else "threads: 2, memory_gib: 1.5"
-    engines = ", ".join(f"{{engine: {kind}-{one}, rounds: 5, {shared}}}" for one in ("gbm", "xgboost"))
+    engines = ", ".join(
+        f"{{engine: {kind}-{one}, {more}, {shared}}}"
+        for one, more in (("gbm", "rounds: 5"), ("xgboost", "rounds: 5"), ("automl", "models: 1"))
+    )
     spec = read_bench(
         "{bench: {name: smoke-test, repeats: 1, data: [{name: small, generate: {rows: 3000, columns: 8}}], "
         f"engines: [{engines}]}}}}"

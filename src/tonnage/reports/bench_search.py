@@ -24,6 +24,11 @@ def search_blocks(spec: BenchSpec, data: BenchData, searches: tuple[EngineSearch
     yield Table(columns=columns, rows=tuple(_row(one, spec.usd_per_hour) for one in mine))
     yield Bullets(items=tuple(f"{one.engine}: {said_settings(one.best.settings) or 'as given'}"
                               for one in mine if one.best is not None))  # fmt: skip
+    searching = ", ".join(engine.name for engine in spec.engines if engine.family == "automl")
+    if searching:
+        yield Paragraph(
+            text=f"{searching}: the same budget, searched within its training, which the tables above are of."
+        )
     lines = tuple((one.engine, tuple(one.course())) for one in mine if one.best is not None)
     if lines:
         yield LineChart(title=f"{data.name}: best quality found", series=lines,

@@ -14,6 +14,7 @@ from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money,
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
 from tonnage.side_by_side.scaling import scaling_points
+from tonnage.side_by_side.searches import with_budget
 from tonnage.side_by_side.spec import BenchData, EngineSpec
 from tonnage.sizing.estimates import Figure
 from tonnage.units import to_gib
@@ -257,7 +258,7 @@ def _rows(found: BenchResult) -> Iterator[list[Any]]:
     for cell in found.cells:
         if cell.reason is not None or cell.engine not in engines:
             continue
-        engine = engine_of(cell, engines[cell.engine])
+        engine = with_budget(engine_of(cell, engines[cell.engine]), found.spec)
         figures = {"train_s": cell.train_s, "work_s": cell.work_s, "rows_per_s": rate_of(cell, engine),
                    "quality": cell.quality, "peak_memory_bytes": cell.peak_rss_bytes,
                    **_known_power(cell)}  # fmt: skip
@@ -308,7 +309,9 @@ def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
         "threads_per_core": f"{found.host.threads_per_core:g}", "arm": "yes" if found.host.arm else "no",
         "repeat": cell.turn + 1, "passes": engine.passes,
     }  # fmt: skip
-    if engine.family == "mlp":
+    if job is None:
+        said |= {"models": engine.models if engine.search_s is None else None, "search_s": engine.search_s}
+    elif engine.family == "mlp":
         said |= {"hidden": "x".join(map(str, engine.hidden)), "batch": engine.batch}
     else:
         said |= {"trees": job.trees, "depth": job.depth, "bins": job.bins}
@@ -318,4 +321,4 @@ def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
         said["throttled_by"] = cell.power.throttled_by or "nothing"
     if cell.busy_before_cores is not None:
         said["busy_cores"] = f"{cell.busy_before_cores:.2f}"
-    return "; ".join(f"{key}={value}" for key, value in said.items())
+    return "; ".join(f"{key}={value}" for key, value in said.items() if value is not None)

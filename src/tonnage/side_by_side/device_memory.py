@@ -24,6 +24,8 @@ def device_bytes(spec: BenchSpec, engine: EngineSpec, rows: int, columns: int, f
     held = max(spec.validation_fraction, spec.test_fraction) * rows
     trained = rows * (1.0 - spec.validation_fraction - spec.test_fraction)
     job = engine.tabular_job(max(round(trained), 1), columns, facts)
+    if job is None:  # AutoML: the rows at least, as its algorithms hold them
+        return trained * columns * FLOAT_BYTES
     assumed, each = TabularAssumptions(), np.array([float(engine.workers)])
     if engine.family == "trees":
         return float(trees_device_memory(job, each, assumed).total_bytes[0])

@@ -139,6 +139,7 @@ class EngineEntry(StrictModel):
     epochs: Count | None = entry("Passes over the rows (pytorch).", default=None, shown="10")
     hidden: Widths | None = entry("Hidden layers (pytorch).", default=None, shown="[128, 64]")
     batch: Count | None = entry("Rows of a step, all workers together (pytorch).", default=None, shown="1024")
+    models: Count | None = entry("Models that AutoML trains; with `bench.search` its budget.", default=None, shown="10")
     sharding: Sharding | None = entry(
         "What pytorch-fsdp frees after a layer's forward pass: its gathered weights (zero3), or nothing (zero2).",
         default=None, shown="zero3",

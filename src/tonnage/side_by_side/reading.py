@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tonnage.comparison.door import load_text, parse_entries
@@ -19,6 +20,7 @@ from tonnage.side_by_side.spec import (
     BenchData,
     BenchSpec,
     EngineSpec,
+    Family,
     Generated,
     SqlSource,
     Task,
@@ -30,6 +32,9 @@ from tonnage.workload.file.yaml_lines import KeyPath
 PAGE: Final = "docs/bench-engines.md"
 TREE_KEYS: Final = ("rounds", "depth", "bins")
 NET_KEYS: Final = ("epochs", "hidden", "batch")
+OWN_KEYS: Final[Mapping[Family, tuple[str, ...]]] = MappingProxyType({
+    "trees": (*TREE_KEYS, "learning_rate"), "mlp": (*NET_KEYS, "learning_rate"), "automl": ("models",),
+})  # fmt: skip
 SOURCES: Final = ("generate", "packaged", "file", "sql")
 
 
@@ -126,9 +131,11 @@ def _sql_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
 
 def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> Iterator[Problem]:
     family = family_of(engine.engine)
-    for key in NET_KEYS if family == "trees" else TREE_KEYS:
+    for key in sorted({*TREE_KEYS, *NET_KEYS, "learning_rate", "models"} - set(OWN_KEYS[family])):
         if getattr(engine, key) is not None:
             yield Problem((*here, key), f"{engine.engine} has no such parameter", "leave it out")
+    if engine.models is not None and bench.search is not None:
+        yield Problem((*here, "models"), "`bench.search` is its budget", "leave it out")
     if engine.sharding is not None and engine.engine != "pytorch-fsdp":
         yield Problem((*here, "sharding"), f"{engine.engine} shares out rows alone, or nothing", "engine: pytorch-fsdp")
     if engine.workers > 1 and engine.engine not in DISTRIBUTED:
@@ -174,7 +181,9 @@ def _data(one: DataEntry, folder: Path) -> BenchData:
 
 def _engine(one: EngineEntry, bench: BenchEntry) -> EngineSpec:
     usual = EngineSpec(name="", engine=one.engine, threads=1)
-    stated = {key: getattr(one, key) for key in (*TREE_KEYS, *NET_KEYS, "sharding") if getattr(one, key) is not None}
+    stated = {
+        key: getattr(one, key) for key in (*TREE_KEYS, *NET_KEYS, "sharding", "models") if getattr(one, key) is not None
+    }
     rate = one.learning_rate or (0.001 if usual.family == "mlp" else usual.learning_rate)
     return EngineSpec(
         name=_name(one), engine=one.engine, threads=one.threads or bench.threads, workers=one.workers,

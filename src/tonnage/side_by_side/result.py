@@ -14,7 +14,7 @@ from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.searches import EngineSearch, tuned
+from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, missing_figure, stack
@@ -167,7 +167,7 @@ def _row(
     counts = {"done": len(good), "failed": len(reasons), "reason": reasons[0] if reasons else None}
     if not good:
         return EngineResult(data=data, engine=engine, **counts)  # type: ignore[arg-type]
-    engine = engine_of(good[0], engine)
+    engine = with_budget(engine_of(good[0], engine), spec)
     target, hourly = data.target, spec.usd_per_hour
     to_target = [None if target is None else cell.to_target_s(data.metric, target) for cell in good]
     seconds = interval(to_target) if None not in to_target else None  # a mean over the lucky repeats would flatter
@@ -208,8 +208,8 @@ def engine_of(cell: BenchCell, engine: EngineSpec) -> EngineSpec:
 
 
 def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:
-    """Rows a second of training: each row counts once for every tree, or epoch."""
-    if cell.train_rows is None or not cell.train_s:
+    """Rows a second of training: each row counts once for every tree, or epoch. Unknown of AutoML."""
+    if cell.train_rows is None or not cell.train_s or engine.family == "automl":
         return None
     return cell.train_rows * engine.passes / cell.train_s
 
@@ -234,6 +234,8 @@ class _Predictor:
     def predicted(self, engine: EngineSpec, rows: int, columns: int) -> EnginePrediction:
         """On a GPU by the physics alone; none where its card is not known, or there are several."""
         job = engine.tabular_job(rows, columns, self.facts)
+        if job is None:
+            return EnginePrediction()
         if engine.devices:
             return self._on_gpu(job, engine)
         estimate = physics(job, processors_of(engine, self.host))

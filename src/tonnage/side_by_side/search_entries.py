@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from tonnage.errors import did_you_mean, nearest
 from tonnage.side_by_side.entries import BenchEntry, EngineEntry, SearchEntry
 from tonnage.side_by_side.spaces import NATIVE, usual_space
-from tonnage.side_by_side.spec import SearchTerms, family_of
+from tonnage.side_by_side.spec import Family, SearchTerms, family_of
 from tonnage.trials.parameters import TrialParameter, read_parameter
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.sweep_checks import is_whole, values_problems
@@ -19,8 +19,9 @@ from tonnage.workload.file.sweep_fields import ParameterFields
 from tonnage.workload.file.yaml_lines import KeyPath
 
 BUDGETS: Final = ("trials", "time", "cost_usd")
-SEARCHABLE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+SEARCHABLE: Final[Mapping[Family, tuple[str, ...]]] = MappingProxyType({
     "trees": ("rounds", "depth", "bins", "learning_rate"), "mlp": ("epochs", "hidden", "batch", "learning_rate"),
+    "automl": (),
 })  # fmt: skip
 
 
@@ -69,6 +70,9 @@ def space_problems(here: KeyPath, engine: EngineEntry, asked: SearchEntry | None
     if engine.scaling is not None:
         yield Problem(at, "all points of `scaling` do the same work", "leave one of the two out")
     known = SEARCHABLE[family_of(engine.engine)]
+    if not known:
+        yield Problem(at, f"{engine.engine} searches by itself, within the same budget", "leave it out")
+        return
     for path, fields in engine.search.items():
         yield from values_problems((*at, path), fields)
         native = path.startswith(NATIVE) and path != NATIVE

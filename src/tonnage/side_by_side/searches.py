@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.side_by_side.spaces import NATIVE
-from tonnage.side_by_side.spec import EngineSpec, MetricName, direction_of, is_better
+from tonnage.side_by_side.spec import BenchSpec, EngineSpec, MetricName, direction_of, is_better
 from tonnage.values import dataclass
 
 
@@ -23,6 +23,15 @@ def tuned(engine: EngineSpec, settings: Mapping[str, Any]) -> EngineSpec:
                            for name, value in settings.items() if not name.startswith(NATIVE)}  # fmt: skip
     native = {name.removeprefix(NATIVE): value for name, value in settings.items() if name.startswith(NATIVE)}
     return replace(engine, native={**engine.native, **native}, **own)
+
+
+def with_budget(engine: EngineSpec, spec: BenchSpec) -> EngineSpec:
+    """AutoML with the budget of the bench's search; every other engine as it is."""
+    terms = spec.search
+    if terms is None or engine.family != "automl":
+        return engine
+    return replace(engine, models=terms.trials or engine.models, search_s=terms.seconds(spec.usd_per_hour),
+                   held_fraction=terms.validation_fraction)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ MetricName = Literal["auc", "accuracy", "rmse"]
 Packaged = Literal["breast_cancer", "digits", "diabetes", "wine", "iris"]
 EngineKind = Literal[
     "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
-    "sparkling-gbm", "sparkling-xgboost",
+    "h2o-automl", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl",
 ]  # fmt: skip
 Sharding = Literal["zero2", "zero3"]
-Family = Literal["trees", "mlp"]
+Family = Literal["trees", "mlp", "automl"]
 ScalingKind = Literal["strong", "weak"]
 Environment = Literal["own", "h2o", "sparkling"]
 SearchSampler = Literal["tpe", "random"]
@@ -33,7 +33,9 @@ PACKAGED_TASKS: Final[Mapping[Packaged, Task]] = MappingProxyType({
     "breast_cancer": "binary", "digits": "multiclass", "diabetes": "regression", "wine": "multiclass",
     "iris": "multiclass",
 })  # fmt: skip
-DISTRIBUTED: Final[tuple[EngineKind, ...]] = ("pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost")
+DISTRIBUTED: Final[tuple[EngineKind, ...]] = (
+    "pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl",
+)  # fmt: skip
 
 
 def is_better(metric: MetricName, one: float, other: float) -> bool:
@@ -51,7 +53,9 @@ def direction_of(metric: MetricName) -> Direction:
 
 
 def family_of(engine: EngineKind) -> Family:
-    """The kind of model that an engine trains here."""
+    """The kind of model that an engine trains here; automl: what it finds."""
+    if engine.endswith("automl"):
+        return "automl"
     return "mlp" if engine.startswith("pytorch") else "trees"
 
 
@@ -143,6 +147,9 @@ class EngineSpec:
     hidden: tuple[int, ...] = (128, 64)
     batch: int = 1024
     sharding: Sharding = "zero3"  # of pytorch-fsdp
+    models: int = 10  # that AutoML trains
+    search_s: float | None = None  # that AutoML may search for, in place of a number of models
+    held_fraction: float = 0.2  # of the training rows, by which AutoML judges its models
     native: Mapping[str, Any] = field(default_factory=dict)
     scaling: ScalingPlace | None = None
     space: tuple[TrialParameter, ...] = ()  # what a search may change; empty: nothing
@@ -153,18 +160,21 @@ class EngineSpec:
 
     @property
     def passes(self) -> int:
-        """How often the whole table is gone through: trees, or epochs."""
-        return self.rounds if self.family == "trees" else self.epochs
+        """How often the whole table is gone through: trees, or epochs; of AutoML its models."""
+        return {"trees": self.rounds, "mlp": self.epochs, "automl": self.models}[self.family]
 
     @property
     def takes_all_rows(self) -> bool:
         """False of a point of weak scaling, which trains on the share of its workers."""
         return self.scaling is None or "strong" in self.scaling.kinds or self.workers == self.scaling.most
 
-    def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob:
+    def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob | None:
         """The same work as `kind: tabular` of a workload file, which the predictor sizes. Of more than two classes each
-        round grows a tree for each; a column has no more bins than values."""
+        round grows a tree for each; a column has no more bins than values. None of AutoML, whose models nobody knows
+        before."""
         facts = facts or TableFacts()
+        if self.family == "automl":
+            return None
         if self.family == "mlp":
             return TabularJob(
                 rows=rows, features=columns, method="mlp", epochs=self.epochs, hidden_layers=self.hidden,

@@ -22,7 +22,7 @@ from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.device_memory import refuse_what_does_not_fit_on_devices
 from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
-from tonnage.side_by_side.searches import EngineSearch, tuned
+from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec
 from tonnage.trials.study import find_optuna
 from tonnage.units import from_gib
@@ -96,7 +96,8 @@ def _measured(
 ) -> BenchCell:
     """The cell, with the best settings of the search where there was one."""
     settings = None if search is None or search.best is None else dict(search.best.settings)
-    cell = run_cell(data, tuned(engine, settings or {}), turn, table=table, seed=spec.seed, timeout_s=spec.timeout_s,
+    engine = with_budget(tuned(engine, settings or {}), spec)
+    cell = run_cell(data, engine, turn, table=table, seed=spec.seed, timeout_s=spec.timeout_s,
                     bench=bench, home=home, open_power=open_power)  # fmt: skip
     return replace(cell, settings=settings)
 

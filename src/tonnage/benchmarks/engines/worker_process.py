@@ -92,7 +92,7 @@ def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Pa
         "memory_gib": engine.memory_gib, "master": engine.master,
         "passes": engine.passes, "depth": engine.depth, "bins": engine.bins,
         "learning_rate": engine.learning_rate, "hidden": list(engine.hidden), "batch": engine.batch,
-        "sharding": engine.sharding,
+        "sharding": engine.sharding, "search_s": engine.search_s, "held_fraction": engine.held_fraction,
         "rows_of_workers": None if engine.takes_all_rows or engine.scaling is None else engine.scaling.most,
         "look_into_steps": engine.scaling is not None,
         "native": dict(engine.native), "ports": free_port_pairs(3), "spawned_at": time.monotonic(),

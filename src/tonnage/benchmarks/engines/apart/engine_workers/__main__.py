@@ -16,6 +16,7 @@ ENGINES = {
     "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
     "catboost": "catboost_trees", "pytorch": "pytorch_net", "pytorch-fsdp": "pytorch_fsdp", "h2o-gbm": "h2o_alone",
     "h2o-xgboost": "h2o_alone", "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
+    "h2o-automl": "h2o_automl", "sparkling-automl": "h2o_automl",
 }  # fmt: skip
 WARM_UP_ROWS = 2_000
 MOST_POINTS = 20  # of the curve of quality over time
@@ -50,7 +51,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     load_s = clock() - begun
     begun = clock()
     engine.prepare(table.first(WARM_UP_ROWS))
-    engine.fit(passes=min(3, job["passes"]))
+    engine.warm_up()
     warmup_s = clock() - begun
     begun = clock()
     engine.prepare(table)

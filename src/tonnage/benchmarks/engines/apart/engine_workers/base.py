@@ -25,6 +25,10 @@ class BaseEngine:
     def prepare(self, table: Any) -> None:
         raise NotImplementedError
 
+    def warm_up(self) -> None:
+        """A short training on the few rows that were prepared for it."""
+        self.fit(passes=min(3, self.job["passes"]))
+
     def fit(self, passes: int) -> list[tuple[int, float]]:
         raise NotImplementedError
 
