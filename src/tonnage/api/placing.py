@@ -98,6 +98,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.ray.jobs import RayJobs
 
             return RayRuns(kind=place.kind, name=name, place=place, cloud=RayJobs(name=name, place=place))
+        case "spark":
+            from tonnage.places.spark.executor import SparkRuns
+            from tonnage.places.spark.jobs import SparkJobs
+
+            return SparkRuns(kind=place.kind, name=name, place=place, cloud=SparkJobs(name=name, place=place))
         case "sagemaker":
             from tonnage.places.aws.sagemaker import SageMaker
             from tonnage.places.bucket.executor import BucketRuns

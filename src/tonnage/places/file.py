@@ -21,6 +21,7 @@ from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
+from tonnage.places.spark.place import SparkPlace
 from tonnage.places.terms import PlaceTerms
 from tonnage.values import dataclass
 
@@ -97,6 +98,7 @@ WrittenPlace = (
     | DatabricksPlace
     | RayPlace
     | SkyPilotPlace
+    | SparkPlace
 )  # the kinds that places.toml may name
 MODELS: Final[Mapping[str, type[WrittenPlace]]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(WrittenPlace)

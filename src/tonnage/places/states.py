@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from tonnage.runs.states import RunReason, RunState, RunStatus
 from tonnage.values import dataclass
@@ -18,6 +20,11 @@ class Phase(StrEnum):
     ENDED = "ended"  # by itself, whatever its exit code
     CANCELLED = "cancelled"  # by somebody at the place
     GONE = "gone"  # the place knows no such job
+
+
+DRIVER_PHASES: Final[Mapping[str, Phase]] = {
+    "queued": Phase.QUEUED, "provisioning": Phase.PROVISIONING, "running": Phase.RUNNING, "ending": Phase.ENDING,
+}  # what the driver of a run says of itself, on a cluster that calls it running whatever it waits for  # fmt: skip
 
 
 class PlaceStatus(StrEnum):

@@ -11,87 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from tonnage.places.ray.executor import OUTPUT
 from tonnage.places.ray.jobs import DRIVER, SAID
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.ray_node import RayNode
+from tonnage.supervisor.node import NodeWork
+from tonnage.supervisor.starts import Lost, Machine, Say, carry_out, last_line
 
 LOOK_S: Final = 2.0  # between two looks at a queue
-SHORT_S: Final = 600.0  # a start that was lost sooner counts as one of a row
-MOST_LOSSES: Final = 8  # in a row
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 LAST_WORDS_S: Final = 120.0  # beyond the notice, to bring away what was saved
-
-
-class Lost(Exception):
-    """The machine is gone, in Ray's words."""
-
-
-class Machine(Protocol):
-    """A node's part that is held."""
-
-    @property
-    def node(self) -> str: ...
-
-    def work(self, words: Sequence[str], *, longest_s: float, notice_s: float) -> tuple[int, str]:
-        """Exit code and last words of the work, which is asked to save and end after `longest_s`. Lost."""
-
-
-class RayControl(Protocol):
-    """Where machines are had."""
-
-    def hold(self, epoch: int, say: Say) -> AbstractContextManager[Machine]:
-        """Wait for a machine, and give it back afterwards. Lost."""
-
-
-Say = Callable[..., None]
-
-
-def carry_out(
-    cluster: RayControl, words: Sequence[str], *, limit_s: float, notice_s: float, say: Say,
-    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
-) -> int:  # fmt: skip
-    """The work's exit code; started again where its machine is lost, with the next epoch, until its time is over.
-
-    `limit_s`: of all starts together, without the time in which it waits for a machine.
-    """
-    worked_s, epoch, losses, why = 0.0, 0, 0, ""
-    while True:
-        epoch += 1
-        say("queued", reason=why)
-        began = None
-        try:
-            with cluster.hold(epoch, say) as machine:
-                began = clock()
-                say("running", node=machine.node)
-                started = [*words, "--epoch", str(epoch)]
-                code, said = machine.work(started, longest_s=limit_s - worked_s, notice_s=notice_s)
-                why = f"{machine.node} is taken away"
-        except Lost as error:
-            code, said, why = WorkerExit.PREEMPTED, "", f"the machine was lost: {error}"
-        start_s = 0.0 if began is None else clock() - began
-        worked_s += start_s
-        if code != WorkerExit.PREEMPTED:
-            say("ended", reason="" if code == WorkerExit.DONE else _last_line(said))
-            return code
-        if worked_s >= limit_s:
-            say("ended", reason=f"its {limit_s / 60:g} minutes are over")
-            return code
-        losses = losses + 1 if start_s < SHORT_S else 1
-        if losses > MOST_LOSSES:
-            say("ended", reason=f"{why}; {losses} starts in a row were lost")
-            return code
-        sleep(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (losses - 1)))
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1][:500] if lines else ""
 
 
 def say(phase: str, **more: str) -> None:
@@ -130,7 +61,7 @@ class RayCluster:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         rest = {key: value for key, value in self._bundle.items() if key not in {"CPU", "GPU"}}
-        return self._ray.remote(RayNode).options(
+        return self._ray.remote(NodeWork).options(
             name=actor_name(self._token, epoch), num_cpus=self._bundle["CPU"], num_gpus=self._bundle.get("GPU", 0.0),
             resources=rest, max_restarts=0, max_concurrency=16,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
@@ -155,7 +86,7 @@ class RayCluster:
         try:
             yield
         except self._ray.exceptions.RayActorError as error:
-            raise Lost(_last_line(str(error))) from error
+            raise Lost(last_line(str(error))) from error
 
     def get(self, answer: Any, longest_s: float) -> tuple[int, str] | None:
         """What an actor answers; None where it has not by then. Lost."""

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tonnage.places.ray.executor import OUTPUT
-from tonnage.supervisor.ray import Machine, Say, arguments_of, carry_out, say
-from tonnage.supervisor.ray_node import RayNode
+from tonnage.supervisor.node import NodeWork
+from tonnage.supervisor.ray import arguments_of, say
+from tonnage.supervisor.starts import Machine, Say, carry_out
 
 
 class OneMachine:
@@ -29,7 +30,7 @@ class Here:
     """The node's part of a run."""
 
     def __init__(self) -> None:
-        self._node = RayNode()
+        self._node = NodeWork()
 
     @property
     def node(self) -> str:
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if not Path(folder).is_dir():
             sys.stdout.write("the run has no node now\n")
             return 1
-        code, said = RayNode().beside(argv, folder)
+        code, said = NodeWork().beside(argv, folder)
         sys.stdout.write(OUTPUT + said)
         return code
     return carry_out(OneMachine(), asked.command, limit_s=asked.limit_s, notice_s=asked.notice_s, say=say)

@@ -40,6 +40,9 @@ from tonnage.places.ray.place import RayPlace
 from tonnage.places.skypilot.jobs import SkyPilotJobs
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.places.slurm.executor import Slurm
+from tonnage.places.spark.executor import SparkRuns
+from tonnage.places.spark.jobs import SparkJobs
+from tonnage.places.spark.place import SparkPlace
 from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
@@ -55,6 +58,7 @@ from tonnage.testing.places import PlaceTrial
 from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
 from tonnage.testing.skypilot import LIVE, FakeSkyPilot
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
+from tonnage.testing.spark import DRIVER_GIB, SparkCluster, spark_cluster, spark_home
 
 ROOT = Path(__file__).parents[3]
 NEEDS_SLURM = pytest.mark.skipif(
@@ -64,6 +68,9 @@ NEEDS_SSHD = pytest.mark.skipif(bool(sshd.missing_binaries()), reason="apt-get i
 NEEDS_MOTO = pytest.mark.skipif(find_spec("moto") is None, reason="pip install 'moto[server]'")
 NEEDS_AZURE = pytest.mark.skipif(find_spec("msal") is None, reason="pip install 'tonnage[azure]'")
 NEEDS_RAY = pytest.mark.skipif(ray_python() is None, reason="pip install 'tonnage[ray]', or TONNAGE_RAY_PYTHON")
+NEEDS_SPARK = pytest.mark.skipif(
+    spark_home() is None, reason="pip install 'tonnage[spark]' and Java 17, or TONNAGE_SPARK_HOME"
+)
 MEMBERS = [
     "local",
     "kubernetes",
@@ -75,6 +82,7 @@ MEMBERS = [
     pytest.param("azure", marks=[NEEDS_AZURE]),
     pytest.param("digitalocean", marks=[NEEDS_MOTO]),
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
+    pytest.param("spark", marks=[pytest.mark.slow, NEEDS_SPARK]),
     "skypilot",
     pytest.param("ssh", marks=[pytest.mark.slow, NEEDS_SSHD]),
     pytest.param("slurm", marks=[pytest.mark.slow, NEEDS_SLURM]),
@@ -438,6 +446,45 @@ def ray_trial(home: Path, cluster: RayCluster) -> PlaceTrial:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    workers = {
+        "edge": {"cores": 8, "memory_gib": 8 * DRIVER_GIB, "gpus": 0},
+        "first": {"cores": 2, "memory_gib": 3, "gpus": 8},
+        "second": {"cores": 2, "memory_gib": 3, "gpus": 8},
+    }
+    with spark_cluster(tmp_path_factory.mktemp("spark"), workers=workers) as found:
+        yield found
+
+
+def spark_trial(home: Path, cluster: SparkCluster) -> PlaceTrial:
+    """A real Spark of a master and three workers, which meet the client in a folder; one is for drivers."""
+
+    def place(rest: str, web: str) -> SparkRuns:
+        terms = SparkPlace(
+            kind="spark", address=cluster.address, rest=rest, web=web, bucket=f"file://{home / 'bucket'}",
+            python=sys.executable, cores=1, memory_gib=1, gpus=1, driver_memory_gib=DRIVER_GIB, time_limit_minutes=5,
+            grace_s=8, exchange_s=0.2, mount=str(home / "there"),
+        )  # fmt: skip
+        return SparkRuns(
+            kind="spark", name="spark", place=terms, cloud=SparkJobs(name="spark", place=terms, attempts=2)
+        )
+
+    def preempt(folder: RunFolder) -> None:
+        """Its worker is shut down, which gives it the time to save; another worker is there."""
+        there = place(cluster.rest, cluster.web).folder_there(folder)
+        name = cluster.worker_of(int(there.pid_file.read_text()))
+        cluster.shut_down(name)
+        cluster.add_worker(f"{name}-again", cores=2, memory_gib=3, gpus=8)
+
+    nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+    return PlaceTrial(
+        executor=place(cluster.rest, cluster.web), home=home / "here", preempt=preempt,
+        alive=lambda folder: len(cluster.drivers(run=folder.path.name)), out_of_reach=lambda: place(nowhere, nowhere),
+        longest_s=120.0,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # of pods, which have this environment
@@ -465,6 +512,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             tmp_path, request.getfixturevalue("digitalocean"), request.getfixturevalue("aws"), monkeypatch
         ),
         "ray": lambda: ray_trial(tmp_path, request.getfixturevalue("ray_nodes")),
+        "spark": lambda: spark_trial(tmp_path, request.getfixturevalue("spark_workers")),
         "skypilot": lambda: skypilot_trial(
             tmp_path, request.getfixturevalue("skypilot"), request.getfixturevalue("google")
         ),

@@ -21,7 +21,8 @@ from tonnage.places.ray.place import RayPlace
 from tonnage.places.ray.questions import against_nodes, against_versions
 from tonnage.places.states import Phase
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.ray import MOST_LOSSES, Lost, Machine, Say, actor_name, carry_out
+from tonnage.supervisor.ray import actor_name
+from tonnage.supervisor.starts import MOST_LOSSES, Lost, Machine, Say, carry_out
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.ray_dashboard import TOKEN, FakeDashboard, fake_dashboard
 

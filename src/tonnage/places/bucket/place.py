@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -64,6 +64,27 @@ class BucketPlace(PlaceTerms):
     def store_endpoint(self) -> str | None:
         """Where a store that speaks S3's language is."""
         return self.endpoint
+
+
+ON_THE_NODES: Final = "nodes"  # of `secret`: the nodes' own environment has what runs need
+
+
+class ClusterPlace(BucketPlace):
+    """Clusters that run already: their nodes reach the bucket with their own rights, and a lost one is replaced."""
+
+    starts_again: ClassVar[bool] = True
+
+    mount: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")] = "/tmp/tonnage"
+    notices: Literal["aws", "gcp", "azure"] | None = None  # the nodes are spot machines of this cloud
+    secret: Annotated[str, Field(pattern=r"^(aws:.+|gcp:.+/.+|nodes)$")] | None = None
+
+    @property
+    def interruptible(self) -> bool:
+        return self.notices is not None
+
+    @property
+    def secret_address(self) -> str | None:
+        return None if self.secret == ON_THE_NODES else self.secret
 
 
 class CloudPlace(BucketPlace):

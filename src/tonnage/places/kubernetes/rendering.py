@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.places.contract import Submission, home_mark, tag_of, token_of
@@ -15,11 +15,10 @@ from tonnage.places.kubernetes.paths import collection_path
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import PORT, PodWork
 from tonnage.places.record import PlaceRecord
+from tonnage.runners.torchrun import ALONE, words_alone
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.spec import RunSpec
-
-ALONE: Final = ("--standalone", "--nnodes", "1")  # of torchrun, as a run of one machine has it
 
 
 def folder_there(place: KubernetesPlace, folder: RunFolder) -> RunFolder:
@@ -80,13 +79,7 @@ def first_host(place: KubernetesPlace, name: str) -> str | None:
 
 def across(job: Job, *, nodes: int, host: str, token: str) -> Job:
     """The same workers over several machines: torchrun meets at the first, and gives out the ranks."""
-    words = job.argv
-    place = next((at for at in range(len(words)) if words[at : at + len(ALONE)] == ALONE), None)
-    if place is None:
-        raise InputError(
-            f"a run of the runner '{job.runner}' has one pod; the place has {nodes}",
-            hint="`run.runner: torchrun`, or `nodes = 1`",
-        )
+    words, place = job.argv, words_alone(job)
     meeting = (
         "--nnodes",
         str(nodes),

@@ -21,7 +21,7 @@ from tonnage.places.ray.dashboard import TRIES, RayDashboard, RayRefused, RayUnr
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.ray.questions import against
 from tonnage.places.ssh.shipping import own_code
-from tonnage.places.states import JobView, Phase
+from tonnage.places.states import DRIVER_PHASES, JobView, Phase
 from tonnage.values import dataclass
 
 SERVICE: Final = "ray"
@@ -32,9 +32,6 @@ PACKAGE: Final = "_ray_pkg_{}.zip"
 SAID: Final = "tonnage-state "  # begins the lines by which the driver says how far it is
 ENDED: Final = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
 END_WAIT_S: Final = 30.0
-DRIVER_PHASES: Final[Mapping[str, Phase]] = {
-    "queued": Phase.QUEUED, "provisioning": Phase.PROVISIONING, "running": Phase.RUNNING, "ending": Phase.ENDING,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

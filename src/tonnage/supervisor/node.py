@@ -1,9 +1,9 @@
-"""The part of a run on a Ray cluster that is on the run's node: an actor that starts the work and holds its resources.
+"""The part of a run that is on a node of a cluster: an actor of Ray or a task of Spark that starts the work.
 
-An actor may end at any moment, and Ray kills what it has started. The work is to save then, so a process in between
-holds it: `python -m tonnage.supervisor.ray_node --parent PID -- COMMAND...` has the command's exit code, and passes on
-SIGTERM, which the kernel sends it when the actor is gone. Where Ray kills that process too, the command has the signal
-from the kernel itself.
+The actor or task may end at any moment, and the cluster kills what it has started. The work is to save then, so a
+process in between holds it: `python -m tonnage.supervisor.node --parent PID -- COMMAND...` has the command's exit code,
+and passes on SIGTERM, which the kernel sends it when its parent is gone. Where the cluster kills that process too, the
+command has the signal from the kernel itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,15 +24,20 @@ import tonnage
 from tonnage.supervisor.pod import until_its_end
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, set_process_attribute
 
-HOLDER: Final = "tonnage.supervisor.ray_node"
+HOLDER: Final = "tonnage.supervisor.node"
 MOST_SAID: Final = 2000  # bytes of the output that are told of a failure
 START_WAIT_S: Final = 30.0
 
 
-class RayNode:
-    """An actor: one node's part of a run."""
+class NodeWork:
+    """One node's part of a run.
 
-    def __init__(self) -> None:
+    `code`: the folder that has this package for the work, where it is not the one that runs here; `more`: variables of
+    the work.
+    """
+
+    def __init__(self, *, code: Path | None = None, more: Mapping[str, str] | None = None) -> None:
+        self._environ = {**environment(code or Path(tonnage.__file__).parents[1]), **(more or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def where(self) -> str:
@@ -44,7 +49,7 @@ class RayNode:
         holder = [sys.executable, "-m", HOLDER, "--parent", str(os.getpid()), "--", *words]
         with tempfile.TemporaryFile() as output:  # not a pipe: it would break with the actor
             self._process = subprocess.Popen(
-                holder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd="/",
+                holder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self._environ, cwd="/",
                 start_new_session=True,
             )  # fmt: skip
             code = self._process.wait()
@@ -63,7 +68,7 @@ class RayNode:
             time.sleep(0.1)  # the work has just been started
         try:
             done = subprocess.run(
-                argv, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                argv, cwd=folder, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, check=False,
             )  # fmt: skip
         except OSError as error:
@@ -71,9 +76,9 @@ class RayNode:
         return done.returncode, done.stdout.decode(errors="replace")
 
 
-def environment() -> dict[str, str]:
-    """Of the work: `python` is the one that runs Ray, and its tonnage is the one that was sent."""
-    paths = (str(Path(tonnage.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]))
+def environment(code: Path) -> dict[str, str]:
+    """Of the work: `python` is the one that runs here, and its tonnage is the one that was sent."""
+    paths = (str(code), *filter(None, [os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PATH": path}
 

@@ -1,0 +1,1 @@
+"""Runs as applications of a Spark standalone cluster that is reached by the address of its master."""
