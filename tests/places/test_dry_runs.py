@@ -46,6 +46,8 @@ PLACES: dict[str, dict[str, Any]] = {
     "databricks": {**GPUS, **LIMIT, "cloud": "aws", "region": "us-east-1", "bucket": "/Volumes/a/b/c/d",
                    "runtime": "16.4.x-gpu-ml-scala2.12", "instance_type": "p5.48xlarge",
                    "wheels": ["/Volumes/a/b/c/t.whl"]},
+    "ray": {**GPUS, **P5, **LIMIT, "address": "http://head:8265", "bucket": "s3://runs/t"},
+    "spark": {**GPUS, **P5, **LIMIT, "address": "spark://head:7077", "bucket": "s3://runs/t"},
     "skypilot": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"registry.example/t@{IMAGE}",
                  "candidates": ["aws/us-east-1/p5.48xlarge", "gcp/us-central1/a3-highgpu-8g"]},
 }  # fmt: skip

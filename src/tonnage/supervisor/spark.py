@@ -44,7 +44,9 @@ class DriverNote:
     def __init__(self, objects: Objects, tag: str) -> None:
         self._objects, self._key = objects, said_key(tag)
         found = objects.read(self._key)
-        self._launches = 1 + (0 if found is None else int(json.loads(found.content).get("launches", 0)))
+        before: dict[str, Any] = {} if found is None else json.loads(found.content)
+        self._launches = 1 + int(before.get("launches", 0))
+        self.before = str(before.get("reason", ""))  # the last word of the launch before
 
     @property
     def launches(self) -> int:
@@ -174,7 +176,7 @@ def drive(asked: argparse.Namespace, machines: Any) -> int:
         note.say("ended", reason="a newer submission has the run")
         return 0
     if note.launches > MOST_LAUNCHES:
-        note.say("ended", reason=f"its driver was launched {MOST_LAUNCHES} times")
+        note.say("ended", reason=f"its driver was launched {MOST_LAUNCHES} times: {note.before}")
         return 0
     terms = TaskTerms(nodes=asked.nodes, mount=asked.mount, resource=asked.resource,
                       run=f"{asked.mount}/runs/{home}/{run}", token=token, notice_s=asked.notice_s)  # fmt: skip
@@ -184,6 +186,9 @@ def drive(asked: argparse.Namespace, machines: Any) -> int:
         )
     except ApplicationEnded as error:
         note.say("ended", reason=f"its application has ended: {error}")
+    except Exception as error:  # the master launches the driver again
+        note.say("queued", reason=f"{type(error).__name__}: {reason_in(str(error))}")
+        raise
     return 0
 
 

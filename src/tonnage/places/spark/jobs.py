@@ -32,7 +32,7 @@ CODE: Final = "CODE"  # in what is shown before: its hash is known when it is se
 SCRIPT: Final = f'import runpy\n\nrunpy.run_module("{DRIVER}", run_name="__main__", alter_sys=True)\n'
 ENDED: Final = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
 END_WAIT_S: Final = 60.0
-LATE_S: Final = 2.0  # after an answer that was lost: the master may still be at it
+LATE_S: Final = 1.0  # after an answer that was lost: the master may still be at it
 OPENED: Final = (
     "java.lang",
     "java.lang.invoke",
