@@ -14,13 +14,11 @@ from typing import ClassVar, Final
 
 from tonnage.errors import InputError
 from tonnage.runners.runner import Supervised
+from tonnage.runs.agents import ALONE, PER_NODE
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job, SignalTo
 from tonnage.runs.spec import RunnerName, RunSpec
 from tonnage.values import dataclass
-
-ALONE: Final = ("--standalone", "--nnodes", "1")  # as a run of one machine has it
-PER_NODE: Final = "--nproc-per-node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,29 +59,6 @@ class Torchrun(Supervised):
 
     def more_env(self, spec: RunSpec) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
         return (("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"))
-
-
-def words_alone(job: Job) -> int:
-    """Where the words of one machine begin in a job's command. InputError of a runner that has none."""
-    found = next((at for at in range(len(job.argv)) if job.argv[at : at + len(ALONE)] == ALONE), None)
-    if found is None:
-        said = f"the runner '{job.runner}' works on one machine, and the place gives a run several"
-        raise InputError(said, hint="`--runner torchrun`, or `nodes = 1`")
-    return found
-
-
-def across_by_environment(job: Job, *, nodes: int) -> Job:
-    """The same workers shared out over several machines, whose agents read from PET_* variables where they meet.
-
-    Workers are asked to save by a file of the folder that the machines share. InputError where the processes cannot be
-    shared out evenly.
-    """
-    at, words = words_alone(job), list(job.argv)
-    if job.processes % nodes:
-        said = f"{job.processes} processes cannot be shared out evenly over {nodes} machines"
-        raise InputError(said, hint=f"--processes {nodes * max(1, job.processes // nodes)}")
-    words[words.index(PER_NODE) + 1] = str(job.processes // nodes)
-    return replace(job, argv=(*words[:at], *words[at + len(ALONE) :]), signal_to="nobody")
 
 
 _MEETING: Final = (

@@ -12,7 +12,14 @@ from typing import Final
 
 from tonnage.files import PRIVATE
 
+EXITS: Final = "exits"  # folder of a run
+VARIABLE: Final = "TONNAGE_EXITS"  # by which ranks know the folder of their start
 _NAME: Final = re.compile(r"rank-(\d+)\.exit-(\d+)")
+
+
+def exits_folder(run: Path, attempt: int) -> Path:
+    """Of a start of a run."""
+    return run / EXITS / f"attempt-{attempt:04}"
 
 
 def leave_exit(exits: Path, rank: int, code: int) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tonnage.files import make_private_folder, write_whole
+from tonnage.runs.exits import VARIABLE, exits_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
@@ -133,7 +134,9 @@ def _work_beside(folder: RunFolder, sent: Path, notice_s: float) -> int:
     while _submission(folder) != newest:  # the first pod has not laid it yet
         time.sleep(TICK_S)
     job = load_job((sent / "job.json").read_text(encoding="utf-8"), where=str(sent))
-    until_its_end(job.argv, None, env=dict(job.env))
+    exits = exits_folder(folder.path, max(1, folder.state().attempt))
+    exits.mkdir(parents=True, exist_ok=True)
+    until_its_end(job.argv, None, env={**dict(job.env), VARIABLE: str(exits)})
     return exit_of(folder.state()) if folder.state().state.ended else WorkerExit.PREEMPTED
 
 

@@ -95,7 +95,7 @@ class SparkMachines:
             if self._ended():
                 raise ApplicationEnded(reason_in(str(error))) from error
             if OF_PYTHON in str(error):  # the same on every machine: a module that is missing there
-                return [Outcome(code=1, said=str(error).partition(OF_PYTHON)[2])]
+                return [Outcome(code=1, said=python_fault(str(error)))]
             raise Lost(reason_in(str(error))) from error
 
     @property
@@ -128,6 +128,16 @@ class SparkMachine:
         task = partial(in_task, words=tuple(words), terms=self._machines.terms, epoch=self._epoch, longest_s=longest_s)
         first = self._machines.run_stage(task)[0]
         return first.code, first.said
+
+
+def python_fault(said: str) -> str:
+    """The last line of the traceback in Spark's long words about a task.
+
+    >>> python_fault(f"{OF_PYTHON}: Traceback:\\nModuleNotFoundError: No module named 'x'\\n\\n\\tat org.Spark")
+    "ModuleNotFoundError: No module named 'x'"
+    """
+    traceback = said.partition(OF_PYTHON)[2].partition("\n\tat ")[0]
+    return ([line.strip() for line in traceback.splitlines() if line.strip()] or ["no reason"])[-1][:MOST_REASON]
 
 
 def reason_in(said: str) -> str:

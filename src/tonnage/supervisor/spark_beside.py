@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tonnage.runs.exits import VARIABLE, exits_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.supervisor.bucket import writer_in
@@ -43,16 +44,22 @@ def main(arguments: Sequence[str]) -> int:
     def over() -> bool:
         return bool(ended) or asked.over.exists()
 
-    while writer_in(folder) != ours:  # the first has not laid it yet
+    while writer_in(folder) != ours or not exits_now(folder).is_dir():  # the first has not started its workers yet
         if over():
             return 0
         time.sleep(TICK_S)
     job = load_job(folder.job_file.read_text(encoding="utf-8"), where=str(folder.job_file))
     while not over() and writer_in(folder) == ours:
-        work(job.argv, dict(job.env), lambda: over() or writer_in(folder) != ours)
+        env = {**dict(job.env), VARIABLE: str(exits_now(folder))}
+        work(job.argv, env, lambda: over() or writer_in(folder) != ours)
         kill_below(os.getpid())
         time.sleep(AGAIN_S)
     return 0
+
+
+def exits_now(folder: RunFolder) -> Path:
+    """Where the ranks of the newest start leave their exit codes."""
+    return exits_folder(folder.path, folder.state().attempt)
 
 
 def work(argv: Sequence[str], env: dict[str, str], over: Callable[[], bool]) -> None:

@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
 
 from tonnage.files import write_whole
-from tonnage.runs.exits import exits_left
+from tonnage.runs.exits import VARIABLE, exits_folder, exits_left
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.requests import notice_request, write_request
 from tonnage.runs.states import WorkerExit
-
-EXITS: Final = "exits"  # folder of a run: exit codes that ranks left, where their launcher has only its own
 
 
 class Workers:
@@ -24,7 +21,7 @@ class Workers:
 
     def __init__(self, folder: RunFolder, job: Job, *, attempt: int, grace_s: float, umask: int = -1) -> None:
         self._folder, self._job = folder, job
-        self._exits = folder.path / EXITS / f"attempt-{attempt:04}"
+        self._exits = exits_folder(folder.path, attempt)
         with contextlib.suppress(OSError):  # a full disk: only launchers look for it
             self._exits.mkdir(parents=True, exist_ok=True)
         shim = [sys.executable, "-m", "tonnage.supervisor.shim", "--folder", str(folder.path), "--signal-to",
@@ -34,7 +31,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=sys.stderr,
             stderr=sys.stderr,
-            env={**os.environ, **dict(job.env), "TONNAGE_EXITS": str(self._exits)},
+            env={**os.environ, **dict(job.env), VARIABLE: str(self._exits)},
             start_new_session=True,
             umask=umask,
         )

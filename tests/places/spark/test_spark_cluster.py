@@ -175,7 +175,7 @@ def test_an_interpreter_that_lacks_what_runs_need(desk: Any, cluster: SparkClust
     following = desk.begin("run", desk.spec("bare"), "--on", "nodes")
     said = "".join(following.communicate(timeout=LONGEST_S))
     assert following.returncode != 0
-    assert "No module named 'pydantic'" in said
+    assert "No module named 'pydantic" in said
     assert drivers(cluster) == []
 
 

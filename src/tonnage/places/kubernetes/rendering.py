@@ -15,7 +15,7 @@ from tonnage.places.kubernetes.paths import collection_path
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import PORT, PodWork
 from tonnage.places.record import PlaceRecord
-from tonnage.runners.torchrun import ALONE, words_alone
+from tonnage.runs.agents import ALONE, words_alone
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.spec import RunSpec

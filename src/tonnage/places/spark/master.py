@@ -46,13 +46,13 @@ class SparkMaster(ApiClient):
         except ValueError:
             said = f"{answer.status_code} {answer.reason_phrase}: is it Spark's?"
         said = said.strip().splitlines()[0][:500]
-        return MasterRefused(f"{self._name}: {url}: {said}", hint=f"`tonnage places check {self._name}`")
+        return MasterRefused(f"{url}: {said}", hint=f"`tonnage places check {self._name}`")
 
     def page(self) -> dict[str, Any]:
         """Workers, drivers and applications. TonnageError where nothing answers as a master does."""
         found = self._json("GET", f"{self._place.web_url}/json/", f"places.{self._name}.web: http://MASTER:8080")
         if not isinstance(found.get("workers"), list):
-            raise TonnageError(f"{self._name}: {self._place.web_url} is not the page of a Spark master",
+            raise TonnageError(f"{self._place.web_url} is not the page of a Spark master",
                                hint=f"places.{self._name}.web: http://MASTER:8080")  # fmt: skip
         return found
 
@@ -66,7 +66,7 @@ class SparkMaster(ApiClient):
         answer = self.once("POST", f"{self._submissions}/create", json=body).json()
         if not answer.get("success"):
             said = str(answer.get("message") or "no reason").splitlines()[0][:500]
-            raise MasterRefused(f"{self._name}: the master refuses the run: {said}",
+            raise MasterRefused(f"{self._place.rest_url} refuses the run: {said}",
                                 hint=f"`tonnage places check {self._name}`")  # fmt: skip
         return str(answer["submissionId"])
 
@@ -85,4 +85,4 @@ class SparkMaster(ApiClient):
             raise
         except (TonnageError, ValueError) as error:
             said = error.message if isinstance(error, TonnageError) else f"{url} is not answered as Spark does"
-            raise TonnageError(f"{self._name}: {said}", hint=hint) from error
+            raise TonnageError(said, hint=hint) from error
