@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tonnage.runs import RunFolder, RunSpec
@@ -75,6 +77,19 @@ class Desk:
             command, env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
+
+    def kill_clients(self, place: str, delays_s: Sequence[float]) -> None:
+        """Start runs at a place, kill each client so long afterwards with all below it, and remove what was begun."""
+        names = [f"killed-{number}" for number in range(len(delays_s))]
+        for name, delay_s in zip(names, delays_s, strict=True):
+            client = self.begin("run", self.spec(name), "--on", place, "-d")
+            time.sleep(delay_s)
+            for one in [*psutil.Process(client.pid).children(recursive=True), psutil.Process(client.pid)]:
+                one.send_signal(signal.SIGKILL)
+            client.communicate()
+        for name in names:
+            if self.folder(name).spec_file.exists():
+                self.folder(name).path.rename(self.home / f"aside-{name}")
 
     def wait(self, true: Callable[[], bool], said: str = "") -> None:
         until = time.monotonic() + LONGEST_S

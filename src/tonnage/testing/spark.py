@@ -13,8 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from importlib.util import find_spec
@@ -25,13 +24,12 @@ import httpx
 import psutil
 
 from tonnage.errors import TonnageError
-from tonnage.testing.ray import end_at_once
+from tonnage.testing.ray import end_at_once, wait_until
 from tonnage.testing.slurm import free_ports
 from tonnage.values import dataclass
 
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
-START_TIMEOUT_S: Final = 90.0
 DRIVER_GIB: Final = 4  # of drivers in trials: the worker for drivers alone has room for one
 END_S: Final = 15.0
 JOINED: Final = "Successfully registered with master"
@@ -168,15 +166,6 @@ def start(home: str, log: Path, env: Mapping[str, str], *words: str) -> subproce
             [f"{home}/bin/spark-class", *words], env=dict(env), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
             cwd=log.parent, start_new_session=True,
         )  # fmt: skip
-
-
-def wait_until(true: Callable[[], bool], said: str) -> None:
-    """TonnageError where it does not come so far in time."""
-    until = time.monotonic() + START_TIMEOUT_S
-    while not true():
-        if time.monotonic() > until:
-            raise TonnageError(said, hint="its log says why")
-        time.sleep(0.1)
 
 
 def _answers(found: SparkCluster) -> bool:

@@ -126,7 +126,7 @@ def test_several_nodes_meet_at_the_first() -> None:
     assert asked.job.argv[asked.job.argv.index("--nnodes") + 1] == "4"
     assert "--standalone" not in asked.job.argv
     assert (found["Job"]["spec"]["completions"], found["Job"]["spec"]["parallelism"]) == (4, 4)
-    with pytest.raises(InputError, match="one pod"):
+    with pytest.raises(InputError, match="works on one machine"):
         sent(place(nodes=2), job=Job(runner="local", argv=("python", "-m", "work")))
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tonnage.places.contract import home_mark
@@ -149,16 +147,7 @@ def test_the_drivers_worker_without_power(desk: Any, cluster: SparkCluster) -> N
 def test_clients_that_die(desk: Any, cluster: SparkCluster) -> None:
     """Killed at moments of a submission: what no run waits for is found by its class, waiting drivers too."""
     pretend(desk, steps=4000, step_s=0.02)
-    for number, delay_s in enumerate((0.9, 1.3, 1.8, 2.4)):
-        client = desk.begin("run", desk.spec(f"killed-{number}"), "--on", "nodes", "-d")
-        time.sleep(delay_s)
-        for one in [*psutil.Process(client.pid).children(recursive=True), psutil.Process(client.pid)]:
-            one.send_signal(signal.SIGKILL)
-        client.communicate()
-    for number in range(4):
-        folder = desk.folder(f"killed-{number}")
-        if folder.spec_file.exists():
-            folder.path.rename(desk.home / f"aside-{number}")
+    desk.kill_clients("nodes", (0.9, 1.3, 1.8, 2.4))
     desk.tonnage("places", "orphans", "--end")
     wait(lambda: drivers(cluster) == [])
     assert json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == []
