@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.scaling.one_fleet import fleet_by_the_law
 
 from tonnage.scaling.fleet import simulate_fleet
 from tonnage.scaling.law import control_law
 from tonnage.scaling.load import KINDS, Load
-from tonnage.scaling.planned import FleetNeed, long_enough, scaled_fleet
+from tonnage.scaling.planned import FleetNeed, fleet_place, long_enough, scaled_fleet, scaled_fleets
 from tonnage.scaling.service import ScaledService
 from tonnage.workload.file.traffic_checks import daily_wave
 from tonnage.workload.jobs import Traffic
@@ -32,16 +33,49 @@ def test_a_law_that_is_asked_less_often_takes_no_more_machine_hours(
 ) -> None:
     quick = scaled_fleet(daily_wave(10.0), need)
     monkeypatch.setattr("tonnage.scaling.planned.DAY_DECISIONS", 1200)
-    scaled_fleet.cache_clear()
+    fleet_place.cache_clear()
     often = scaled_fleet(daily_wave(10.0), need)
-    scaled_fleet.cache_clear()
+    fleet_place.cache_clear()
     assert quick.machine_hours_per_day == pytest.approx(often.machine_hours_per_day, rel=0.02)
 
 
 def test_the_same_input_gives_the_same_figures() -> None:
     first = scaled_fleet(daily_wave(3.0), NEED)
-    scaled_fleet.cache_clear()
+    fleet_place.cache_clear()
     assert scaled_fleet(daily_wave(3.0), NEED) == first
+
+
+COURSES = {
+    "wave": daily_wave(10.0),
+    "half a day without a request": Traffic(shares=(0.0, 1.0) * 12, step_s=3600.0, repeats=True, source="gaps"),
+    "bursts of a trace": Traffic(
+        shares=tuple(4.0 if at % 300 < 30 else 0.4 for at in range(9000)), step_s=0.7, repeats=False, source="bursts"
+    ),
+}
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_fleets_that_are_simulated_at_once_are_those_of_the_law(course: str) -> None:
+    """Bit for bit, whatever lies beside a fleet: small and large ones, with spare machines, quick and slow to start."""
+    needs = [
+        FleetNeed(busy_per_s=busy, carries_per_s=busy / used / working * 1.01, used=used, machines=working + spare,
+                  spare=spare, start_up_s=start_up_s)
+        for busy, used, working, spare, start_up_s in (
+            (100.0, 0.7, 2, 0, 300.0), (100.0, 0.7, 5, 1, 300.0), (3.0, 0.83, 3, 0, 300.0), (100.0, 0.5, 19, 0, 300.0),
+            (777.7, 0.7, 90, 2, 300.0), (100.0, 0.7, 5, 0, 60.0), (100.0, 0.83, 7, 0, 1800.0),
+        )
+    ]  # fmt: skip
+    fleet_place.cache_clear()
+    together = scaled_fleets(COURSES[course], needs)
+    assert list(together) == [fleet_by_the_law(COURSES[course], need) for need in needs]
+    assert len({fleet.machine_hours_per_day for fleet in together}) > 4
+
+
+def test_a_fleet_that_is_known_is_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slider that leaves the rate alone asks for the same fleets."""
+    known = scaled_fleet(daily_wave(4.0), NEED)
+    monkeypatch.setattr("tonnage.scaling.planned.run_fleets", None)
+    assert scaled_fleets(daily_wave(4.0), (NEED, NEED)) == (known, known)
 
 
 def test_spare_machines_are_held_all_day() -> None:

@@ -7,7 +7,6 @@ are paid, the fleet is priced by those. Else it stays as it is, so no plan is de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +19,7 @@ from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.reasons.notes import FixedFleetNote, ScaledFleetNote
 from tonnage.planning.sized import Sized
 from tonnage.planning.terms import terms_of
-from tonnage.scaling.planned import FleetNeed, ScaledFleet, long_enough, scaled_fleet
+from tonnage.scaling.planned import FleetNeed, ScaledFleet, long_enough, scaled_fleets
 from tonnage.workload.jobs import ServeJob, Traffic
 
 MOST_SIMULATED: Final = 24  # fleets that carry differently, those that may become the cheapest first
@@ -34,7 +33,7 @@ def with_scaling(choice: Choice, priced: PricedRuns, *, used: float) -> Sized:
     start_up_s = terms_of(choice.workload.buy).startup_s
     if traffic is None or not isinstance(job, ServeJob) or job.replicas or not long_enough(traffic, start_up_s):
         return sized
-    simulated = dict(_simulated(choice, priced, job, traffic, used))
+    simulated = _simulated(choice, priced, job, traffic, used)
     scaled = {row: fleet for row, fleet in simulated.items() if _pays(fleet, int(sized.nodes[row]))}
     work_s = sized.work_s.copy()
     for row, fleet in scaled.items():
@@ -71,12 +70,13 @@ def _followed(fleet: ScaledFleet, machines: int) -> ScaledFleetNote:
 
 def _simulated(
     choice: Choice, priced: PricedRuns, job: ServeJob, traffic: Traffic, used: float
-) -> Iterator[tuple[int, ScaledFleet]]:
-    """(row of the table, its fleet under the law), from the least that a fleet might cost: its machines follow the mean
-    rate at once. Fleets that carry as much are simulated once."""
+) -> dict[int, ScaledFleet]:
+    """Rows of the table with their fleet under the law, from the least that a fleet might cost: its machines follow the
+    mean rate at once. Fleets that carry as much are simulated once."""
     rows = choice.available(priced)
     bound = priced.cost_usd[rows] * np.maximum(traffic.mean, 1.0 / priced.nodes[rows])
     may_follow = (priced.nodes[rows] > 1) & (priced.rates.term_h[rows] == 0)
+    needs = dict[int, FleetNeed]()
     known, done = set[FleetNeed](), set[int]()
     for place in np.argsort(bound, kind="stable").tolist():
         row = int(priced.run[rows[place]])
@@ -87,7 +87,8 @@ def _simulated(
         if need is None or (need not in known and len(known) == MOST_SIMULATED):
             continue
         known.add(need)
-        yield row, scaled_fleet(traffic, need)
+        needs[row] = need
+    return dict(zip(needs, scaled_fleets(traffic, tuple(needs.values())), strict=True))
 
 
 def _need(choice: Choice, job: ServeJob, row: int, used: float) -> FleetNeed | None:

@@ -20,6 +20,7 @@ from tonnage.scaling.reasons import ClearsBacklog, FollowsLoad, HoldsFloor, Hold
 from tonnage.scaling.schedules import WeekSchedule
 from tonnage.scaling.service import Observation, ScaledService
 from tonnage.scaling.shadows import Candidates, Shadows
+from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
 MISS_BUDGET: Final = 0.25  # of the misses that the promise allows, a candidate may have had so many in the past
@@ -28,6 +29,7 @@ PRUDENT_START_UPS: Final = 10.0  # so many pass before candidates are trusted
 FEEDBACK: Final = 0.5  # less is allowed where the service itself was late more often than that
 SWITCH: Final = 0.01  # a candidate gives way to one that is this much cheaper
 RESELECT: Final = 15  # decisions between two choices of a candidate
+SERVICE_MEMORY: Final = 500.0  # requests whose mean time is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,8 @@ class ControlLaw:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between decisions: a thirtieth of a start-up, at least half a second, at most 10 s."""
-        return min(max(self.service.start_up_s / 30.0, 0.5), 10.0)
+        """Seconds between decisions."""
+        return decision_interval_s(self.service.start_up_s)
 
     def begin(self, interval_s: float | None = None) -> LawState:
         """Nothing known yet. `interval_s`: seconds between decisions, where they are not the law's own: its shadows
@@ -78,7 +80,10 @@ class ControlLaw:
         late = 0.0 if began_again else state.late * math.exp(-elapsed_s / MEMORY_S) + seen.late
         chosen = state.chosen
         if state.decisions % RESELECT == RESELECT - 1 and self._trusted(moved):
-            chosen = self._select(moved, chosen, late)
+            chosen = best_candidate(
+                moved.missed, moved.paid_s, chosen, arrived=moved.arrived, late=late,
+                allowed=1.0 - self.service.promised_fraction,
+            )  # fmt: skip
         wanted, reason = self._wanted(moved, chosen, seen, service_s)
         silent_s = 0.0 if seen.arrived + seen.waiting + seen.running else state.silent_s + elapsed_s
         if self.service.to_zero_after_s is not None and silent_s >= max(self.service.to_zero_after_s, elapsed_s):
@@ -94,18 +99,6 @@ class ControlLaw:
 
     def _trusted(self, now: Shadows) -> bool:
         return now.settled and now.elapsed_s >= PRUDENT_START_UPS * self.service.start_up_s and now.arrived > 0
-
-    def _select(self, now: Shadows, current: int, late: float) -> int:
-        allowed = 1.0 - self.service.promised_fraction
-        own = late / max(now.arrived, 1e-9) / allowed
-        allowed *= min(max(MISS_BUDGET + FEEDBACK * (MISS_BUDGET - own), 0.05), MISS_BUDGET)
-        missed = now.missed / max(now.arrived, 1e-9)
-        good = missed <= allowed
-        if not good.any():
-            return int(np.argmin(missed + 1e-9 * now.paid_s))
-        best = int(np.argmin(np.where(good, now.paid_s, np.inf)))
-        cheaper = now.paid_s[best] < (1.0 - SWITCH) * now.paid_s[current]
-        return best if cheaper or not good[current] else current
 
     def _wanted(self, now: Shadows, chosen: int, seen: Observation, service_s: float) -> tuple[int, ScalingReason]:
         service = self.service
@@ -134,12 +127,31 @@ class ControlLaw:
         return min(least, service.most), service.most
 
 
+def decision_interval_s(start_up_s: float) -> float:
+    """Seconds between decisions: a thirtieth of a start-up, at least half a second, at most 10 s."""
+    return min(max(start_up_s / 30.0, 0.5), 10.0)
+
+
+def best_candidate(missed: Array, paid_s: Array, current: int, *, arrived: float, late: float, allowed: float) -> int:
+    """The cheapest rule that would have kept the promise; where none did, the one that missed least. `allowed`: the
+    part of requests that may be late; `late`: how many of `arrived` were."""
+    own = late / max(arrived, 1e-9) / allowed
+    allowed *= min(max(MISS_BUDGET + FEEDBACK * (MISS_BUDGET - own), 0.05), MISS_BUDGET)
+    missed = missed / max(arrived, 1e-9)
+    good = missed <= allowed
+    if not good.any():
+        return int(np.argmin(missed + 1e-9 * paid_s))
+    best = int(np.argmin(np.where(good, paid_s, np.inf)))
+    cheaper = paid_s[best] < (1.0 - SWITCH) * paid_s[current]
+    return best if cheaper or not good[current] else current
+
+
 def _mean_service(state: LawState, seen: Observation) -> tuple[float | None, float]:
-    """Mean seconds of a request, of some 500 past ones."""
+    """Mean seconds of a request, of some SERVICE_MEMORY past ones."""
     if seen.finished == 0:
         return state.service_s, state.service_weight
     mean = seen.finished_work_s / seen.finished
-    kept = min(state.service_weight, 500.0)
+    kept = min(state.service_weight, SERVICE_MEMORY)
     if state.service_s is None or kept == 0:
         return mean, float(seen.finished)
     weight = kept + seen.finished

@@ -12,14 +12,15 @@ machine is at its most: that is when the promise is no longer sure. Its chance i
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from tonnage.scaling.law import control_law
-from tonnage.scaling.service import Observation, ScaledService
+from tonnage.scaling.fluid_fleets import FleetTotals, FluidFleet, run_fleets
+from tonnage.scaling.law import decision_interval_s
+from tonnage.scaling.service import ScaledService
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Traffic
@@ -81,7 +82,6 @@ def long_enough(traffic: Traffic, start_up_s: float) -> bool:
     return traffic.repeats or len(traffic.shares) * traffic.step_s >= LEAST_START_UPS * start_up_s
 
 
-@lru_cache(maxsize=256)
 def scaled_fleet(traffic: Traffic, need: FleetNeed) -> ScaledFleet:
     """The fleet of `need` on `traffic`: at least one machine that works, at most those that are planned. Same input,
     same figures.
@@ -95,27 +95,67 @@ def scaled_fleet(traffic: Traffic, need: FleetNeed) -> ScaledFleet:
     >>> found.keeps  # ten times the rate within an hour, half an hour to start: its plan keeps the fixed fleet
     False
     """
-    group = math.ceil(need.working / MOST_UNITS)
-    units = math.ceil(need.working / group)
-    past_s, step_s, shares = _course(traffic)
+    return scaled_fleets(traffic, (need,))[0]
+
+
+def scaled_fleets(traffic: Traffic, needs: Sequence[FleetNeed]) -> tuple[ScaledFleet, ...]:
+    """`scaled_fleet` of each: those that are not known yet are simulated at once."""
+    places = [fleet_place(traffic, need) for need in needs]
+    unknown = {need: place for need, place in zip(needs, places, strict=True) if not place}
+    for start_up_s in {need.start_up_s for need in unknown}:
+        alike = [need for need in unknown if need.start_up_s == start_up_s]
+        for need, fleet in zip(alike, _simulated(traffic, alike), strict=True):
+            unknown[need].append(fleet)
+    return tuple(place[0] for place in places)
+
+
+@lru_cache(maxsize=1024)
+def fleet_place(traffic: Traffic, need: FleetNeed) -> list[ScaledFleet]:  # noqa: ARG001
+    """Where the fleet is kept once it is known."""
+    return []
+
+
+def _simulated(traffic: Traffic, needs: Sequence[FleetNeed]) -> list[ScaledFleet]:
+    """The fleets, which all take the same time to start."""
+    past_s, step_s, shares = course_of(traffic)
     most = DAY_DECISIONS if traffic.repeats else TRACE_DECISIONS
-    run = _Run(need, group, units, every_s=max(len(shares) * step_s / most, step_s))
-    steps = max(round(run.every_s / step_s), 1)
-    arrivals = np.random.default_rng(SEED).poisson(shares * (step_s * need.busy_per_s)).tolist()
-    for begin in range(0, len(arrivals), steps):
-        if begin * step_s >= past_s:
-            run.judged = True
-        run.advance(arrivals[begin : begin + steps], step_s)
-    days = run.judged_s / DAY_S
-    hours = min(run.unit_s * group, need.working * run.judged_s) / 3600.0 / days
+    every_s = max(decision_interval_s(needs[0].start_up_s), len(shares) * step_s / most, step_s)
+    rates = {need.busy_per_s: np.empty(0) for need in needs}
+    for rate in rates:
+        rates[rate] = np.random.default_rng(SEED).poisson(shares * (step_s * rate)).astype(np.float64)
+    groups = [math.ceil(need.working / MOST_UNITS) for need in needs]
+    totals = run_fleets(
+        [_fluid(need, group) for need, group in zip(needs, groups, strict=True)],
+        np.stack([rates[need.busy_per_s] for need in needs], axis=1),
+        step_s=step_s, steps=max(round(every_s / step_s), 1), judged_from_s=past_s,
+    )  # fmt: skip
+    return [_fleet(need, group, total) for need, group, total in zip(needs, groups, totals, strict=True)]
+
+
+def _fluid(need: FleetNeed, group: int) -> FluidFleet:
+    """Units of `group` machines, with the slots that the law sees: a full unit answers at the machine's most."""
+    carries_per_s = need.carries_per_s * group
+    slots = round(min(max(carries_per_s * need.start_up_s / 10.0, FEWEST_SLOTS), MOST_SLOTS))
+    held_s = slots / carries_per_s
+    law = ScaledService(
+        slots=max(int(slots * need.used + 1e-9), 1), start_up_s=need.start_up_s, least=1,
+        most=math.ceil(need.working / group), promise_s=held_s * (1.0 / need.used - 1.0), promised_fraction=KEPT,
+    )  # fmt: skip
+    return FluidFleet(slots, held_s, law)
+
+
+def _fleet(need: FleetNeed, group: int, total: FleetTotals) -> ScaledFleet:
+    days = total.judged_s / DAY_S
+    hours = min(total.unit_s * group, need.working * total.judged_s) / 3600.0 / days
     return ScaledFleet(
-        least=min(run.least * group, need.working) + need.spare, most=min(run.most * group, need.working) + need.spare,
-        machine_hours_per_day=hours + 24.0 * need.spare, starts_per_day=run.starts * group / days,
-        kept_fraction=1.0 - run.late / max(run.arrived, 1), start_up_s=need.start_up_s, judged_s=run.judged_s,
+        least=min(total.least * group, need.working) + need.spare,
+        most=min(total.most * group, need.working) + need.spare,
+        machine_hours_per_day=hours + 24.0 * need.spare, starts_per_day=total.starts * group / days,
+        kept_fraction=1.0 - total.late / max(total.arrived, 1), start_up_s=need.start_up_s, judged_s=total.judged_s,
     )  # fmt: skip
 
 
-def _course(traffic: Traffic) -> tuple[float, float, Array]:
+def course_of(traffic: Traffic) -> tuple[float, float, Array]:
     """Seconds that are the past, seconds of a step, and the share of the busy rate at each step. A day begins where it
     is quietest."""
     if traffic.repeats:
@@ -127,79 +167,3 @@ def _course(traffic: Traffic) -> tuple[float, float, Array]:
     whole = np.array(traffic.shares[: len(traffic.shares) // together * together])
     shares = whole.reshape(-1, together).mean(axis=1)
     return len(shares) * traffic.step_s * together / 2.0, traffic.step_s * together, shares
-
-
-class _Run:
-    """Units of machines under the law: those that serve, those that start, and the requests inside."""
-
-    def __init__(self, need: FleetNeed, group: int, units: int, *, every_s: float) -> None:
-        self.start_up_s = need.start_up_s
-        carries_per_s = need.carries_per_s * group
-        self.slots = round(min(max(carries_per_s * need.start_up_s / 10.0, FEWEST_SLOTS), MOST_SLOTS))
-        self.service_s = self.slots / carries_per_s
-        self.law = control_law(
-            ScaledService(
-                slots=max(int(self.slots * need.used + 1e-9), 1), start_up_s=need.start_up_s, least=1, most=units,
-                promise_s=self.service_s * (1.0 / need.used - 1.0), promised_fraction=KEPT,
-            )
-        )  # fmt: skip
-        self.every_s = max(self.law.interval_s, every_s)
-        self.state = self.law.begin(self.every_s)
-        self.now_s, self.inside, self.ready = 0.0, 0.0, units
-        self.starting: deque[float] = deque()  # when each will be ready
-        self.judged = False
-        self.unit_s = self.late = self.judged_s = 0.0
-        self.arrived = self.starts = self.most = 0
-        self.least = units
-
-    def advance(self, arrivals: list[int], step_s: float) -> None:
-        """Some steps, then a decision."""
-        before, late = self.inside, 0.0
-        for arrived in arrivals:
-            while self.starting and self.starting[0] <= self.now_s:
-                self.starting.popleft()
-                self.ready += 1
-            late += self._step(arrived, step_s)
-            self.now_s += step_s
-        self._decide(sum(arrivals), before, late)
-
-    def _step(self, arrived: int, step_s: float) -> float:
-        """Requests of a step that are late. What is inside fits, or the full slots leave evenly."""
-        slots, held_s = self.ready * self.slots, self.service_s
-        keep = math.exp(-step_s / held_s)
-        free = arrived * (held_s / step_s) * (1.0 - keep) + self.inside * keep
-        come = self.inside + arrived
-        self.inside = free if free <= slots else max(come - slots * (step_s / held_s), min(slots, come))
-        late = arrived * _chance_late(self.inside, slots)
-        if self.judged:
-            paid = self.ready + len(self.starting)
-            self.unit_s += paid * step_s
-            self.judged_s += step_s
-            self.arrived += arrived
-            self.late += late
-            self.least, self.most = min(self.least, paid), max(self.most, paid)
-        return late
-
-    def _decide(self, arrived: int, before: float, late: float) -> None:
-        finished = max(round(arrived + before - self.inside), 0)
-        running = min(self.inside, self.ready * self.slots)
-        seen = Observation(
-            arrived=arrived, finished=finished, finished_work_s=finished * self.service_s,
-            waiting=round(self.inside - running), running=round(running), ready=self.ready,
-            starting=len(self.starting), late=round(late),
-        )  # fmt: skip
-        self.state, wanted, _ = self.law.decide(self.state, seen, self.now_s)
-        while wanted > self.ready + len(self.starting):
-            self.starting.append(self.now_s + self.start_up_s)
-            self.starts += self.judged
-        while wanted < self.ready + len(self.starting):
-            if self.starting:
-                self.starting.pop()
-            else:
-                self.ready -= 1
-
-
-def _chance_late(inside: float, slots: int) -> float:
-    """The chance that every slot is taken, given the arrivals: theirs is half the variance of a Poisson occupancy."""
-    z = (inside - slots) / math.sqrt(max(inside, 1.0) / 2.0)
-    return 1.0 / (1.0 + math.exp(-min(max(1.702 * z, -40.0), 40.0)))

@@ -10,8 +10,9 @@ an arrival is late is Φ((N - C·(1 + promise/s)) / sqrt(N/2)).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ FLOORS: Final = 16  # of rules that follow the load
 FIXED_FLOORS: Final = 64
 
 Speeds = tuple[float, float, float]  # fast, middle, slow
+N = TypeVar("N", float, Array)  # of one service, or an element a service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +97,17 @@ def _floors(service: ScaledService, count: int) -> Array:
 
 def begin(rules: Candidates, service: ScaledService, interval_s: float) -> Shadows:
     count = len(rules.floor)
-    rows = math.ceil(service.start_up_s / interval_s - 1e-9) + 1
+    ring = np.tile(rules.floor, (ring_rows(service, interval_s), 1))
     return Shadows(
         elapsed_s=0.0, settled=False, arrived=0.0, demand=(0.0, 0.0, 0.0), past=(0.0, 0.0, 0.0), level=np.zeros(count),
-        wanted=rules.floor.copy(), ring=np.tile(rules.floor, (rows, 1)), place=0, inside=np.zeros(count),
-        missed=np.zeros(count), paid_s=np.zeros(count),
+        wanted=rules.floor.copy(), ring=ring, place=0, inside=np.zeros(count), missed=np.zeros(count),
+        paid_s=np.zeros(count),
     )  # fmt: skip
+
+
+def ring_rows(service: ScaledService, interval_s: float) -> int:
+    """Decisions that a start-up lasts, this one included."""
+    return math.ceil(service.start_up_s / interval_s - 1e-9) + 1
 
 
 def advance(
@@ -114,20 +121,20 @@ def advance(
     memory_s: float,
 ) -> Shadows:
     """The shadows `elapsed_s` later, in which `arrived` requests came. The past fades with `memory_s`."""
-    demand, past = _smoothed(now, arrived * service_s / elapsed_s, time_constants(service, service_s), elapsed_s)
-    if not now.settled and now.elapsed_s >= _settling_s(service, service_s):
+    taus = time_constants(service.start_up_s, service_s)
+    demand, past = _smoothed(now, arrived * service_s / elapsed_s, taus, elapsed_s)
+    if not now.settled and now.elapsed_s >= settling_s(service.start_up_s, service_s):
         now = _settled(now, rules, service, demand, past)
     ready = now.ring.min(axis=0) * service.slots
     inside = _inside(now.inside, ready, arrived, service_s, elapsed_s)
     fade = math.exp(-elapsed_s / memory_s)
-    late = _late(inside, ready, service.promise_s / service_s)
-    ahead = _ahead(demand, past, service)[rules.signal]
+    late = np.where(ready > 0, chance_late(inside, ready * (1.0 + service.promise_s / service_s)), 1.0)
+    ahead = expected_load(demand, past, service.start_up_s)[rules.signal]
     waiting = np.maximum(inside - ready, 0.0) - np.maximum(ready - demand[0], 0.0) * service.start_up_s / service_s
     extra = np.where(rules.signal == FIXED, 0.0, backlog_slots(waiting, service_s))
     want = (ahead + rules.room * np.sqrt(ahead) + extra) / service.slots
-    level = np.maximum(want, want + (now.level - want) * np.exp(-elapsed_s / rules.hold_s))
-    level = np.maximum(level, rules.floor)
-    wanted = np.minimum(np.ceil(level - ROUND_DOWN), service.most)
+    level = held_level(want, now.level, np.exp(-elapsed_s / rules.hold_s), rules.floor)
+    wanted = whole_replicas(level, service.most)
     ring = now.ring.copy()
     ring[now.place] = wanted
     return Shadows(
@@ -137,9 +144,23 @@ def advance(
     )  # fmt: skip
 
 
-def _settling_s(service: ScaledService, service_s: float) -> float:
+def settling_s(start_up_s: float, service_s: N) -> N:
     """Seconds after which the load is known, and the first replicas that it asked for could have started."""
-    return SETTLING_START_UPS * max(service.start_up_s, SHORTEST_S) + SETTLING_SERVICES * service_s
+    return SETTLING_START_UPS * max(start_up_s, SHORTEST_S) + SETTLING_SERVICES * service_s
+
+
+def held_level(want: Array, before: Array, held: Array, floor: Array) -> Array:
+    """Replicas that rules hold: what they want, at least `held` of what they had beyond it, never below the floor."""
+    level = before - want
+    level *= held
+    level += want
+    return np.maximum(np.maximum(want, level, out=level), floor, out=level)
+
+
+def whole_replicas(level: Array, most: float | Array) -> Array:
+    """Whole replicas of a level."""
+    whole: Array = level - ROUND_DOWN
+    return np.minimum(np.ceil(whole, out=whole), most, out=whole)
 
 
 def _settled(now: Shadows, rules: Candidates, service: ScaledService, demand: Speeds, past: Speeds) -> Shadows:
@@ -148,9 +169,9 @@ def _settled(now: Shadows, rules: Candidates, service: ScaledService, demand: Sp
     A service that is started, or whose law begins anew, has its users already. Shadows begin at their floors, so all
     are late until replicas have started; if that counted, rules that follow the load would be refused for hours.
     """
-    ahead = _ahead(demand, past, service)[rules.signal]
+    ahead = expected_load(demand, past, service.start_up_s)[rules.signal]
     level = np.maximum((ahead + rules.room * np.sqrt(ahead)) / service.slots, rules.floor)
-    wanted = np.minimum(np.ceil(level - ROUND_DOWN), service.most)
+    wanted = whole_replicas(level, service.most)
     nothing = np.zeros(len(level))
     return replace(
         now, settled=True, arrived=0.0, level=level, wanted=wanted, ring=np.tile(wanted, (len(now.ring), 1)),
@@ -160,7 +181,7 @@ def _settled(now: Shadows, rules: Candidates, service: ScaledService, demand: Sp
 
 def levels(now: Shadows, rules: Candidates, service: ScaledService) -> Array:
     """The load in slots that each rule expects once a replica has started."""
-    expected: Array = _ahead(now.demand, now.past, service)[rules.signal]
+    expected: Array = expected_load(now.demand, now.past, service.start_up_s)[rules.signal]
     return expected
 
 
@@ -170,9 +191,9 @@ def backlog_slots(left: float | Array, service_s: float) -> Array:
     return slots
 
 
-def time_constants(service: ScaledService, service_s: float) -> Speeds:
+def time_constants(start_up_s: float, service_s: float) -> Speeds:
     """Seconds over which the three signals are smoothed: never less than a request takes."""
-    start = max(service.start_up_s, SHORTEST_S)
+    start = max(start_up_s, SHORTEST_S)
     return max(FAST_S, service_s), max(start, service_s), SLOW_START_UPS * start
 
 
@@ -184,14 +205,14 @@ def _smoothed(now: Shadows, offered: float, taus: Speeds, elapsed_s: float) -> t
     return (once[0], once[1], once[2]), (twice[0], twice[1], twice[2])
 
 
-def _ahead(demand: Speeds, past: Speeds, service: ScaledService) -> Array:
-    """Each signal of SIGNALS, and 0 for rules of a fixed number. Trends are carried over the start-up and their lag."""
+def expected_load(demand: Sequence[N], past: Sequence[N], start_up_s: float) -> Array:
+    """Each signal of SIGNALS, and 0 for rules of a fixed number. Trends are carried over the start-up and their lag.
+    Of several services: (signals, services)."""
     fast, middle, slow = demand
-    start = service.start_up_s
-    taus = time_constants(service, 0.0)
-    rising = fast + (fast - past[0]) / taus[0] * min(start, 3.0 * taus[0])
-    climbing = middle + (middle - past[1]) / taus[1] * (start + taus[1])
-    signals: Array = np.maximum(np.array([fast, rising, middle, climbing, slow, 0.0]), 0.0)
+    taus = time_constants(start_up_s, 0.0)
+    rising = fast + (fast - past[0]) / taus[0] * min(start_up_s, 3.0 * taus[0])
+    climbing = middle + (middle - past[1]) / taus[1] * (start_up_s + taus[1])
+    signals: Array = np.maximum(np.array([fast, rising, middle, climbing, slow, 0.0 * slow]), 0.0)
     return signals
 
 
@@ -203,8 +224,13 @@ def _inside(inside: Array, ready: Array, arrived: int, service_s: float, elapsed
     return np.where(free <= ready, free, np.maximum(come - ready * (elapsed_s / service_s), np.minimum(ready, come)))
 
 
-def _late(inside: Array, ready: Array, promise_over_service: float) -> Array:
-    """The chance that an arrival waits too long; Φ as the logistic function of 1.702 z."""
-    z = (inside * (1.0 + STRESS) - ready * (1.0 + promise_over_service)) / np.sqrt(np.maximum(inside, 1.0) / 2.0)
-    late = 1.0 / (1.0 + np.exp(-np.clip(1.702 * z, -40.0, 40.0)))
-    return np.where(ready > 0, late, 1.0)
+def chance_late(inside: Array, promised: Array) -> Array:
+    """The chance that an arrival waits too long where so many inside are the promise's limit; Φ as the logistic
+    function of 1.702 z."""
+    z: Array = inside * (1.0 + STRESS)
+    z -= promised
+    z /= np.sqrt(np.maximum(inside, 1.0) / 2.0)
+    z *= -1.702
+    np.exp(np.clip(z, -40.0, 40.0, out=z), out=z)
+    z += 1.0
+    return np.divide(1.0, z, out=z)
