@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.catalog.hardware import Accelerator
     from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
+    from tonnage.optimisations.predicting import Rate
     from tonnage.optimisations.slices import CardPacking
     from tonnage.optimisations.switches import Switch
     from tonnage.planning.calibrated_model import CalibratedModel
@@ -151,7 +152,7 @@ def _chosen(switches: tuple[Switch, ...], only: tuple[str, ...]) -> tuple[Switch
 def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrated: CalibratedModel) -> _Looked:
     from tonnage.catalog.grammar import parse_gpu_filter
     from tonnage.optimisations.changes import SwitchChange
-    from tonnage.optimisations.predicting import gpu_gain_spread, predict_switches, predict_together
+    from tonnage.optimisations.predicting import HOST_FACTOR, gpu_gain_spread, predict_switches, predict_together
     from tonnage.optimisations.slices import pack_card
     from tonnage.optimisations.switches import gpu_switches
     from tonnage.planning.sized_machines import auto_precision
@@ -171,9 +172,14 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     def rate(job: Job, _: SwitchChange) -> Figure | Unpredicted:
         return _rate_on(replace(work, job=job), market, card.name, calibrated)
 
+    def on_host(factor: float) -> Rate:
+        other = _with_host(calibrated, factor)
+        return lambda job, _: _rate_on(replace(work, job=job), market, card.name, other)
+
+    hosts = (on_host(HOST_FACTOR), on_host(1.0 / HOST_FACTOR)) if isinstance(work.job, TrainJob) else ()
     base = rate(work.job, SwitchChange())
     switches = tuple(one for one in gpu_switches(work.job) if one.change.over(as_stated) != as_stated or not one.sized)
-    outcomes = predict_switches(work.job, _chosen(switches, options.only), rate, base, spread_of=gpu_gain_spread)
+    outcomes = predict_switches(work.job, _chosen(switches, options.only), rate, base, gpu_gain_spread, hosts)
     packing = None
     if isinstance(work.job, ServeJob) and not options.only:
         packing = pack_card(card, work.job.rate_per_s, market,
@@ -181,8 +187,21 @@ def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrate
     return _Looked(
         device=f"1 x {card.name}", base=base, base_change=replace(as_stated, threads=_cores_here()), outcomes=outcomes,
         packing=packing, others=tuple(one.name for one in cards if one is not card),
-        together=predict_together(work.job, outcomes, rate, base, spread_of=gpu_gain_spread),
+        together=predict_together(work.job, outcomes, rate, base, gpu_gain_spread, hosts),
     )  # fmt: skip
+
+
+def _with_host(calibrated: CalibratedModel, factor: float) -> CalibratedModel:
+    """The predictor with a host that takes `factor` times as long for each launch of a training."""
+    assumed = calibrated.assumed
+    return replace(
+        calibrated,
+        assumed=replace(
+            assumed,
+            training_launch_us_per_kernel=assumed.training_launch_us_per_kernel * factor,
+            optimizer_launch_us_per_tensor=assumed.optimizer_launch_us_per_tensor * factor,
+        ),
+    )
 
 
 def _cores_here() -> int:

@@ -27,6 +27,11 @@ TRAINING_SPREAD: Final = Spread(low_factor=0.74, high_factor=1.36)  # 86 pairs o
 FORMAT_SPREAD: Final = Spread(low_factor=0.83, high_factor=1.20)  # 1,328 pairs of inference
 ENGINE_SPREAD: Final = Spread(low_factor=0.76, high_factor=1.32)  # 886 pairs of inference
 
+# How fast a host launches kernels is known of no machine beforehand. Two rented hosts took 40 and 90 microseconds a
+# kernel (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv, an H100's and an H200's): in logarithms a
+# standard deviation of ln(90/40)/sqrt(2), and this factor either way at 80 %.
+HOST_FACTOR: Final = exp(NORMAL_80 * log(90.0 / 40.0) / sqrt(2.0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
@@ -53,13 +58,26 @@ def processor_gain_spread(profile: DeviceProfile) -> SpreadOf:
 
 
 def predict_switches(
-    job: Job, switches: Sequence[Switch], rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf
+    job: Job,
+    switches: Sequence[Switch],
+    rate: Rate,
+    base: Figure | Unpredicted,
+    spread_of: SpreadOf,
+    other_hosts: Sequence[Rate] = (),
 ) -> tuple[SwitchOutcome, ...]:
-    """Each switch alone, beside the work as it is stated."""
-    return tuple(_outcome(job, one, rate, base, spread_of) for one in switches)
+    """Each switch alone, beside the work as it is stated. `other_hosts`: the same predictor with hosts that launch
+    slower and faster; where a gain depends on them its interval is as much wider."""
+    return tuple(_outcome(job, one, rate, base, spread_of, other_hosts) for one in switches)
 
 
-def _outcome(job: Job, switch: Switch, rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf) -> SwitchOutcome:
+def _outcome(
+    job: Job,
+    switch: Switch,
+    rate: Rate,
+    base: Figure | Unpredicted,
+    spread_of: SpreadOf,
+    other_hosts: Sequence[Rate],
+) -> SwitchOutcome:
     if not switch.sized:
         return SwitchOutcome(switch=switch, why_none=Unpredicted(said=switch.unsized))
     if isinstance(base, Unpredicted):
@@ -67,12 +85,30 @@ def _outcome(job: Job, switch: Switch, rate: Rate, base: Figure | Unpredicted, s
     found = rate(changed(job, switch.change), switch.change)
     if isinstance(found, Unpredicted):
         return SwitchOutcome(switch=switch, why_none=found)
-    gain = spread_of(job, switch.group).around(found.value / base.value)
+    value = found.value / base.value
+    hosts = _spread_of_hosts(job, switch.change, value, other_hosts)
+    gain = _all_of([spread_of(job, switch.group), hosts]).around(value)
     return SwitchOutcome(switch=switch, rate_per_s=found, gain=gain)
 
 
+def _spread_of_hosts(job: Job, change: SwitchChange, gain: float, hosts: Sequence[Rate]) -> Spread:
+    """How far the gain lies from itself on slower and on faster hosts: nothing where the device binds with the switch
+    and without it, all of it where the switch hands the step over to the host."""
+    factors = [1.0]
+    for rate in hosts:
+        before, after = rate(job, SwitchChange()), rate(changed(job, change), change)
+        if isinstance(before, Figure) and isinstance(after, Figure):
+            factors.append(after.value / before.value / gain)
+    return Spread(low_factor=min(factors), high_factor=max(factors))
+
+
 def predict_together(
-    job: Job, outcomes: Sequence[SwitchOutcome], rate: Rate, base: Figure | Unpredicted, spread_of: SpreadOf
+    job: Job,
+    outcomes: Sequence[SwitchOutcome],
+    rate: Rate,
+    base: Figure | Unpredicted,
+    spread_of: SpreadOf,
+    other_hosts: Sequence[Rate] = (),
 ) -> Together | None:
     """The best switch of each group, one after the other, each kept where it helps on top of those before it.
 
@@ -100,7 +136,9 @@ def predict_together(
     if not names:
         return None
     spreads = [spread_of(job, one.switch.group) for one in helping if one.switch.name in names]
-    return Together(names=tuple(names), rate_per_s=best, gain=_all_of(spreads).around(best.value / base.value))
+    gain = best.value / base.value
+    hosts = _spread_of_hosts(job, change, gain, other_hosts)
+    return Together(names=tuple(names), rate_per_s=best, gain=_all_of([*spreads, hosts]).around(gain))
 
 
 def _all_of(spreads: Sequence[Spread]) -> Spread:
