@@ -91,7 +91,6 @@ NOT_FOR_A_PLAN = {
     "tonnage.spot_instances.engine",
     "tonnage.spot_instances.replaying",
     "tonnage.reports.explain",
-    "tonnage.reports.frames",
     "tonnage.reports.html",
     "tonnage.reports.size",
 }

@@ -304,7 +304,7 @@ def test_changed_rows_are_seen_before_a_start(inside: Run, spec: str, home: Path
 def test_one_step_whoever_says_it(inside: Run, spec: str, home: Path) -> None:
     """`ps`, `show`, the webhook's message and the line of a follower name the step of the newest start."""
     from tonnage.cli.following import status_line
-    from tonnage.supervisor.telling import end_of
+    from tonnage.supervisor.reporting import end_of
 
     folder = RunFolder(home / "one")
     folder.create(load_spec(Path(spec).read_text(), where=spec))

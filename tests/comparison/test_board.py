@@ -14,11 +14,10 @@ from pypdf import PdfReader
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import OutKind
-from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections
+from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections, horizon_chart
 from tonnage.reports.comparison.choice import summary_section
 from tonnage.reports.comparison.criteria_page import render_criteria
 from tonnage.reports.comparison.drawings import Courses
-from tonnage.reports.comparison.horizon_chart import horizon_chart
 from tonnage.reports.comparison.html import score_class, sections_html
 from tonnage.reports.comparison.pdf import comparison_pdf
 from tonnage.reports.comparison.verdict_words import headline, reason_words

@@ -14,8 +14,8 @@ from tests.gateway.doorway import USAGE, Doorway, Scripted, chat, event, late, p
 
 from tonnage.errors import InputError
 from tonnage.gateway.file.guardrail_entries import PII, SECRETS
+from tonnage.gateway.guardrails.checked_exchange import HeldEvents
 from tonnage.gateway.guardrails.detectors import DetectedText, ShapeDetector, WordDetector, disjoint, replaced
-from tonnage.gateway.guardrails.held_events import HeldEvents
 from tonnage.gateway.guardrails.texts import text_slots
 
 KEY = "sk-proj-abcdefghijklmnop1234"

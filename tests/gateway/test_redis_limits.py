@@ -12,10 +12,10 @@ from tests.gateway.doorway import play
 
 import tonnage
 from tonnage.errors import InputError
+from tonnage.gateway.money.accounts_of import LimitsInRedis
 from tonnage.gateway.money.allowances import Allowance, Amounts
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Who
-from tonnage.gateway.money.redis_limits import LimitsInRedis
 from tonnage.gateway.money.sql_store import AccountsError
 
 pytest.importorskip("redis")

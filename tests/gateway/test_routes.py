@@ -17,8 +17,7 @@ from tonnage.gateway.file.reading import load_gateway
 from tonnage.gateway.replayed import LoggedRequest
 from tonnage.gateway.request_replay import RequestReplay, Speed
 from tonnage.gateway.routing.choosing import Facts, considered, order
-from tonnage.gateway.routing.health import DeploymentHealth
-from tonnage.gateway.routing.load_line import FEWEST, LoadLine
+from tonnage.gateway.routing.health import FEWEST, DeploymentHealth, LoadLine
 from tonnage.reports.rendering import render_report
 from tonnage.settings import current_settings
 

@@ -21,9 +21,8 @@ import tonnage
 from tonnage.errors import DataError, InputError
 from tonnage.images.builders import BuildFailed, build_command, build_image, find_builder, push_command, run_command
 from tonnage.images.containerfile import render_containerfile
-from tonnage.images.materials import bill_of_materials
 from tonnage.images.pins import installed_pins
-from tonnage.images.recipe import ImageRecipe, image_recipe
+from tonnage.images.recipe import ImageRecipe, bill_of_materials, image_recipe
 from tonnage.reports.image import ImageReport, image_report
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

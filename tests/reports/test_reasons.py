@@ -45,8 +45,8 @@ from tonnage.reports.reasons.distances import distance_document, distance_words
 from tonnage.reports.reasons.notes import note_words, notes_document
 from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.reasons.reference import render_reference
-from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
+from tonnage.reports.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.rightsizing import remarks
 from tonnage.rightsizing.holding import Broken
 from tonnage.rightsizing.remarks import Difference, Doubt

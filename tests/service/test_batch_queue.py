@@ -14,8 +14,7 @@ from tonnage.errors import InputError
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.pricing.tokens import TokenPrices
-from tonnage.service.batch_breakeven import BatchBreakEven, batch_break_even
-from tonnage.service.batch_queue import QueueJob, simulate_queue
+from tonnage.service.batch_breakeven import BatchBreakEven, QueueJob, batch_break_even, simulate_queue
 from tonnage.workload.jobs import Workload
 
 CALIBRATED = CalibratedModel.packaged()

@@ -15,7 +15,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.runs import RunFolder
-from tonnage.supervisor.telling import tell_end
+from tonnage.supervisor.reporting import tell_end
 from tonnage.testing import write_run
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.reports.frames import Library
     from tonnage.reports.rendering import Format, Report
 
 T = TypeVar("T")
@@ -38,7 +39,6 @@ class Result:
 
     def to_frame(self, library: Library | None = None) -> Any:
         """The rows of the CSV, as pandas or polars; MissingExtra where neither is installed."""
-        from tonnage.reports.frames import make_frame
 
         report = self.report()
         return make_frame(report.columns, report.rows(), library)
@@ -79,3 +79,23 @@ class Answer(Result, Generic[T]):
         if self.fault is not None:
             raise self.fault
         return self.found
+
+
+Library = Literal["pandas", "polars"]
+LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
+
+
+def make_frame(columns: Sequence[str], rows: Sequence[Sequence[Any]], library: Library | None) -> Any:
+    """A pandas or polars DataFrame; with `library` None the first of the two that is installed.
+
+    Raises MissingExtra when it is not installed, InputError when `library` is another name.
+    """
+    if library is not None and library not in LIBRARIES:
+        raise InputError(f"no data frame library '{library}' is known here", hint=f"one of {', '.join(LIBRARIES)}")
+    wanted = LIBRARIES if library is None else (library,)
+    chosen = next((name for name in wanted if find_spec(name) is not None), None)
+    if chosen is None:
+        raise MissingExtra("a data frame", "frames")
+    module = import_module(chosen)
+    table = {column: [row[place] for row in rows] for place, column in enumerate(columns)}
+    return module.DataFrame(table) if chosen == "pandas" else module.DataFrame(table, strict=False)

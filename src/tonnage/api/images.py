@@ -107,7 +107,7 @@ def build_image(
     """
     from tonnage.images.builders import build_command, find_builder, run_command, show_command
     from tonnage.images.builders import build_image as build
-    from tonnage.images.materials import bill_of_materials
+    from tonnage.images.recipe import bill_of_materials
     from tonnage.reports.image import image_report
 
     asked, settings = options or ImageOptions(), settings or current_settings()

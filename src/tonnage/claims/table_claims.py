@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from math import prod
 from typing import Final
 
 from tonnage.catalog import Purchase
@@ -13,8 +15,8 @@ from tonnage.claims.figures import Amount, is_blank, parse_alternatives, parse_a
 from tonnage.claims.headers import Header, read_headers
 from tonnage.claims.model_names import find_models
 from tonnage.claims.names import FoundGpu, MachineName, Names, provider_named
-from tonnage.claims.row_sums import row_sums
 from tonnage.claims.statements import (
+    ArithmeticClaim,
     Claim,
     GpuClaim,
     GpuPriceClaim,
@@ -25,7 +27,6 @@ from tonnage.claims.statements import (
     PriceClaim,
     purpose_of,
 )
-from tonnage.claims.turned_tables import upright_tables
 from tonnage.values import dataclass
 
 GPU_QUANTITIES: Final[Mapping[str, str]] = {
@@ -217,3 +218,63 @@ def _model_claims(row: _Row) -> Iterator[Claim]:
 
 def _header_text(row: _Row, meaning: str) -> str:
     return next((header.text.casefold() for header in row.headers if header.meaning == meaning), "")
+
+
+FEWEST_COLUMNS = 2  # so many headers must name a GPU or a machine before a table counts as turned
+
+
+def upright_tables(table: DocumentTable, names: Names) -> Iterator[DocumentTable]:
+    """The table itself; or, turned, one table of one row for each of its cells, which keeps the cell's line."""
+    heads = {column: _kind(cell, names) for column, cell in enumerate(table.header) if column}
+    named = {column: kind for column, kind in heads.items() if kind}
+    if len(named) < FEWEST_COLUMNS:
+        yield table
+        return
+    for row in table.rows:
+        for column, kind in named.items():
+            if column < len(row.cells):
+                cells = (table.header[column], row.cells[column])
+                yield replace(table, header=(kind, row.cells[0]), rows=(replace(row, cells=cells),))
+
+
+def _kind(cell: str, names: Names) -> str:
+    """What a header cell names alone: a machine, a GPU, or nothing."""
+    machine = names.machine(cell)
+    if machine is not None and machine.kind != "unknown":
+        return "instance"
+    found = names.gpus_in(cell)
+    covered = len(found) == 1 and found[0].end - found[0].start >= len(cell.strip()) - 2
+    return "gpu" if covered and found[0].count is None else ""
+
+
+def row_sums(place: Place, headers: Sequence[Header], cells: Sequence[str]) -> Iterator[ArithmeticClaim]:
+    """The monthly cost of a row that states hours of a month and one price an hour; a count where it has one."""
+    found = {name: _only(headers, cells, name) for name in ("count", "hours")}
+    rate = _price(headers, cells, monthly=False)
+    total = _price(headers, cells, monthly=True)
+    hours = found["hours"]
+    if rate is None or total is None or hours is None or total.is_range or rate.is_range:
+        return
+    factors = [amount for amount in (found["count"], hours, rate) if amount is not None]
+    text = " × ".join(f"{'$' if amount is rate else ''}{amount.low:g}" for amount in factors)
+    yield ArithmeticClaim(
+        place=place,
+        expression=text,
+        value=prod((Decimal(str(amount.low)) for amount in factors), start=Decimal(1)),
+        result=total,
+        claimed=f"{text} = {total.text}",
+    )
+
+
+def _only(headers: Sequence[Header], cells: Sequence[str], meaning: str) -> Amount | None:
+    found = [cell for header, cell in zip(headers, cells, strict=False) if header.meaning == meaning]
+    return parse_amount(found[0]) if len(found) == 1 else None
+
+
+def _price(headers: Sequence[Header], cells: Sequence[str], *, monthly: bool) -> Amount | None:
+    found = [
+        cell
+        for header, cell in zip(headers, cells, strict=False)
+        if header.meaning == "price" and (header.is_monthly if monthly else header.is_hourly)
+    ]
+    return parse_amount(found[0]) if len(found) == 1 else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from tonnage.cli import options
-from tonnage.cli.check_document import check_document_file
 from tonnage.cli.comparison_report import read_weights, report_comparison
 from tonnage.cli.declared import PlanSession
+from tonnage.cli.session import Session
 
 CompareFile = Annotated[
     str | None,
@@ -88,3 +89,53 @@ def compare(
     report_comparison(
         session, file, report or [], migration or [], profiles or [], weights, memory_margin=memory_margin
     )
+
+
+LARGEST_DOCUMENT_BYTES: Final = 20_000_000
+
+
+def check_document_file(session: Session, file: str, *, strict: bool, every_claim: bool) -> None:
+    """Check every claim of a document and show the findings. With `strict`, ClaimsFound on wrong or stale ones."""
+    path = Path(file)
+    text = read_document(path)
+    from tonnage.api import load_catalog
+    from tonnage.claims import check_document
+    from tonnage.errors import ClaimsFound
+    from tonnage.reports.claims import claims_report
+
+    known = load_catalog(settings=session.settings)
+    with session.progress(f"checking {path.name}"):
+        checked = check_document(text, known, name=path.name)
+    session.show(claims_report(checked, every_claim=every_claim))
+    if strict and checked.alarms:
+        raise ClaimsFound(
+            f"{path.name} has {len(checked.alarms)} wrong or stale claims",
+            hint="correct them, or leave --strict out to see them and exit 0",
+        )
+
+
+def read_document(path: Path) -> str:
+    """The text of a document; InputError where there is none to read."""
+    from tonnage.errors import InputError
+
+    hint = "give a Markdown file, UTF-8, such as comparison.md"
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST_DOCUMENT_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist", hint=hint) from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder", hint=hint) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    if len(raw) > LARGEST_DOCUMENT_BYTES:
+        raise InputError(f"{path} is larger than {LARGEST_DOCUMENT_BYTES // 10**6} MB", hint="check it in parts")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text (byte {error.start})", hint=hint) from error
+    if "\0" in text:
+        raise InputError(f"{path} is not text: it holds zero bytes", hint=hint)
+    if not text.strip():
+        raise InputError(f"{path} is empty", hint=hint)
+    return text

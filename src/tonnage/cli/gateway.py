@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -18,6 +20,9 @@ from tonnage.api.gateway_accounts import (
 )
 from tonnage.api.question_pairs import GatewaySimilarOptions
 from tonnage.cli.declared import Commands, ReportSession, completing
+
+if TYPE_CHECKING:
+    from tonnage.api.answers import Answer
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A gateway file, YAML; its keys: docs/gateway.md.", show_default=False)
@@ -227,7 +232,6 @@ def top(
     Where stdout is no terminal, or with `-o`, the first interval is printed and that is all.
     """
     from tonnage import api
-    from tonnage.cli.screen import shown_on_a_screen
 
     answers = api.gateway_top(target, asked, settings=session.settings)
     if sys.stdout.isatty() and not session.form_given:
@@ -255,3 +259,19 @@ def reconcile(
     from tonnage import api
 
     session.show_answer(api.reconcile_gateway(file, bill, asked, settings=session.settings))
+
+
+def shown_on_a_screen(answers: Iterable[Answer[Any]]) -> None:
+    """Until Ctrl-C; the terminal is as it was before then."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from tonnage.reports.rendering import Look, render_report
+
+    console = Console()
+    color = not console.no_color and console.color_system is not None
+    with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
+        for one in answers:
+            text = render_report(one.report(), "table", Look(width=console.width, color=color))
+            live.update(Text.from_ansi(text), refresh=True)

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tonnage.api.trained import PredictOptions
+from tonnage.api.trained import DEVICES, EvaluateOptions, PredictOptions
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import ReportSession, completing
-from tonnage.cli.evaluate import complete_device
 from tonnage.cli.meter import Meter
 
 
@@ -39,4 +38,25 @@ def predict(
 
         meter.show(f"loading the model of {run} ...")
         answer = api.predict(run, data, out, asked, settings=session.settings, on_rows=progress)
+    session.show_answer(answer)
+
+
+def complete_device(incomplete: str) -> list[str]:
+    return [name for name in DEVICES if name.startswith(incomplete)]
+
+
+def evaluate(
+    run: Run,
+    asked: Annotated[EvaluateOptions, completing(device=complete_device)],
+    *,
+    session: ReportSession,
+) -> None:
+    """How good the finished model of a run is, on its test rows (its validation rows where it has none) or on FILE.
+
+    FILE has the columns of the run's own rows. Its labels must be those the model has learned.
+    """
+    with session.progress(f"judging {run}"):
+        from tonnage import api
+
+        answer = api.evaluate(run, asked, settings=session.settings)
     session.show_answer(answer)

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tonnage.metric_names.groups import DEVICE_METRICS, HOME_METRICS, RUN_METRICS, SERVICE_METRICS
 from tonnage.metric_names.kinds import Metric
-from tonnage.metric_names.of_devices import DEVICE_METRICS
 from tonnage.metric_names.of_gateway import GATEWAY_METRICS
-from tonnage.metric_names.of_homes import HOME_METRICS
-from tonnage.metric_names.of_runs import RUN_METRICS
-from tonnage.metric_names.of_services import SERVICE_METRICS
 
 __all__ = ["GROUPS", "REGISTRY", "Metric", "find_metric"]
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.recipes.dealing import Dealer
 from tonnage.recipes.optimizers import build_optimizer, build_schedule
+from tonnage.recipes.out_of_memory import is_out_of_memory, release_memory
 from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
-from tonnage.recipes.sharding import check_sharding, shard
+from tonnage.recipes.randomness import same_randomness
 from tonnage.recipes.task import Prepared
 from tonnage.recipes.team import ProcessTeam, gather_team
-from tonnage.recipes.unused import must_look_for_unused
 from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 
@@ -170,3 +172,80 @@ def _keep_matmuls() -> Any:
         return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)
+
+
+def check_sharding(spec: RunSpec, precision: str) -> None:
+    """InputError for what cannot be shared out."""
+    if spec.training.sharding == "zero1":
+        raise InputError("sharding zero1 is not among what FSDP does", hint="set `sharding: zero2` or `zero3`")
+    if precision == "fp16":
+        raise InputError("sharding and fp16 do not go together here", hint="set `precision: bf16` or `sharding: ddp`")
+    if spec.training.method == "qlora" or spec.launch.device_map is not None:
+        what = "a quantised model" if spec.training.method == "qlora" else "a model with a device_map"
+        raise InputError(f"{what} cannot be shared out by FSDP", hint="set `sharding: ddp`")
+
+
+def shard(model: Module, *, stage: str, device: str, world: int, deal: Callable[[Module], None]) -> None:
+    """Share out parameters, gradients and optimizer state, in place. zero3 frees gathered weights after each layer's
+    forward pass, zero2 keeps them until the backward pass is over. `deal` puts the weights of a block on the device."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device, (world,))
+    model.register_forward_hook(_as_tuple)  # before FSDP's own hook, which looks into what it is given
+    for layer in layers_of(model):
+        deal(layer)
+        fully_shard(layer, mesh=mesh, reshard_after_forward=stage == "zero3")
+    deal(model)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)  # its backward pass comes next: keep what is gathered
+
+
+def _as_tuple(_model: Module, _arguments: Any, output: Any) -> Any:
+    """What a model puts out as a tuple with names: FSDP finds no tensors in a namespace, and then exchanges nothing."""
+    if not isinstance(output, SimpleNamespace):
+        return output
+    return namedtuple("Output", vars(output))(**vars(output))
+
+
+def layers_of(model: Module) -> list[Module]:
+    """The blocks that are gathered one at a time: those transformers names, else the members of module lists."""
+    from torch.nn import ModuleList
+
+    named = set(getattr(model, "_no_split_modules", None) or ())
+    found = [module for module in model.modules() if type(module).__name__ in named]
+    return found or [layer for module in model.modules() if isinstance(module, ModuleList) for layer in module]
+
+
+# Of transformers' configs: which experts answer, and which layers are dropped, differs from step to step.
+_CHANGING: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "layerdrop",
+                    "encoder_layerdrop", "decoder_layerdrop")  # fmt: skip
+
+
+def must_look_for_unused(model: Module, prepared: Prepared, machine: ComputePlace) -> bool:
+    """The answer, the same on all ranks; the model, its buffers and randomness are as they were."""
+    config: Any = getattr(model, "config", None)
+    if machine.team.world == 1 or machine.sharded or config is None:
+        return False
+    if any(getattr(config, name, None) for name in _CHANGING):
+        return True
+    return bool(machine.team.largest(int(_leaves_one_out(model, prepared, machine))))
+
+
+def _leaves_one_out(model: Module, prepared: Prepared, machine: ComputePlace) -> bool:
+    from tonnage.recipes.preflight import same_buffers  # which needs an engine, and an engine needs this
+
+    device = machine.accelerator.device
+    try:
+        batch = {name: value.to(device) for name, value in prepared.collate([prepared.train[0]]).items()}
+        with same_randomness(), same_buffers(model):
+            with machine.accelerator.autocast():
+                loss = model(**batch).loss
+            loss.backward()  # before the buffers are put back: it may need what the pass made of them
+        return any(one.requires_grad and one.grad is None for one in model.parameters())
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    finally:
+        model.zero_grad(set_to_none=True)
+    release_memory(machine.device == "cuda")
+    return False  # the preflight step tells what does not fit

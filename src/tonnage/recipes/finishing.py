@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.files import make_private, write_whole
 from tonnage.recipes.checkpoints import DiskFull
@@ -16,7 +17,6 @@ from tonnage.recipes.checkpoints.writing import is_full
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
-from tonnage.recipes.gathering import gather_onto_disk
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
 from tonnage.recipes.out_of_memory import peak_bytes
@@ -25,6 +25,10 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
 from tonnage.workload.run_terms import OWN_TASK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
@@ -144,3 +148,68 @@ def setting_of(prepared: Prepared) -> dict[str, Any]:
     import torch
 
     return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
+
+
+def gather_onto_disk(model: Module, scratch: Path | None, *, only_trained: bool) -> None:
+    """Replace shared-out parameters by whole ones; all processes take part. The model can be saved afterwards, not
+    trained.
+
+    `scratch`: a folder for the tensors, made here, to be kept until the model is saved; None: this process keeps none.
+    `only_trained`: frozen parameters become shapes without content. OSError where the disk cannot take a tensor: only
+    on the process that met it, and only after the last tensor, so that no other process waits for this one.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    fault: OSError | None = None
+
+    for module in model.modules():  # a group whose last use was a pass forward still holds its gathered parameters,
+        if isinstance(module, FSDPModule):  # which would be taken for ones that were never shared out
+            module.reshard()
+    if scratch is not None:
+        scratch.mkdir(mode=0o700)
+    whole: dict[int, tuple[Any, Any]] = {}  # by id, with the parameter itself, so that no other takes its id
+    for module in list(model.modules()):
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if id(parameter) not in whole and hasattr(parameter, "full_tensor"):
+                place = None if scratch is None or fault is not None else scratch / str(len(whole))
+                full = _whole(parameter, only_trained=only_trained)
+                try:
+                    whole[id(parameter)] = (parameter, None if place is None else _kept(full, place))
+                except OSError as error:
+                    fault, whole[id(parameter)] = error, (parameter, None)
+                del full
+            if scratch is not None and fault is None and id(parameter) in whole:
+                setattr(module, name, whole[id(parameter)][1])
+    if fault is not None:
+        raise fault
+
+
+def _whole(parameter: Any, *, only_trained: bool) -> Tensor:
+    """The whole of a parameter, gathered by all processes; a shape without content where it is frozen and not saved."""
+    import torch
+
+    if only_trained and not parameter.requires_grad:
+        return torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+    with torch.no_grad():
+        full: Tensor = parameter.full_tensor()
+    return full
+
+
+def _kept(full: Tensor, place: Path) -> Any:
+    """A parameter whose content is in a file."""
+    import torch
+
+    return torch.nn.Parameter(full if full.is_meta else _on_disk(full, place), requires_grad=False)
+
+
+def _on_disk(tensor: Tensor, place: Path) -> Tensor:
+    """A tensor's content in a file, and the tensor that reads it from there."""
+    import torch
+
+    if tensor.numel() == 0:
+        return tensor.cpu()
+    held = tensor.cpu().contiguous().view(-1)
+    with place.open("wb") as file:
+        file.write(held.view(torch.uint8).numpy().data)
+    found = torch.from_file(str(place), shared=True, size=math.prod(tensor.shape), dtype=tensor.dtype)
+    return found.view(tensor.shape)

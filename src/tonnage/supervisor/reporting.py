@@ -12,18 +12,21 @@ import select
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InputError, TonnageError
 from tonnage.http.urls import without_secrets
+from tonnage.monitoring.notifying import post_json, send_mail
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import read_heartbeat
 from tonnage.runs.spec import LaunchSpec
-from tonnage.runs.states import RunStatus
+from tonnage.runs.states import RunState, RunStatus
 from tonnage.runs.tail import Tail
 from tonnage.supervisor.recording import complain
 
@@ -111,7 +114,6 @@ def _nothing() -> None:
 
 
 def _tell(folder: RunFolder) -> None:
-    from tonnage.supervisor.telling import tell_end
 
     tell_end(folder)
 
@@ -247,3 +249,42 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+
+
+URL: Final = "TONNAGE_NOTIFY_URL"
+MAIL: Final = "TONNAGE_NOTIFY_MAIL"
+
+
+def end_of(folder: RunFolder, state: RunState) -> dict[str, Any]:
+    """What is said of an ended run."""
+    beat = read_heartbeat(folder)
+    why = f" ({state.reason.value})" if state.reason else ""
+    step = f"step {state.step:,}" + (f" of {state.total_steps:,}" if state.total_steps else "")
+    said = f": {state.message}" if state.message else ""
+    return {
+        "schema": "tonnage/run-ended@1",
+        "text": f"tonnage: {folder.path.name} {state.state.value}{why} at {step}{said}",
+        "run": folder.path.name,
+        "state": state.state.value,
+        "reason": state.reason.value if state.reason else None,
+        "message": state.message,
+        "step": state.step,
+        "total_steps": state.total_steps,
+        "ended_at": state.ended_at.isoformat() if state.ended_at else None,
+        "held_s": None if beat is None else round(beat.held_s, 1),
+        "spent_usd": None if beat is None else beat.spent_usd,
+    }
+
+
+def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> None:
+    """Send the message to each address, independently. Raises the last error, once all were tried."""
+    known = os.environ if environ is None else environ
+    told, failed = end_of(folder, folder.state()), None
+    for name, send in ((URL, post_json), (MAIL, partial(send_mail, what=MAIL))):
+        if address := known.get(name):
+            try:
+                send(address, told)
+            except (OSError, InputError) as error:
+                failed = error
+    if failed is not None:
+        raise failed

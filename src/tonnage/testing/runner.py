@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import field
+from threading import Event
 from typing import ClassVar
 
+from tonnage.catalog import InstanceType, Offer
 from tonnage.files import write_whole
 from tonnage.runners.local import Local
 from tonnage.runs.folder import RunFolder
@@ -14,6 +16,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import clear_requests
 from tonnage.runs.spec import RunnerName
 from tonnage.runs.states import RunReason, RunState
+from tonnage.sources import ManagedPriceRow, QuarantinedRow, SourceReport, SourceResult
 from tonnage.values import dataclass
 
 
@@ -53,3 +56,36 @@ class FakeRunner(Local):
             folder.record(kind, who="supervisor")
         else:
             folder.record(kind, who="supervisor", reason=reason.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeSource:
+    """Answers `instances`, `offers` and `managed`; raises `error` where one is given; waits for `gate` first.
+
+    >>> FakeSource(name="mine").fetch().report.rows_used
+    0
+    """
+
+    name: str
+    instances: tuple[InstanceType, ...] = ()
+    offers: tuple[Offer, ...] = ()
+    managed: tuple[ManagedPriceRow, ...] = ()
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    error: Exception | None = None
+    gate: Event | None = None  # one that is never set is a source that hangs
+
+    def fetch(self) -> SourceResult:
+        """The answer; raises `error`."""
+        if self.gate is not None:
+            self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        used, bad = len(self.offers) + len(self.managed), len(self.quarantined)
+        report = SourceReport(source=self.name, rows_read=used + bad, rows_used=used, dropped=())
+        return SourceResult(
+            instances=self.instances,
+            offers=self.offers,
+            report=report,
+            managed=self.managed,
+            quarantined=self.quarantined,
+        )

@@ -52,7 +52,7 @@ PROGRAM_LIMITS: Final[Mapping[ProgramName, ProgramLimits]] = MappingProxyType(
         "tonnage": ProgramLimits(
             never=ALL_DEGREES,
             shardings=("ddp", "zero2", "zero3"),
-            source="tonnage/recipes/sharding.py: DDP, or FSDP over all processes",
+            source="tonnage/recipes/engine.py: DDP, or FSDP over all processes",
         ),
         "megatron": _MEGATRON,
         "nemo": _MEGATRON,

@@ -15,7 +15,7 @@ import yaml
 
 import tonnage
 from tonnage.errors import InputError
-from tonnage.places.databricks import bundle_models
+from tonnage.places.databricks import bundle
 from tonnage.places.databricks.bundle import ENTRY_POINT, bundle_faults
 from tonnage.supervisor import wheel_task
 
@@ -153,7 +153,7 @@ def test_other_kinds_files_and_missing_models_are_said(home: Path, monkeypatch: 
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(bundle_models, "import_module", missing)
+    monkeypatch.setattr(bundle, "import_module", missing)
     [remark] = tonnage.places_bundle("bert.tonnage.yaml", tonnage.BundleOptions(on="dbx")).remarks
     assert "not held to" in remark
 

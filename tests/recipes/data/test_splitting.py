@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import DataError
-from tonnage.recipes.data.splitting import held_out
+from tonnage.recipes.data.splits import held_out
 
 
 @given(

@@ -122,7 +122,7 @@ def test_an_output_that_cannot_be_written_is_told_first(folder: RunFolder, rows:
     for out, message in ((tmp_path, "is a folder"), (tmp_path / "no" / "a", "is not there"), (rows, "what is read")):
         with pytest.raises(InputError, match=message):
             ask(folder, rows, out)
-    from tonnage.recipes.predicting_output import Output
+    from tonnage.recipes.predicting import Output
 
     with Output(tmp_path / "out.jsonl", {}), pytest.raises(InputError, match="another process"):
         ask(folder, rows, tmp_path / "out.jsonl")

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tonnage.recipes.checkpoints.shards import read_shards, shard_bytes, start_shards, write_shards
-from tonnage.recipes.gathering import gather_onto_disk
-from tonnage.recipes.sharding import shard
+from tonnage.recipes.engine import shard
+from tonnage.recipes.finishing import gather_onto_disk
 from tonnage.recipes.team import gather_team
 
 WIDTH, LAYERS = 1024, 24

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `train`")
 
-from tonnage.recipes.unused import must_look_for_unused  # noqa: E402
+from tonnage.recipes.engine import must_look_for_unused  # noqa: E402
 
 
 class Model(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -77,7 +77,7 @@ def predicted(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What `tonnage predict` writes of the rows, by its own code."""
     from types import SimpleNamespace
 
-    from tonnage.recipes.answering.tables import make
+    from tonnage.recipes.answering.answerer import make
     from tonnage.recipes.tasks.boosted_trees import load_booster
     from tonnage.recipes.tasks.mlp import load_network
     from tonnage.recipes.trained import TrainedTable

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, MissingExtra
 from tonnage.places.bucket.cloud import Body, Work
 from tonnage.places.databricks.jobs import cluster
 from tonnage.places.databricks.place import DatabricksPlace
@@ -209,7 +210,6 @@ def bundle_faults(files: Mapping[str, Body]) -> Iterator[str]:
 
     MissingExtra where databricks-bundles is not installed.
     """
-    from tonnage.places.databricks.bundle_models import model_of
 
     for file, told in files.items():
         for kind, made in told["resources"].items():
@@ -218,3 +218,19 @@ def bundle_faults(files: Mapping[str, Body]) -> Iterator[str]:
                     model_of(kind).from_dict(one)
                 except (ValueError, TypeError) as error:
                     yield f"{file}: resources.{kind}.{key}: {error}"
+
+
+MODELS: Final = {
+    "cluster_policies": "ClusterPolicy", "experiments": "MlflowExperiment", "instance_pools": "InstancePool",
+    "jobs": "Job", "model_serving_endpoints": "ModelServingEndpoint", "registered_models": "RegisteredModel",
+    "secret_scopes": "SecretScope", "volumes": "Volume",
+}  # fmt: skip
+
+
+def model_of(kind: str) -> Any:
+    """The class of a kind of resource. MissingExtra where the package is not installed."""
+    try:
+        module = import_module(f"databricks.bundles.{kind}")
+    except ImportError as error:
+        raise MissingExtra("a bundle held to Databricks' models", "databricks") from error
+    return getattr(module, MODELS[kind])

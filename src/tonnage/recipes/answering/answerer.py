@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 from tonnage.errors import DataError, did_you_mean, nearest
+from tonnage.features.tables import softmax
+from tonnage.recipes.tasks import boosted_trees, mlp
 from tonnage.recipes.trained import Trained, TrainedTable
 from tonnage.values import dataclass
 
@@ -35,8 +38,6 @@ class Answerer:
 def make_answerer(trained: Trained, *, max_new_tokens: int = 64) -> Answerer:
     """The answers of a trained model; `max_new_tokens` is for those that write."""
     if isinstance(trained, TrainedTable):
-        from tonnage.recipes.answering.tables import make
-
         return make(trained)
     module = import_module(f"tonnage.recipes.answering.{_MODULES[trained.spec.task]}")
     made: Answerer = module.make(trained, max_new_tokens=max_new_tokens)
@@ -67,3 +68,21 @@ def text_of(row: PlacedRow, column: str, role: str) -> str:
 def rounded(value: float) -> float:
     """A probability as it is written: six digits after the point."""
     return round(float(value), 6)
+
+
+def make(trained: TrainedTable) -> Answerer:
+    """`label` and its `probability`, or `value`."""
+    regression = trained.coder.objective == "regression"
+    keys = frozenset({"value"} if regression else {"label", "probability"})
+    return Answerer(answer=partial(_answer, trained), keys=keys, batches=1)
+
+
+def _answer(trained: TrainedTable, rows: Sequence[PlacedRow], batch: int) -> list[Answer]:  # noqa: ARG001
+    coder = trained.coder
+    columns = {one.name: [value_of(row, one.name, "feature") for row in rows] for one in coder.features}
+    if trained.network is None:
+        output = boosted_trees.predict_rows(trained.booster, coder, columns)
+    else:
+        output = mlp.predict_rows(trained.network, coder, columns)
+        output = output if coder.objective == "regression" else softmax(output)
+    return coder.answers(output)

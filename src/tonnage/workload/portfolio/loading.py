@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 from os.path import isfile
@@ -13,13 +14,18 @@ from typing import Final
 from pydantic import ValidationError
 
 from tonnage.catalog.catalog import Catalog
-from tonnage.errors import WorkloadError
+from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.errors import InputError, WorkloadError, did_you_mean, nearest
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems, shorten
-from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
+from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 from tonnage.workload.jobs import Workload
-from tonnage.workload.portfolio.checks import find_portfolio_problems
-from tonnage.workload.portfolio.fields import EntryFields, PortfolioFile
-from tonnage.workload.portfolio.freezing import freeze_capacity, freeze_commitment, freeze_shares
+from tonnage.workload.portfolio.fields import CommitmentFields, EntryFields, PortfolioFile
+from tonnage.workload.portfolio.freezing import (
+    freeze_capacity,
+    freeze_commitment,
+    freeze_shares,
+    reserved_usd_per_gpu_hour,
+)
 from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
 
 LARGEST_FILE_BYTES: Final = 1024 * 1024
@@ -146,3 +152,77 @@ def _named_apart(entries: list[PortfolioEntry]) -> tuple[PortfolioEntry, ...]:
         several = count[entry.name] > 1
         out.append(replace(entry, name=f"{entry.name} #{seen[entry.name]}") if several else entry)
     return tuple(out)
+
+
+SUM_TOLERANCE = 1e-6
+
+
+def find_portfolio_problems(file: PortfolioFile, catalog: Catalog) -> Iterator[Problem]:
+    """Every fault of shares, capacity limits and commitments."""
+    providers = [provider.name for provider in catalog.providers]
+    regions = {offer.region for offer in catalog.offers if offer.region} | {one.name for one in catalog.regions}
+    yield from _share_problems(file, providers)
+    for place, limit in enumerate(file.capacity):
+        path: KeyPath = ("capacity", place)
+        yield from _unknown((*path, "provider"), limit.provider, providers, "provider")
+        yield from _unknown((*path, "region"), limit.region, regions, "region")
+        yield from _gpu_problems((*path, "gpu"), limit.gpu, catalog)
+    for place, commitment in enumerate(file.reserved):
+        path = ("reserved", place)
+        yield from _unknown((*path, "provider"), commitment.provider, providers, "provider")
+        yield from _unknown((*path, "region"), commitment.region, regions, "region")
+        yield from _commitment_problems(path, commitment, catalog)
+
+
+def _share_problems(file: PortfolioFile, providers: Collection[str]) -> Iterator[Problem]:
+    for name in file.shares:
+        yield from _unknown(("shares", name), name, providers, "provider")
+    if not file.shares:
+        return
+    total = math.fsum(file.shares.values())
+    if not any(math.isclose(total, whole, abs_tol=SUM_TOLERANCE * whole) for whole in (1.0, 100.0)):
+        listed = " + ".join(f"{share:g}" for share in file.shares.values())
+        hint = "shares are parts of the whole spend; the last one is often what the others leave"
+        yield Problem(("shares",), f"{listed} = {total:g}, expected a sum of 100 (or of 1)", hint)
+
+
+def _unknown(path: KeyPath, name: str | None, known: Collection[str], what: str) -> Iterator[Problem]:
+    if name is None or name in known:
+        return
+    listed = f"known: {', '.join(sorted(known))}" if len(known) < 20 else f"{len(known)} are known"
+    hint = did_you_mean(nearest(name, known, count=1), listed)
+    yield Problem(path, f"found {shorten(name)}, which is no {what} known here", hint)
+
+
+def _gpu_problems(path: KeyPath, text: str, catalog: Catalog) -> Iterator[Problem]:
+    try:
+        wanted = parse_gpu_filter(text)
+        if wanted.states_count:
+            yield Problem(path, f"found {shorten(text)}: the count belongs elsewhere", "name the GPU alone")
+        elif not catalog.accelerators_matching(wanted):
+            yield Problem(path, f"found {shorten(text)}, which matches no GPU known here", "`tonnage catalog gpus`")
+    except InputError as error:
+        yield Problem(path, error.message, error.hint)
+
+
+def _commitment_problems(path: KeyPath, one: CommitmentFields, catalog: Catalog) -> Iterator[Problem]:
+    if one.gpu is None and one.instance_type is None:
+        yield Problem(path, "names neither `gpu` nor `instance_type`", "for example `gpu: A100-80GB`")
+    if one.gpu is not None:
+        yield from _gpu_problems((*path, "gpu"), one.gpu, catalog)
+    if one.instance_type is not None:
+        try:
+            instance = catalog.instance_type(one.instance_type, one.provider)
+        except InputError as error:
+            yield Problem((*path, "instance_type"), error.message, error.hint)
+            return
+        if instance.accelerator is None:
+            yield Problem((*path, "instance_type"), f"{instance.name} has no GPU", "commitments are for GPU-hours")
+            return
+    if one.up_to_gpus is not None and one.up_to_gpus < one.gpus:
+        yield Problem((*path, "up_to_gpus"), f"found {one.up_to_gpus}, below `gpus` ({one.gpus})", "it counts them in")
+    if one.gpus == 0 and not one.up_to_gpus:
+        yield Problem(path, "commits nothing", "`gpus` are committed already, `up_to_gpus` may be")
+    if one.usd_per_gpu_hour is None and reserved_usd_per_gpu_hour(one, catalog) is None:
+        fault = "no reserved price is in the catalog for it: a missing price is not zero"
+        yield Problem(path, fault, "state `usd_per_gpu_hour`")
