@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.calibration.engine_costs import LOG_SD, added_seconds, costs_of
 from tonnage.calibration.local_profile import NORMAL_80, combined_log_sd, log_sd_of
 from tonnage.calibration.tabular_rows import TabularRow, engine_key
 from tonnage.sizing.estimates import Spread
@@ -98,13 +99,27 @@ class TabularCorrection:
 
 
 def correction(
-    fit: TabularFit | None, *, method: str, engine: str | None, passes: float, device: str | None, workers: int = 1
+    fit: TabularFit | None,
+    *,
+    method: str,
+    engine: str | None,
+    passes: float,
+    device: str | None,
+    workers: int = 1,
+    job: TabularJob | None = None,
 ) -> TabularCorrection:
-    """What the fit says of an engine on a device (None: any other); the physics alone where no row is of the engine."""
+    """What the fit says of an engine on a device (None: any other). Where no row is of the engine: what it costs as far
+    as that is known beforehand (`engine_costs`, by the job), else the physics alone."""
     prior = log_sd_of(PRIORS[method])
     reference = REFERENCE_ENGINES[method]
     named = engine_key(engine or reference, workers)
     found = None if fit is None else fit.of(method, engine, workers)
+    costs = None if engine is None or job is None else costs_of(engine, workers)
+    if found is None and costs is not None and job is not None:
+        return TabularCorrection(
+            factor=costs.factor, added_s=added_seconds(costs, job, passes), device=1.0, spread=_spread(LOG_SD),
+            engine=named, tables=0, own_device=False,
+        )  # fmt: skip
     if fit is None or found is None:
         unseen = ENGINE_LOG_SD if named != reference else 0.0
         spread = PRIORS[method] if not unseen else _spread(combined_log_sd(prior, unseen))

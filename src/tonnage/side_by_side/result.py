@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tonnage.calibration.engine_costs import is_unknown
 from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
@@ -241,8 +242,10 @@ class _Predictor:
         estimate = physics(job, processors_of(engine, self.host))
         change = correction(
             self.fit, method=job.method, engine=engine.engine, passes=float(engine.passes), device=self.host.processor,
-            workers=engine.workers,
+            workers=engine.workers, job=job,
         )  # fmt: skip
+        if not change.tables and is_unknown(engine.engine, engine.workers):
+            return EnginePrediction()
         seconds = float(change.seconds(estimate.total_s)[0])
         return EnginePrediction(
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,

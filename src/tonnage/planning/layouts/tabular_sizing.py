@@ -138,7 +138,7 @@ def _on_cpus(
     single = np.array([one.provider == "aws" and one.name.startswith(ONE_THREAD_A_CORE_FAMILIES) for one in kept])
     threads = np.where(single | hosts.arm, 1.0, 2.0)
     columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
-    change = correction(fit, method=job.method, engine=job.engine, passes=job.passes, device=None)
+    change = correction(fit, method=job.method, engine=job.engine, passes=job.passes, device=None, job=job)
     estimate = physics(job, columns).corrected(change.factor, change.added_s)
     free = Constraints(accept_risk=constraints.accept_risk)
     misses = _misses(kept, estimate, hosts, None, free, np.zeros(len(kept)))
