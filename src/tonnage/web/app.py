@@ -30,6 +30,7 @@ from tonnage.web.described import MOST_LISTED, describe
 from tonnage.web.keys import Role, now_utc
 from tonnage.web.layout import render_layout
 from tonnage.web.once import OnceOnly
+from tonnage.web.project_files import NO_FOLDER, without_files
 from tonnage.web.recent import RecentAnswers
 from tonnage.web.resources import RESOURCES
 from tonnage.web.run_pages import visible_run
@@ -123,15 +124,17 @@ class WebServer:
 
     def _do(self, verb: PostVerb, who: WebCaller, name: str, body: Mapping[str, Any], address: str) -> str:
         if not verb.of_run:
+            own = who.projects is not None
             with self._computing:
-                return dump_json(verb.do(name, body, self.settings).document())
+                said = without_files(body) if own and "workload" in body else body
+                return dump_json(verb.do(name, said, self.settings, NO_FOLDER if own else Path.cwd()).document())
         run = visible_run(self._asked(who, name, {}))
         said = {"who": who.name, "name": name, "address": address}
         self.audit(at=now_utc(), what=f"ui {verb.name}", **said, before=run.state().state.value, body=dict(body))
         end = "failed"
         try:
             with self._computing:
-                document = dump_json(verb.do(name, body, self.settings).document())
+                document = dump_json(verb.do(name, body, self.settings, self.folder).document())
             end = "done"
         except TonnageError as error:
             end = f"refused: {error.message}"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
-from tonnage.web.asked import PageRequest, Shown, file_of, workload_files
+from tonnage.web.asked import PageRequest, Shown, file_of
+from tonnage.web.project_files import visible_files
 from tonnage.web.whatif import Chosen, Slider, read_document, read_value
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def compared(asked: PageRequest) -> Shown:
     from tonnage.comparison.comparing import reweighted
     from tonnage.reports.comparison.report import comparison_report
 
-    path = file_of(asked, compare_files(asked.folder), "comparison", "/workloads")
+    path = file_of(asked, compare_files(visible_files(asked)), "comparison", "/workloads")
     found = _comparison(path, _stamps(path, asked.settings), asked.settings)
     sliders = _sliders(found)
     weights = _weights(asked.beside(), sliders)
@@ -35,9 +36,9 @@ def compared(asked: PageRequest) -> Shown:
     return Shown(report=comparison_report(made), sliders=chosen, links=(("/workloads", "workloads"),))
 
 
-def compare_files(folder: Path) -> dict[str, Path]:
+def compare_files(files: Mapping[str, Path]) -> dict[str, Path]:
     """The files whose kind is `compare`; those that cannot be read are none."""
-    return {name: path for name, path in workload_files(folder).items() if _kind(path) == KIND}
+    return {name: path for name, path in files.items() if _kind(path) == KIND}
 
 
 def _kind(path: Path) -> Any:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.web import gateways, prices, run_pages
-from tonnage.web.asked import Links, PageRequest, Resource, Shown, file_of, workload_files
+from tonnage.web.asked import Links, PageRequest, Resource, Shown, file_of
 from tonnage.web.compared import compare_files, compared
+from tonnage.web.project_files import visible_files
 from tonnage.web.run_pages import standing_alerts
 from tonnage.web.whatif import changed_workload
 
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def _file(asked: PageRequest) -> Path:
-    return file_of(asked, workload_files(asked.folder), "workload", "/workloads")
+    return file_of(asked, visible_files(asked), "workload", "/workloads")
 
 
 def _workloads(asked: PageRequest) -> Shown:
     from tonnage.web.reports import workloads_report
 
     asked.refuse_others()
-    files = workload_files(asked.folder)
-    compare = compare_files(asked.folder)
+    files = visible_files(asked)
+    compare = compare_files(files)
     links = tuple((f"/{'compare' if name in compare else 'plan'}/{name}", name) for name in files)
     return Shown(report=workloads_report(files), links=links)
 
@@ -140,16 +141,17 @@ def _settings(asked: PageRequest) -> Shown:
 RESOURCES: Final[Sequence[Resource]] = (
     Resource(path="", shared=True, scope="project",
              about="What runs, what it costs now, what needs a person.", answer=run_pages.home, menu="Home"),
-    Resource(path="workloads", scope="none",
+    Resource(path="workloads", scope="project",
              about="The workload files of the server's folder.", answer=_workloads, menu="Workloads"),
-    Resource(path="plan/{name}", parameters=("rank", "top"), sliders=True, scope="none",
+    Resource(path="plan/{name}", parameters=("rank", "top"), sliders=True, scope="project",
              about="Every way to buy the work, ranked; sliders are parameters.", answer=_plan),
-    Resource(path="size/{name}", parameters=("top",), sliders=True, scope="none",
+    Resource(path="size/{name}", parameters=("top",), sliders=True, scope="project",
              about="What the work needs, and on which machines it fits.", answer=_size),
-    Resource(path="explain/{name}", parameters=("option",), sliders=True, scope="none",
+    Resource(path="explain/{name}", parameters=("option",), sliders=True, scope="project",
              about="Why the winner won; `option` names another.", answer=_explain),
-    Resource(path="compare/{name}", scope="none", about="A compare file; each weight is a parameter.", answer=compared),
-    Resource(path="gains/{name}", sliders=True, scope="none", about="What promised gains come to for the work.",
+    Resource(path="compare/{name}", scope="project", about="A compare file; each weight is a parameter.",
+             answer=compared),
+    Resource(path="gains/{name}", sliders=True, scope="project", about="What promised gains come to for the work.",
              answer=_gains),
     Resource(path="runs", shared=True, scope="project", about="Runs and services.", answer=run_pages.runs, menu="Runs"),
     Resource(path="runs/{name}", scope="project", shared=True, stamp=run_pages.run_stamp,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
 
-Do = Callable[[str, Mapping[str, Any], "Settings"], "Report"]
+Do = Callable[[str, Mapping[str, Any], "Settings", Path], "Report"]
 PLAN: Final = ("workload", "name", "constraints", "rank", "top", "layout")
 LIMITS: Final = ("max_cost_usd", "max_hours", "idle_minutes", "max_restarts")
 WHOLE: Final = ("max_restarts",)
@@ -41,7 +41,7 @@ class PostVerb:
         return "project" if self.of_run else "none"
 
 
-def _workload(body: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any] | WorkloadText:
+def _workload(body: Mapping[str, Any], known: Sequence[str], folder: Path) -> Mapping[str, Any] | WorkloadText:
     """The body's workload: a mapping, or the text of a file called `name`. Raises InputError, also for unknown keys."""
     for key in body:
         if key not in known:
@@ -53,7 +53,7 @@ def _workload(body: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any
         return found
     if isinstance(found, str) and found.strip():
         file = f"{_text(body, 'name') or 'workload'}.tonnage.yaml"
-        return WorkloadText(text=found, file=file, folder=Path.cwd())
+        return WorkloadText(text=found, file=file, folder=folder)
     raise InputError("`workload` is missing", hint="a mapping as in a workload file, or its text")
 
 
@@ -78,44 +78,44 @@ def _constraints(body: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def _plan(_: str, body: Mapping[str, Any], settings: Settings) -> Report:
+def _plan(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
     from tonnage import api
 
     made = api.plan(
-        _workload(body, PLAN), rank=_text(body, "rank", "cost"), top=_count(body, "top", 10),  # type: ignore[arg-type]
+        _workload(body, PLAN, folder), rank=_text(body, "rank", "cost"), top=_count(body, "top", 10),  # type: ignore[arg-type]
         layout=_text(body, "layout"), settings=settings, **_constraints(body),
     )  # fmt: skip
     return made.report()
 
 
-def _explain(_: str, body: Mapping[str, Any], settings: Settings) -> Report:
+def _explain(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
     from tonnage import api
 
     known = (*PLAN, "option")
-    made = api.plan(_workload(body, known), settings=settings, **_constraints(body))
+    made = api.plan(_workload(body, known, folder), settings=settings, **_constraints(body))
     return made.explain(_text(body, "option")).report()
 
 
-def _size(_: str, body: Mapping[str, Any], settings: Settings) -> Report:
+def _size(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
     from tonnage import api
 
     made = api.size(
-        _workload(body, SIZE), gpus=_text(body, "gpus") or (), layout=_text(body, "layout"),
+        _workload(body, SIZE, folder), gpus=_text(body, "gpus") or (), layout=_text(body, "layout"),
         top=_count(body, "top", 30), settings=settings,
     )  # fmt: skip
     return made.report()
 
 
-def _gains(_: str, body: Mapping[str, Any], settings: Settings) -> Report:
+def _gains(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
     from tonnage import api
 
     return api.gains(
-        _workload(body, ("workload", "name", "constraints")), settings=settings, **_constraints(body)
+        _workload(body, ("workload", "name", "constraints"), folder), settings=settings, **_constraints(body)
     ).report()
 
 
 def _end(at_once: bool) -> Do:
-    def act(name: str, body: Mapping[str, Any], settings: Settings) -> Report:
+    def act(name: str, body: Mapping[str, Any], settings: Settings, _: Path) -> Report:
         from tonnage import api
 
         if body:
@@ -125,7 +125,7 @@ def _end(at_once: bool) -> Do:
     return act
 
 
-def _resume(name: str, body: Mapping[str, Any], settings: Settings) -> Report:
+def _resume(name: str, body: Mapping[str, Any], settings: Settings, _: Path) -> Report:
     """Go on with a run; the body may raise its limits, and nothing else of it."""
     from tonnage import api
 
