@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +94,26 @@ def test_csv_quotes_what_it_must() -> None:
     """Commas and quotes in a cell read back as they were."""
     text = dump_csv(["a"], [['x, "y"\nz']])
     assert list(csv.reader(io.StringIO(text))) == [["a"], ['x, "y"\nz']]
+
+
+ODD = {
+    "a": [], "b": {}, "c": (), "d": [1, -2.5, 1e300, 5e-324, True, None, "é \u2028 \"quoted\" \\ \x01"],
+    "e": {"f": {"g": [[], [{}]]}},
+    "h": np.float64(0.1), 7: "a whole number as a key", None: 1, True: 2, 1.5: 3, "": "", "i": 10**30,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("document", [ODD, {}, {"x": [{"y": n, "z": [n] * n} for n in range(4)]}])
+def test_a_document_is_written_as_json_dumps_writes_it(document: dict[Any, Any]) -> None:
+    """Byte for byte, with an indent of two."""
+    assert dump_json(document) == json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), np.float64("nan")])
+def test_no_document_holds_what_json_does_not_have(value: float) -> None:
+    """Wherever it is, as a value or a list's; and no object that JSON has no form for."""
+    for document in ({"a": value}, {"a": [{"b": value}]}):
+        with pytest.raises(ValueError, match="JSON compliant"):
+            dump_json(document)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        dump_json({"a": {1, 2}})

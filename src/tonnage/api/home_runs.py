@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +27,17 @@ def run_names(home: Path) -> list[str]:
     return sorted(name for name in found if not name.startswith("."))  # a killed client's draft is no run
 
 
+def _has_run(home: Path, name: str) -> bool:
+    plain = bool(name) and not name.startswith(".") and not {"/", os.sep} & set(name)
+    return plain and os.path.isfile(runs_folder(home) / name / "spec.json")
+
+
 def find_run(settings: Settings, name: str) -> RunFolder:
     """The folder of a run. UnknownName with the nearest names where there is none."""
     from tonnage.runs.folder import RunFolder
 
-    names = run_names(settings.home)
-    if name not in names:
-        close = nearest(name, names)
+    if not _has_run(settings.home, name):  # one look, however many runs there are
+        close = nearest(name, run_names(settings.home))
         hint = did_you_mean(close, "`tonnage ps --all` lists every run")
         raise UnknownName(f"no run is named '{name}' under {runs_folder(settings.home)}", suggestions=close, hint=hint)
     return RunFolder(runs_folder(settings.home) / name)

@@ -81,6 +81,7 @@ class Shown:
     live: bool = False
     acts: Links = ()
     document_text: Callable[[], str] | None = None  # the document as text, made once for all who ask
+    page_html: Callable[[], str] | None = None  # the page's changing part, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,14 @@ def render_layout(
     """The whole page; with `fragment` what changes of it alone."""
     from markupsafe import Markup
 
-    report = shown.report.page()
-    body = Markup(render_html(report, fragment=True))
+    body = render_html(shown.report.page(), fragment=True) if shown.page_html is None else shown.page_html()
     if fragment:
-        return str(body)
+        return body
     twin = ("/home" if path == "/" else path) + ".json" + (f"?{query}" if query else "")
     sliders = [(one.slider, one.value, *_track(one.slider, one.value)) for one in shown.sliders]
     return _templates().get_template("layout.html.jinja").render(
-        title=report.title, body=body, menu=[one for one in RESOURCES if one.menu], here=resource, shown=shown, who=who,
+        title=shown.report.page().title, body=Markup(body),
+        menu=[one for one in RESOURCES if one.menu], here=resource, shown=shown, who=who,
         twin=twin, sliders=sliders, unweighed=[one for one in sliders if one[0].linear and not one[1]],
     )  # fmt: skip
 

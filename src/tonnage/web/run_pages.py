@@ -136,8 +136,11 @@ def visible_run(asked: PageRequest) -> RunFolder:
 
     if asked.who.projects is None:
         return find_run(asked.settings, asked.name)
-    runs = {one.path.name: one for one in visible_runs(asked)}
-    if asked.name not in runs:
-        hint = did_you_mean(nearest(asked.name, runs), "/runs lists them")
-        raise UnknownName(f"no run of your projects is named '{asked.name[:80]}'", hint=hint)
-    return runs[asked.name]
+    try:
+        found = find_run(asked.settings, asked.name)
+        if asked.sees(found.spec().charge.project):
+            return found
+    except (UnknownName, InputError, OSError):  # it is answered as one that is not there
+        pass
+    hint = did_you_mean(nearest(asked.name, [one.path.name for one in visible_runs(asked)]), "/runs lists them")
+    raise UnknownName(f"no run of your projects is named '{asked.name[:80]}'", hint=hint)
