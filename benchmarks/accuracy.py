@@ -18,10 +18,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from accuracy_rows import TARGETS
 from accuracy_study import Study, calibrate_studied, errors
 from accuracy_tables import (
+    bound_sentences,
     detail,
     interval_table,
     measured_table,
     memory_sentences,
+    published_table,
     rival_table,
     skipped_table,
     source_table,
@@ -75,8 +77,8 @@ STACKS = """\
 
 What users of these programs read in their documentation, and what a plan of the same job in the same layout says:
 `tonnage size tests/data/stacks/NAME.tonnage.yaml --memory-margin 0` prints each. Rows marked so stand in the fact
-tables, the others in no table of the calibration. Ratio: planned / published. «GiB, allocator»: without what the
-runtime holds outside it.
+tables, the others in no table of the calibration. Ratio: planned / published. A reading holds what the allocator keeps
+beside what must fit, which a plan says beside its figure. «GiB, reserved»: without what the runtime holds outside.
 """
 
 
@@ -89,14 +91,25 @@ def without_rows(made: Calibration, catalog: Catalog) -> Iterator[str]:
         yield f"- {kind}: {', '.join(name for name in sized if name not in seen) or 'none'}"
 
 
+PUBLISHED = """### Published peaks
+
+Peaks that four programs' own pages print (`benchmarks/results/published_peaks_training.csv`, with the commit of each),
+of which the fact tables hold none. No fit sees them, the intervals of memory rest on them too, and each is judged by
+one that was made without its source. They were in view while the physics of FSDP's buffers, compiled losses and cached
+casts was written, so they are a check, not an independent test. What is not understood of them: 4-bit bases in litgpt
+of 2024 hold some 2.4 GB more than their tensors, whatever the size of the model; mixtures of experts trained expert by
+expert (gpt-oss under axolotl) a fifth more.
+"""
+
+
 MEASURED = """## Measured for this page, in no fit
 
 Rows of `benchmarks/gpu_models.py` (transformers models as a Trainer runs them: full and LoRA, autocast and 16-bit
-weights, with and without checkpointing) and `benchmarks/gpu_grid.py` (plain modules down to one sequence a step), on
-an H100 and on an H200, of which no training row is in any fit. They were in view while the physics of host launches,
-adapters and kept activations was written, and memory on the H200 reads as on the H100, so they are a check, not an
-independent test. Small batches are bound by the host, whose speed is not known beforehand: the two machines differ by a
-factor of 1.5; the mean speed of such hosts was chosen on these rows. Memory intervals of known programs rest on the
+weights, with and without checkpointing), `benchmarks/gpu_grid.py` (plain modules down to one sequence a step) and
+`benchmarks/gpu_runs.py` (`tonnage run` itself), on an H100 and on an H200, of which no training row is in any fit. They
+were in view while the physics of host launches, adapters and kept activations was written, and memory on the H200 reads
+as on the H100, so they are a check, not an independent test. Small batches are bound by the host, whose speed is not
+known beforehand: the two machines differ by a factor of 1.5; the mean speed of such hosts was chosen on these rows. Memory intervals of known programs rest on the
 peaks of the H100. Peaks of `gpu_grid.py` are less what its process kept for earlier points (a cuBLAS workspace of
 32 MiB for the stream of every CUDA graph it had captured, up to 1.1 GiB; the script now frees them): known from decode
 steps, which need next to nothing beside weights and cache, and said in each row.
@@ -107,10 +120,9 @@ INTERVALS = """\
 Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or engine has the
 interval widened by the factor, once for each. A source of n rows weighs as √n: many rows of one laboratory are no
 independent evidence. A group of fewer than five sources is judged together with its kin, where it has any. The interval
-of memory rests on the peaks measured for this page too, which are one source, and on no reading of a device under a
-caching allocator, which shows more than its run needs; where no program is stated, on all peaks as if their program
-were not known. Of the six peaks of the well-known stacks that are in no table, it holds two: other people's runs differ
-from what a file states by more than the four sources it is made of differ. Encoders are of two families:
+of memory rests on the peaks measured for this page too, which are one source, on those that others published, and on no
+reading of a device under a caching allocator, which shows more than its run needs; where no program is stated, on all
+peaks as if their program were not known. Encoders are of two families:
 without BERT their interval is that of vision.
 """
 
@@ -192,6 +204,8 @@ def page(
         yield "### Does it fit?\n"
         yield from memory_sentences(studies["training"], catalog)
         yield ""
+        yield from bound_sentences(studies["training"])
+        yield ""
     yield from beyond(studies)
     read = {name: list(kind_named(name).read(path, catalog)) for name, path in files.items()}
     yield from agreement(studies, read, catalog)
@@ -200,6 +214,10 @@ def page(
     yield ""
     yield from missed_list()
     yield ""
+    if "training" in studies:
+        yield PUBLISHED
+        yield from published_table(studies)
+        yield ""
     yield MEASURED
     yield from measured_table(studies, made, catalog)
     yield ""

@@ -19,7 +19,8 @@ ATTRIBUTES = ("family", "gpu", "engine", "precision", "batch", "source")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One line of the figures Tonnage is held to."""
+    """One line of the figures Tonnage is held to. Readings that bound a figure from one side are told apart
+    (`accuracy_tables.bound_sentences`)."""
 
     name: str
     kind: str

@@ -28,7 +28,8 @@ from tonnage.calibration.validation import error_pct
 from tonnage.catalog import Catalog
 
 MEASURED_ROWS = Path(__file__).resolve().parent / "results"
-PEAKS = "gpu_*_training_h100*.csv"  # the same peaks were read on an H200, to the byte: they count once
+PUBLISHED = "published_peaks_training.csv"
+PEAKS = ("gpu_*_training_h100*.csv", PUBLISHED)  # the same peaks were read on an H200, to the byte: they count once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,8 @@ class Study:
 
     def rows(self, target: Target, results: Sequence[JudgedRow | SkippedRow]) -> list[JudgedRow]:
         """Good rows that a target counts."""
-        return [
-            row
-            for row in results
-            if isinstance(row, JudgedRow) and usable(row) and target.belongs(row, self.cells[row.row_id])
-        ]
+        good = (row for row in results if isinstance(row, JudgedRow) and usable(row) and not row.bound)
+        return [row for row in good if target.belongs(row, self.cells[row.row_id])]
 
     def doubted(self, target: Target) -> list[JudgedRow]:
         """Doubted rows of a target that a prediction can be set beside, their family left out."""
@@ -79,9 +77,8 @@ def calibrate_studied(
     def told(left_out: str, number: int, of: int) -> None:
         print(f"without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
 
-    made, parts = calibrate_tables(
-        files, catalog, made_on=made_on, peaks=sorted(MEASURED_ROWS.glob(PEAKS)), jobs=usual_jobs(), on_step=told
-    )
+    peaks = sorted(path for pattern in PEAKS for path in MEASURED_ROWS.glob(pattern))
+    made, parts = calibrate_tables(files, catalog, made_on=made_on, peaks=peaks, jobs=usual_jobs(), on_step=told)
     return made, {name: _study(part, files[name]) for name, part in parts.items()}
 
 

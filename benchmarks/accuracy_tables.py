@@ -21,6 +21,7 @@ from tonnage.calibration.validation import MemoryFit, error_pct, validate
 from tonnage.catalog import Catalog
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.fitting import fits
+from tonnage.sizing.program_profiles import ADAPTER_MEMORY, UNSTATED_MEMORY
 
 FIGURES = Path(__file__).resolve().parent.parent / "docs" / "figures"
 DEVICE_SIZES_GIB = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141)
@@ -130,6 +131,47 @@ def memory_sentences(found: Study, catalog: Catalog) -> Iterator[str]:
         f"margin ({ladder.n:,} comparisons): {ladder.false_fits} falsely said to fit "
         f"({100 * ladder.false_fits / max(ladder.n, 1):.1f} %), {ladder.false_misfits} falsely said not to."
     )
+
+
+def bound_sentences(found: Study) -> Iterator[str]:
+    """Readings that are no two-sided figure, and what counting them as such would make of the row above."""
+    peaks = [
+        row
+        for row in found.part.left_out
+        if isinstance(row, JudgedRow) and usable(row) and row.metric.startswith("peak_mem")
+    ]
+    bounds = [row for row in peaks if row.bound]
+    over = [error_pct(row) for row in bounds if row.predicted > row.measured]
+    most = f", by up to {max(over):.0f} %" if over else ""
+    yield (
+        f"{len(bounds)} readings are of a device under a caching allocator, by their own column `mem_kind`: they bound "
+        f"what their run needs from above, and are in no figure of peak memory. {len(over)} are predicted above what "
+        f"was read{most}. Counted like the others, all {len(peaks)} come to {two(errors(peaks))}.".replace(" | ", " / ")
+    )
+
+
+def published_table(studies: Mapping[str, Study]) -> Iterator[str]:
+    """Peaks that others published and no fact table holds, by who measured: no fit saw one, and each is judged by an
+    interval made without its source."""
+    yield "| source | trained | rows | median | p90 | bias | covered: source out |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    found = studies["training"]
+    rows = [row for row in found.part.beside if row.family.startswith("published-") and row.group != UNSTATED_MEMORY]
+    for source, group in sorted({(source_of(row), row.group) for row in rows}):
+        mine = [row for row in rows if (source_of(row), row.group) == (source, group)]
+        yield f"| {source} | {'adapters' if group == ADAPTER_MEMORY else 'all weights'} | {_published(found, mine)} |"
+    yield f"| all | | {_published(found, rows)} |"
+    ladder = ladder_fit(rows)
+    yield (
+        f"\nAgainst the same device sizes with the default margin ({ladder.n:,} comparisons): {ladder.false_fits} "
+        f"falsely said to fit ({100 * ladder.false_fits / max(ladder.n, 1):.1f} %), {ladder.false_misfits} falsely said not to."
+    )
+
+
+def _published(found: Study, rows: Sequence[JudgedRow]) -> str:
+    middle, tail = errors(rows)
+    inside = found.covered(rows).split(" | ")[0]
+    return f"{len(rows)} | {middle:.1f} | {tail:.1f} | {median(map(error_pct, rows)):+.1f} | {inside}"
 
 
 def ladder_fit(rows: Sequence[JudgedRow], margin: float | None = None) -> MemoryFit:

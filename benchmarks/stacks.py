@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tonnage import api
+from tonnage.planning.reasons.notes import AllocatorNote
 from tonnage.planning.sizes import SizeReport, SizeRow
 from tonnage.reports.reasons import miss_words
 
@@ -26,7 +27,7 @@ UNITS = {
     "output_tokens_per_s": "output tokens/s",
     "output_tokens_per_s_per_gpu": "output tokens/s/GPU",
     "requests_per_s": "requests/s",
-    "memory_allocator_gib": "GiB, allocator",
+    "memory_reserved_gib": "GiB, reserved",
     "memory_device_gib": "GiB, device",
 }
 
@@ -105,12 +106,14 @@ def _sized(workload: Path) -> SizeReport:
 
 
 def _figure(row: SizeRow, metric: str) -> tuple[float, float, float]:
-    """(value, low, high) of `metric` in one row of the report."""
+    """(value, low, high) of `metric` in one row of the report. Both readings of memory show blocks that the allocator
+    keeps beside what must fit; the interval is that of what must fit."""
     run, gpus = row.run, row.gpu_count * row.nodes
     if metric.startswith("memory_"):
         memory = run.memory_gib
-        outside = dict(run.memory_parts_gib).get("context", 0.0) if metric == "memory_allocator_gib" else 0.0
-        return memory.value - outside, memory.low - outside, memory.high - outside
+        outside = dict(run.memory_parts_gib).get("context", 0.0) if metric == "memory_reserved_gib" else 0.0
+        read = memory.value - outside + sum(note.held_gib for note in run.notes if isinstance(note, AllocatorNote))
+        return read, read * memory.low / memory.value, read * memory.high / memory.value
     name = metric.removesuffix("_per_gpu").replace("sequences", "samples")
     rate = dict(run.rates)[name]
     share = gpus if metric.endswith("_per_gpu") else 1.0

@@ -51,8 +51,11 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> RowPr
     if adapters is None:
         raise NoEngine(f"method '{row.method}' is none we size")
     name = _choice(row.program, PROGRAMS)
-    usual = documented(name, method=adapters.method, gpus=row.n_gpus, version=row.program_version)
-    program = replace(stated_program(row, name).over(usual), offload=_offload(row, usual.offload or ()))
+    stated = stated_program(row, name)
+    usual = documented(
+        name, method=adapters.method, gpus=row.n_gpus, version=row.program_version, compiled=stated.compile
+    )
+    program = replace(stated.over(usual), offload=_offload(row, usual.offload or ()))
     if program.clustered and shape.architecture == "convolution":
         program = replace(program, kernels="fused")  # XLA merges norm, rectifier and sum between convolutions
     bf16, true = device.dense_bf16_tflops is not None, program.sixteen_bit == "true"

@@ -200,7 +200,7 @@ class Assumptions:
         source="cuBLAS / cuDNN workspaces",
     )
     fragmentation_fraction: float = parameter(
-        0.235, 0.02, 0.5, fitted_by="training memory", start=0.1,
+        0.02, 0.02, 0.5, fitted_by="training memory", start=0.1,
         source="what the caching allocator reserves over the logits, and over activations that are made again, in use; "
         "fitted to published peaks (docs/decisions/training-accuracy.md)",
     )

@@ -110,7 +110,7 @@ def layer_kept(
         scores=scores,
         mlp=mlp,
         boundary=tokens * span.residual_bytes * width.hidden,
-        per_op=tokens * _per_op_width(shape, span, width),
+        per_op=tokens * _per_op_width(shape, span, how, width),
         working=tokens * (span.element_bytes * width.ffn * (3 if shape.gated_mlp else 2) + 2 * FP32 * width.hidden),
     )
 
@@ -240,15 +240,17 @@ def _mlp_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths) -> N
     return kept + last * width.ffn + (2.0 * element * width.hidden if adapters.outputs else 0.0)
 
 
-def _per_op_width(shape: ModelShape, span: Pass, width: _Widths) -> Num:
+def _per_op_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths) -> Num:
     """The layer's input, the attention output with its log-sums, and every second matrix product from the first on
     (pytorch/torchtitan, torchtitan/models/llama3/parallelize.py at 2024-12: `_apply_ac_to_transformer_block`, which
-    counts the products of each block)."""
+    counts the products of each block). A compiler drops what of those no backward reads: the last product's output,
+    which the residual stream only adds (torch/_functorch/partitioners.py)."""
     element = span.element_bytes
     behind = [width.query + 2 * width.key] if shape.fused_qkv else [width.query, width.key, width.key]
     inner = [width.ffn, width.ffn] if shape.gated_mlp else [width.ffn]
     products = [*behind, width.hidden, *inner, width.hidden]
-    kept: Num = sum(products[::2], start=np.float64(0.0))
+    read = products[:-1] if how.kernels == "compiled" else products
+    kept: Num = sum(read[::2], start=np.float64(0.0))
     rows = FP32 * shape.heads / span.tensor_parallel
     return span.residual_bytes * width.hidden + element * (width.output + kept) + rows
 

@@ -74,6 +74,11 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         separate_gathers=bool(program.separate_gathers),
         lists_when_sharded=bool(program.lists_when_sharded),
         wide_gathers=bool(program.wide_gathers),
+        wide_reduction=bool(program.wide_reduction),
+        optimizer_by_tensor=bool(program.optimizer_by_tensor),
+        standing_gradients=bool(program.standing_gradients),
+        early_modules=bool(program.early_modules),
+        layers_compiled=bool(program.layers_compiled),
     )
 
 

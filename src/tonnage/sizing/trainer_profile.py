@@ -42,6 +42,9 @@ class TrainerProfile:
     `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
     `lists_when_sharded`: the optimizer steps lists of tensors where weights are shared out. `wide_gathers`: 32-bit
     weights that are shared out are gathered so, and their 16-bit copies stand whole (autocast over FSDP).
+    `wide_reduction`: FSDP sums 16-bit gradients in 32 bit. `optimizer_by_tensor`: no list of temporaries while it
+    steps. `standing_gradients`: zeroed between steps, never freed. `early_modules`: every kernel is loaded at first.
+    `layers_compiled`: a compiler takes the layers one by one, the loss not with them.
     """
 
     fused: bool = False
@@ -82,6 +85,11 @@ class TrainerProfile:
     separate_gathers: bool = False
     lists_when_sharded: bool = False
     wide_gathers: bool = False
+    wide_reduction: bool = False
+    optimizer_by_tensor: bool = False
+    standing_gradients: bool = False
+    early_modules: bool = False
+    layers_compiled: bool = False
 
 
 PLAIN = TrainerProfile()

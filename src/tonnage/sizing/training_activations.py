@@ -140,7 +140,8 @@ def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, trainer:
     """Log-softmax, its gradient and that of the logits, at the start of backward."""
     if not has_vocabulary_loss(job):
         return np.zeros(len(layouts.nodes))
-    usual = assumed.compiled_loss_bytes_per_logit if job.compile else assumed.loss_bytes_per_logit
+    compiled = job.compile and not trainer.layers_compiled
+    usual = assumed.compiled_loss_bytes_per_logit if compiled else assumed.loss_bytes_per_logit
     scaled = job.method != "full" and job.lora.kind == "llama-adapter-v2"  # the scale keeps what it multiplies
     per_logit = (trainer.loss_bytes or usual) + (_adapters(job, trainer).copy_bytes if scaled else 0.0)
     target = trainer.target_tokens or longest_tokens(job) / layouts.context_parallel

@@ -10,11 +10,12 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_activations import Kept, kept_activations, logits_bytes
 from tonnage.sizing.training_job import ParameterShare, parameter_share
-from tonnage.sizing.training_state import FULL, ZERO3, TrainingState, training_state
+from tonnage.sizing.training_state import FULL, HALF, MASTER_BYTES, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
@@ -22,6 +23,9 @@ from tonnage.workload.jobs import TrainJob
 # Of activations that come back in the same sizes every step, lost to the rounding of blocks: reserved over allocated
 # of BERT-large and ViT under transformers on an H100 (benchmarks/results, five rows: 0.022 to 0.028).
 BLOCK_SHARE = 0.025
+# CUDA context and every kernel of its libraries, which runtimes before lazy loading keep on the device: 1,343 MiB on a
+# V100 (huggingface/transformers@7d5e65f, docs/source/en/model_memory_anatomy.md, before a model is made).
+EARLY_CONTEXT_GIB = 1.31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +129,13 @@ def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None 
         laid.job, laid.layouts, laid.trainer, laid.share, laid.state, laid.kept,
     )  # fmt: skip
     rows = len(layouts.nodes)
-    logits = logits_bytes(job, layouts, assumed, trainer)
-    activations, logits = _at_the_fullest_stage(kept, logits, layouts, trainer)
+    every = logits_bytes(job, layouts, assumed, trainer)
+    activations, logits = _at_the_fullest_stage(kept, every, layouts, trainer)
+    working = state.working_weights + _cached_casts(state, kept, every)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
     beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)
     ending = state.gradients + np.maximum(state.stepping, beside)
-    moments = _Moments(kept=activations + state.working_weights, logits=logits, ending=ending)
+    moments = _Moments(kept=activations + working, logits=logits, ending=ending)
     gradients, stepping = _ending_at_peak(state, moments, layouts, trainer)
     again = np.where(layouts.recompute == FULL, activations, kept.again)
     ranks = assumed.training_communicator_gib * _communicators(job, layouts) * (1.0 if channels is None else channels)
@@ -140,14 +145,18 @@ def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None 
         stepping_bytes=stepping,
         optimizer_bytes=state.optimizer,
         adapters_bytes=state.adapters,
-        working_weights_bytes=state.working_weights,
+        working_weights_bytes=working,
         activations_bytes=activations,
         logits_bytes=logits,
         buckets_bytes=state.buckets,
         workspace_bytes=column(from_gib(assumed.library_workspace_gib), rows),
-        fragmentation_bytes=_slack(state, moments, again, layouts, trainer, assumed),
-        context_bytes=column(from_gib(1.0) * (assumed.runtime_context_gib + ranks), rows),
+        fragmentation_bytes=_slack(job, state, moments, again, layouts, trainer, assumed),
+        context_bytes=column(from_gib(1.0) * (_runtime_gib(trainer, assumed) + ranks), rows),
     )
+
+
+def _runtime_gib(trainer: TrainerProfile, assumed: Assumptions) -> float:
+    return max(EARLY_CONTEXT_GIB, assumed.runtime_context_gib) if trainer.early_modules else assumed.runtime_context_gib
 
 
 # Slots that a compiler which plans memory gives what backward reads of forward, for each stage of a pipeline (OneFlow,
@@ -170,13 +179,25 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: 
     return activations, np.where(at_loss, logits, 0.0)
 
 
+# Of what a plain loss takes at the start of backward, what stands at the end of forward: 16-bit logits, their 32-bit
+# copy and its log-softmax, 10 bytes of 12.
+FORWARD_LOSS = 10.0 / 12.0
+
+
+def _cached_casts(state: TrainingState, kept: Kept, logits: Array) -> Array:
+    """What the 16-bit copies of recomputed layers add to the peak. Autocast keeps them until it is left, at the end of
+    forward, although no layer reads them in backward (PyTorch, aten/src/ATen/autocast_mode.cpp: `cached_cast`)."""
+    added: Array = np.maximum(state.casting + FORWARD_LOSS * logits - np.maximum(kept.once, logits), 0.0)
+    return np.where(state.casting > 0, np.minimum(added, state.casting), 0.0)
+
+
 def _ending_at_peak(
     state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
 ) -> tuple[Array, Array]:
     """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
     the two counts; with accumulation the sums stand from the second one on, and a program with gradient buffers of its
-    own keeps them always."""
+    own, or one that sets them to zero, keeps them always."""
     freed = moments.kept + moments.logits
     if trainer.gradients_in_backward:
         return np.zeros_like(freed), np.zeros_like(freed)
@@ -186,10 +207,11 @@ def _ending_at_peak(
 
 
 def _stand(layouts: Layouts, trainer: TrainerProfile) -> Array:
-    return np.asarray((layouts.accumulation > 1) | (trainer.state == "megatron"))
+    return np.asarray((layouts.accumulation > 1) | (trainer.state == "megatron") | trainer.standing_gradients)
 
 
 def _slack(
+    job: TrainJob,
     state: TrainingState,
     moments: _Moments,
     again: Array,
@@ -201,8 +223,10 @@ def _slack(
 
     It keeps blocks of the sizes that were asked for (PyTorch, notes on CUDA semantics, memory management). Those of
     many gradients serve as many activations, but not the few large tensors of the loss, which find room beside them;
-    those of another stream serve nobody else: FSDP reduces gradients on its own. Tensors of the loss, and those
-    made `again` in backward among what it frees, lose a share to each other.
+    those of another stream serve nobody else: FSDP reduces gradients on its own, and keeps the buffer it sent most in.
+    The block of 16-bit logits is too small for what the loss makes of them in 32 bit; only state that a first step
+    makes fills it. Tensors of the loss, and those made `again` in backward among what it frees, lose a share to each
+    other.
     """
     if trainer.planned_memory:
         return np.zeros_like(moments.kept)
@@ -212,8 +236,17 @@ def _slack(
     standing = np.where(_stand(layouts, trainer), state.gradients, 0.0)
     beside = np.maximum(many + moments.logits - np.maximum(moments.kept + moments.logits, ending), 0.0)
     lost = (moments.logits + again) * assumed.fragmentation_fraction + moments.kept * BLOCK_SHARE
-    slack: Array = np.maximum(beside - standing, 0.0) + lost
+    narrow = np.maximum(moments.logits * _narrow_share(job, trainer, assumed) - state.optimizer, 0.0)
+    sent = state.sending - np.where(moments.logits > 0, 0.0, state.sending_layer)
+    slack: Array = np.maximum(beside - standing, 0.0) + lost + narrow + sent
     return slack
+
+
+def _narrow_share(job: TrainJob, trainer: TrainerProfile, assumed: Assumptions) -> float:
+    """16-bit logits over all that a plain loss makes of them; 0 where it takes them as they are."""
+    compiled = job.compile and not trainer.layers_compiled
+    widened = TRAINING[job.precision].element_bytes < MASTER_BYTES and not trainer.loss_bytes and not compiled
+    return HALF / assumed.loss_bytes_per_logit if widened else 0.0
 
 
 def _communicators(job: TrainJob, layouts: Layouts) -> Array:

@@ -34,9 +34,14 @@ class TrainingState:
     optimizer: Array
     adapters: Array
     working_weights: Array  # low-precision copies (autocast), or weights that are gathered while they are used
+    casting: (
+        Array  # 16-bit copies of recomputed layers that forward leaves in a cache, beyond those of `working_weights`
+    )
     buckets: Array  # DDP's copy of the gradients
     reducing: Array  # whole gradients that FSDP holds while a layer runs backward
     reducing_last: Array  # the same at the end, of the tables
+    sending: Array  # the largest buffer that FSDP sends gradients in, on a stream of its own
+    sending_layer: Array  # the one of a layer, which `reducing` holds
     stepping: Array  # what the optimizer makes while it steps
 
 
@@ -57,16 +62,19 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, train
     bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (trainer.state == "autocast")
     on_device = 0.0 if trainer.offloaded_state else 1.0
     optimizer_here = 0.0 if trainer.offloaded_optimizer else on_device
-    layer, last = _reducing(job, layouts, share, numbers, trainer)
+    layer, last, sending, of_layer = _reducing(job, layouts, share, numbers, trainer)
     return TrainingState(
         weights=column(weights / weight_cut, rows) * on_device,
         gradients=column(_gradients(layouts, trained, numbers, trainer), rows) * on_device,
         optimizer=column(kept, rows) * optimizer_here,
         adapters=column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
         working_weights=column(_working(job, layouts, share, numbers, trainer), rows),
+        casting=column(_casting(job, layouts, share, numbers, trainer), rows),
         buckets=column(np.where(bucketed, trained * numbers.gradient_bytes, 0.0), rows),
         reducing=column(layer, rows),
         reducing_last=column(last, rows),
+        sending=column(sending, rows),
+        sending_layer=column(of_layer, rows),
         stepping=column(_stepping(job, layouts, trained / optimizer_cut, numbers, trainer), rows) * optimizer_here,
     )
 
@@ -165,19 +173,22 @@ def _gathered(
 
 def _reducing(
     job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
-) -> tuple[Num, Num]:
-    """Gradients that FSDP holds whole: those of the layer at work and what it sends of them, in a buffer of its own
-    (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, `foreach_reduce`: `reduce_scatter_input`), beside those
-    of the head, whose unit is the last to finish; at the end those of embedding and head with their buffer and
-    weights."""
+) -> tuple[Num, Num, Num, Num]:
+    """Gradients that FSDP holds whole: those of the layer at work and what it sends of them, in a buffer of its own, as
+    wide as they are summed (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, `foreach_reduce`:
+    `reduce_scatter_input`), beside those of the head, whose unit is the last to finish; at the end those of embedding
+    and head with their buffer and weights. And the largest of those buffers, and a layer's."""
     shards = (layouts.sharding >= ZERO3) & (layouts.data_ranks > 1) & (layouts.pipeline_parallel == 1)
     if job.method != "full" or trainer.state != "autocast":
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
     element, head = _passing_bytes(job, numbers, trainer), _head(job, layouts)
+    sent = max(element, FP32_BYTES) if trainer.wide_reduction else element
     waiting = 0.0 if trainer.tables_apart else np.minimum(head, share.outer)
     last = np.minimum(head, share.outer) if trainer.tables_apart else share.outer
-    layer = element * (2.0 * share.per_layer + waiting)
-    return np.where(shards, layer, 0.0), np.where(shards, 3.0 * element * last, 0.0)
+    layer = (element + sent) * share.per_layer + element * waiting
+    ending, largest = (2.0 * element + sent) * last, sent * np.maximum(share.per_layer, last)
+    found = (np.where(shards, one, 0.0) for one in (layer, ending, largest, sent * share.per_layer))
+    return next(found), next(found), next(found), next(found)
 
 
 def _head(job: TrainJob, layouts: Layouts) -> Num:
@@ -200,12 +211,25 @@ def _casts(
     return copy * (np.where(again, share.per_layer, layered) + np.minimum(_head(job, layouts), share.outer))
 
 
+def _casting(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
+) -> Num:
+    if job.method != "full" or trainer.state != "autocast" or not numbers.weight_copy_bytes:
+        return 0.0  # autocast keeps no copy of a weight that asks for no gradient
+    again = ((layouts.recompute == FULL) | (layouts.recompute == PER_OP)) & (layouts.pipeline_parallel == 1)
+    layered = np.maximum(share.trained - share.outer - share.per_layer, 0.0)
+    return np.where(again & (layouts.sharding < ZERO3), numbers.weight_copy_bytes * layered, 0.0)
+
+
 def _stepping(
     job: TrainJob, layouts: Layouts, updated: Array, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> Num:
     """AdamW over lists of tensors (`foreach`, PyTorch's default on a GPU) makes the root of the second moment for all
-    weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not."""
+    weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not, nor one that
+    steps tensor by tensor."""
     if job.optimizer != "adamw" or trainer.state != "autocast" or trainer.gradients_in_backward:
+        return 0.0
+    if trainer.optimizer_by_tensor:
         return 0.0
     shared_out = (layouts.sharding >= ZERO2) & (layouts.data_ranks > 1) & trainer.lists_when_sharded
     return np.where(shared_out | (not trainer.optimizer_fused), updated * numbers.optimizer_element_bytes, 0.0)

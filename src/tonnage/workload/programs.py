@@ -94,6 +94,11 @@ class Program:
     separate_gathers: bool | None = None
     lists_when_sharded: bool | None = None
     wide_gathers: bool | None = None
+    wide_reduction: bool | None = None
+    optimizer_by_tensor: bool | None = None
+    standing_gradients: bool | None = None
+    early_modules: bool | None = None
+    layers_compiled: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -114,7 +119,8 @@ class Program:
 class Documented:
     """Defaults of a program, with where they are documented; adapters and lone GPUs have configurations of their own.
 
-    `earlier`: what differed before a version, the newest first. `reading`: the figure its log calls the peak memory.
+    `earlier`: what differed before a version, the newest first. `compiled`: what the program compiles beside the model
+    where it is asked to compile, from version `compiled_since` on. `reading`: the figure its log calls the peak memory.
     """
 
     usual: Program
@@ -124,6 +130,8 @@ class Documented:
     adapters: Program = Program()
     quantised: Program = Program()  # adapters on a 4-bit base
     one_gpu: Program = Program()  # all weights trained on one GPU
+    compiled: Program = Program()
+    compiled_since: str = ""
 
 
 _MEGATRON: Final = Program(
@@ -143,10 +151,17 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         ),
         adapters=Program(adapter_targets="attention", wide_adapters=True, adapter_dropout=False),
         quantised=Program(recompute="full", half_tables=False),
-        earlier=(("4.36", Program(attention="eager")),),
+        earlier=(
+            ("4.36", Program(attention="eager")),
+            ("4.32", Program(optimizer_by_tensor=True)),
+            ("4.28", Program(standing_gradients=True, early_modules=True)),
+        ),
         source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
         "by default), trainer.py (accumulation under accelerator.no_sync); huggingface/peft "
-        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True",
+        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True; pull "
+        "request 25109, in 4.32: adamw_torch in place of adamw_hf, which steps one tensor after another. Before 4.28 it "
+        "ran on PyTorch 1, whose zero_grad filled gradients with zeros (release notes of 2.0: set_to_none=True), and on "
+        "CUDA without lazy loading",
     ),
     "torchtune": Documented(
         usual=Program(
@@ -179,9 +194,14 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer_fused=True,
             half_residual=True,
             whole_gradients=False,
+            wide_reduction=True,
+            layers_compiled=True,
         ),
+        compiled=Program(loss="one-kernel"),
+        compiled_since="0.1",
         source="pytorch/torchtitan train_configs/llama3_8b.toml: selective_ac_option 'op', compile false; FSDP2 with "
-        "bf16 parameters and fp32 reduction; metrics.py logs max reserved memory",
+        "bf16 parameters and fp32 reduction; metrics.py logs max reserved memory; components/loss.py: training.compile "
+        "takes the cross entropy too, which then reads 16-bit logits and writes their gradient (0.1, June 2025)",
         reading="reserved",
     ),
     "nemo": Documented(
@@ -327,6 +347,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer_fused=True,
             lists_when_sharded=True,
             wide_gathers=True,
+            wide_reduction=True,
             whole_gradients=False,
             channels_last=False,
         ),
@@ -340,14 +361,22 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
 
 
 def documented(
-    name: ProgramName | None, *, method: str = "full", gpus: int | None = None, version: str = ""
+    name: ProgramName | None,
+    *,
+    method: str = "full",
+    gpus: int | None = None,
+    version: str = "",
+    compiled: bool | None = None,
 ) -> Program:
-    """What a program does by default, for a method and (where known) a number of GPUs and a version.
+    """What a program does by default, for a method and (where known) a number of GPUs, a version, and whether it is
+    asked to compile (None: as it does by itself).
 
     >>> documented("torchtune", gpus=1).offload, documented("torchtune", method="lora", gpus=1).offload
     (('optimizer',), None)
     >>> documented("transformers").attention, documented("transformers", version="4.30").attention
     ('sdpa', 'eager')
+    >>> documented("torchtitan", compiled=True).loss, documented("torchtitan", version="0.0.2", compiled=True).loss
+    ('one-kernel', 'plain')
     """
     if name is None:
         return Program()
@@ -360,8 +389,10 @@ def documented(
     if method == "full" and gpus == 1:
         found = entry.one_gpu.over(found)
     for before, differed in entry.earlier:
-        if version and _number(version) < _number(before):
+        if _older(version, before):
             found = differed.over(found)
+    if (found.compile if compiled is None else compiled) and not _older(version, entry.compiled_since):
+        found = entry.compiled.over(found)
     return replace(found, name=name, version=version)
 
 
@@ -376,6 +407,10 @@ def documents_memory(name: ProgramName | None) -> bool:
         return False
     usual = DOCUMENTED[name].usual
     return usual.loss is not None and (usual.optimizer is not None or bool(usual.optimizer_fused))
+
+
+def _older(version: str, than: str) -> bool:
+    return bool(version and than) and _number(version) < _number(than)
 
 
 def _number(version: str) -> tuple[int, ...]:

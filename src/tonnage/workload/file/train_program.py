@@ -24,7 +24,7 @@ def freeze_program(file: TrainFile) -> Program:
     name = _program_name(file)
     one = 1 in (file.constraints.max_gpus, file.layout.gpus)
     version = train.program_version or ""
-    usual = documented(name, method=train.method, gpus=1 if one else None, version=version)
+    usual = documented(name, method=train.method, gpus=1 if one else None, version=version, compiled=train.compile)
     stated = {name: getattr(train, name) for name in STATED}
     return Program(name=name, version=version, **stated).over(usual)
 
