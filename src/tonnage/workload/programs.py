@@ -158,10 +158,10 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         ),
         source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
         "by default), trainer.py (accumulation under accelerator.no_sync); huggingface/peft "
-        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True; pull "
-        "request 25109, in 4.32: adamw_torch in place of adamw_hf, which steps one tensor after another. Before 4.28 it "
-        "ran on PyTorch 1, whose zero_grad filled gradients with zeros (release notes of 2.0: set_to_none=True), and on "
-        "CUDA without lazy loading",
+        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True; "
+        "pull request 25109, in 4.32: adamw_torch in place of adamw_hf, which steps one tensor after another. Before "
+        "4.28 it ran on PyTorch 1, whose zero_grad filled gradients with zeros (release notes of 2.0: set_to_none=True), "
+        "and on CUDA without lazy loading",
     ),
     "torchtune": Documented(
         usual=Program(
