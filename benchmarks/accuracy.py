@@ -110,7 +110,8 @@ weights, with and without checkpointing), `benchmarks/gpu_grid.py` (plain module
 were in view while the physics of host launches, adapters and kept activations was written, and memory on the H200 reads
 as on the H100, so they are a check, not an independent test. Small batches are bound by the host, whose speed is not
 known beforehand: the two machines differ by a factor of 1.5; the mean speed of such hosts was chosen on these rows.
-Memory intervals of known programs rest on the peaks of the H100. Peaks of `gpu_grid.py` are less what its process kept for earlier points (a cuBLAS workspace of
+Memory intervals of known programs rest on the peaks of the H100. Peaks of `gpu_grid.py` are less what its process kept
+for earlier points (a cuBLAS workspace of
 32 MiB for the stream of every CUDA graph it had captured, up to 1.1 GiB; the script now frees them): known from decode
 steps, which need next to nothing beside weights and cache, and said in each row.
 """

@@ -164,8 +164,8 @@ def published_table(studies: Mapping[str, Study]) -> Iterator[str]:
     ladder = ladder_fit(rows)
     yield (
         f"\nAgainst the same device sizes with the default margin ({ladder.n:,} comparisons): {ladder.false_fits} "
-        f"falsely said to fit ({100 * ladder.false_fits / max(ladder.n, 1):.1f} %), {ladder.false_misfits} falsely said "
-        f"not to."
+        f"falsely said to fit ({100 * ladder.false_fits / max(ladder.n, 1):.1f} %), {ladder.false_misfits} falsely "
+        f"said not to."
     )
 
 

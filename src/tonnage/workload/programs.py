@@ -160,7 +160,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "by default), trainer.py (accumulation under accelerator.no_sync); huggingface/peft "
         "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True; "
         "pull request 25109, in 4.32: adamw_torch in place of adamw_hf, which steps one tensor after another. Before "
-        "4.28 it ran on PyTorch 1, whose zero_grad filled gradients with zeros (release notes of 2.0: set_to_none=True), "
+        "4.28 it ran on PyTorch 1, whose zero_grad filled gradients with zeros (release notes of 2.0: set_to_none), "
         "and on CUDA without lazy loading",
     ),
     "torchtune": Documented(
