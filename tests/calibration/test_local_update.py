@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.calibration.local_file import profile_text
-from tonnage.calibration.local_profile import DeviceProfile
+from tonnage.calibration.local_profile import DeviceProfile, MeasuredPoint, Timing
 from tonnage.calibration.local_rows import (
     REPEATS,
     LocalWork,
@@ -283,3 +283,25 @@ def test_measured_memory_corrects_memory_alone() -> None:
     known = update(profile, [made])
     assert not observations(known, "time")
     assert observations(known, "memory")[0].log_ratio == pytest.approx(log(1.2))
+
+
+@pytest.mark.parametrize("launch_s", [1e-9, 3e-5, 1e-3])
+def test_a_gpu_is_launched_ahead_of(launch_s: float) -> None:
+    """On a GPU a step takes what the slower of host and device takes, not their sum: launches hide behind the device,
+    or it waits for them. On a processor both are its own work."""
+    timing = Timing(median_s=launch_s, low_quartile_s=launch_s, high_quartile_s=launch_s, repeats=9)
+    plain = fake_profile()
+    curves = tuple(
+        replace(curve, points=(MeasuredPoint(size=1.0, amount=1.0, timing=timing),))
+        if curve.operation == "dispatch" else curve
+        for curve in plain.curves
+    )  # fmt: skip
+    summed = time_parts(work(), replace(plain, curves=curves))
+    ahead = time_parts(work(), replace(plain, curves=curves, kind="cuda"))
+    device = sum(seconds for name, seconds in summed.items() if name != "dispatch")
+    host = launch_s * sum(one.calls for one in work().operations())
+    assert max(host, device) * 0.999 <= sum(ahead.values()) <= max(host, device) * 1.19
+    assert sum(ahead.values()) <= device + host
+    assert {name: ahead[name] for name in ahead if name != "dispatch"} == {
+        name: summed[name] for name in summed if name != "dispatch"
+    }

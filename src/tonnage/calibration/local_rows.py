@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, fields, replace
 from math import ceil, isfinite, sqrt
 from pathlib import Path
@@ -22,6 +22,7 @@ from tonnage.errors import InputError
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.local_memory import checkpoint_copy_bytes, device_memory_parts, host_memory_parts
 from tonnage.sizing.local_work import PRECISIONS, LocalOperation, step_operations
+from tonnage.sizing.rates import smooth_max
 from tonnage.sizing.training_job import has_vocabulary_loss, parameter_share
 from tonnage.units import from_gib
 from tonnage.values import dataclass
@@ -75,27 +76,43 @@ class LocalWork:
         return step_operations(self.job, micro_batch=self.micro_batch, accumulation=self.accumulation)
 
 
+HOST_SHARPNESS: Final = 4.0  # as `sizing.training_time` rounds where host and device meet
+
+
 def time_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
     """Seconds of one step by group, from the profile's measurements alone.
 
     With several processes their gradients are summed once a step, in buckets: n·alpha + bytes/beta.
     """
-    parts: dict[str, float] = {}
-    for one in work.operations():
-        parts[one.group] = parts.get(one.group, 0.0) + profile.seconds(one, work.threads)
-    if work.processes > 1:
-        parts["all-reduce"] = _summing_s(work, profile)
-    return parts
+    return _seconds_by(work, profile, lambda one: one.group)
 
 
 def named_time_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
     """The same by operation, for a reader."""
+    return _seconds_by(work, profile, lambda one: one.name)
+
+
+def _seconds_by(work: LocalWork, profile: DeviceProfile, key: Callable[[LocalOperation], str]) -> dict[str, float]:
     parts: dict[str, float] = {}
     for one in work.operations():
-        parts[one.name] = parts.get(one.name, 0.0) + profile.seconds(one, work.threads)
+        parts[key(one)] = parts.get(key(one), 0.0) + profile.seconds(one, work.threads)
+    if profile.kind == "cuda":
+        _overlap_host(parts, work, profile)
     if work.processes > 1:
         parts["all-reduce"] = _summing_s(work, profile)
     return parts
+
+
+def _overlap_host(parts: dict[str, float], work: LocalWork, profile: DeviceProfile) -> None:
+    """On a GPU the host launches ahead of the device, so that the slower of the two sets the pace: «dispatch» becomes
+    what all launches take beyond the device's own time."""
+    calls = [one for one in work.operations() if one.group == "dispatch"]
+    if not calls:
+        return
+    device = sum(seconds for name, seconds in parts.items() if name != "dispatch")
+    each = profile.seconds(calls[0], work.threads) / calls[0].calls
+    host = each * sum(one.calls for one in work.operations())
+    parts["dispatch"] = float(smooth_max(host, device, HOST_SHARPNESS)) - device
 
 
 def _summing_s(work: LocalWork, profile: DeviceProfile) -> float:
