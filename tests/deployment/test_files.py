@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import tonnage
-from tonnage.deployment.described import described
+from tonnage.deployment.brought import bring
+from tonnage.deployment.described import described, require_known_version
 from tonnage.deployment.manifests import manifests
 from tonnage.deployment.systemd import systemd_files
 from tonnage.errors import InputError
@@ -54,8 +55,10 @@ def test_a_word_of_a_unit_is_read_as_it_was() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("args", COMMANDS, ids=[one[0] for one in COMMANDS])
-def test_systemd_takes_the_units(tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_systemd_takes_the_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]) -> None:
     """By systemd-analyze, where it is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / args[1]).write_text("rules: {}\n") if args[1].endswith(".yaml") else None
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
     port = 8080 if args[0] == "gateway" else None
@@ -90,12 +93,15 @@ def test_a_compose_file(tmp_path: Path) -> None:
         ("One", ("watch",), {}, "cannot be the name"),
         ("one", ("backup", "/b"), {}, "it needs --every"),
         ("one", ("watch",), {"every_s": 9.0}, "--every is of a backup"),
-        ("one", ("gateway", "f"), {}, "the port of a gateway is in its file"),
+        ("one", ("gateway", "/f"), {}, "the port of a gateway is in its file"),
         ("one", ("ui",), {"kind": "kubernetes"}, "in a container the page is reached from outside"),
         ("one", ("backup", "/b"), {"kind": "compose", "every_s": 9.0}, "--every is of systemd's timers"),
         ("one", ("watch",), {"image": "x:latest"}, "names no version"),
         ("one", ("watch",), {"image": "host:5000/x"}, "names no version"),
         ("one", ("watch",), {"kind": "nomad"}, "found 'nomad' for --as"),
+        ("one", ("watch",), {"version": "9.9.9"}, "version 9.9.9 is later than this one"),
+        ("one", ("watch",), {"version": "newest"}, "'newest' is no version"),
+        ("one", ("watch", "no-rules.yaml"), {}, "the file no-rules.yaml of `tonnage watch` is not here"),
         ("one", ("serve", "m"), {"smoke": "/no/such/file"}, "smoke test /no/such/file cannot be read"),
     ],
 )
@@ -138,3 +144,76 @@ def test_a_smoke_test_is_kept_where_nothing_asks_it_by_itself(tmp_path: Path, ki
     made = tonnage.deploy_files("one", ("serve", "run-7"), tmp_path / "out", options).found
     assert (tmp_path / "out" / "one.smoke.json").read_text() == smoke.read_text()
     assert made.next_steps[-1] == "tonnage deploy check http://127.0.0.1:8000 --smoke one.smoke.json"
+
+
+GATEWAY = """\
+models: {chat: [one]}
+judges: {file: rules/judge.yaml}
+keys: {me: {key: "file:/etc/keys/me"}}
+"""
+WHERE = {"systemd": "/etc/tonnage/one", "compose": "/etc/tonnage/files", "kubernetes": "/etc/tonnage/files"}
+
+
+@pytest.fixture
+def gateway_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a gateway's file, a file that it names, and one that nothing names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "in here").mkdir()
+    (tmp_path / "chat.yaml").write_text(GATEWAY)
+    (tmp_path / "rules" / "judge.yaml").write_text("a: 1\n")
+    (tmp_path / "other.yaml").write_text("b: 1\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", WHERE)
+def test_the_files_that_a_command_reads_are_carried(gateway_here: Path, kind: str) -> None:
+    """Those of its arguments and those that they name; the command names them where they will be. A secret's file is
+    said, and not carried."""
+    asked = tonnage.DeployOptions(kind=kind, port=8080)
+    made = tonnage.deploy_files("one", ("gateway", "chat.yaml"), gateway_here / "out", asked).found
+    assert {one for one in made.files if one.startswith("files/")} == {"files/chat.yaml", "files/rules/judge.yaml"}
+    assert (gateway_here / "out" / "files" / "chat.yaml").read_text() == GATEWAY
+    main = (gateway_here / "out" / made.files[0]).read_text()
+    assert f"{WHERE[kind]}/chat.yaml" in main
+    assert any("/etc/keys/me" in one and "not carried" in one for one in made.next_steps)
+    if kind == "systemd":
+        assert any(one.startswith("mkdir -p /etc/tonnage/one && cp -r files/. ") for one in made.next_steps)
+    if kind == "compose":
+        assert "./files:/etc/tonnage/files:ro" in yaml.safe_load(main)["services"]["one"]["volumes"]
+    if kind == "kubernetes":
+        objects = {one["kind"]: one for one in yaml.safe_load_all(main)}
+        pod = objects["Deployment"]["spec"]["template"]["spec"]
+        (volume,) = (one["configMap"] for one in pod["volumes"] if "configMap" in one)
+        mounted = {one["path"]: objects["ConfigMap"]["data"][one["key"]] for one in volume["items"]}
+        assert mounted == {"chat.yaml": GATEWAY, "rules/judge.yaml": "a: 1\n"}
+        assert volume["name"] == objects["ConfigMap"]["metadata"]["name"]
+
+
+def test_a_folder_and_a_key_are_put_there_by_hand(gateway_here: Path) -> None:
+    """A folder is not carried, whether it is a model or workloads; a bare first word may be a run; no TLS key is."""
+    for name in ("tls.key", "tls.crt"):
+        (gateway_here / name).write_text("secret")
+    args = ("ui", "--folder", "rules", "--tls-key=tls.key", "--tls-cert", "tls.crt")
+    made = tonnage.deploy_files("page", args, gateway_here / "ui").found
+    assert made.files == ("tonnage-page.service",)
+    assert made.next_steps[0].startswith("put rules, tls.key, tls.crt where")
+    for target, said in (("rules", False), ("./rules", True)):
+        found = tonnage.deploy_files("m", ("serve", target), gateway_here / f"out{said}").found
+        assert (found.next_steps[0].startswith("put ")) is said
+
+
+def test_files_that_cannot_be_carried(gateway_here: Path) -> None:
+    """Two of one name, a file that is no text, one too large for a ConfigMap; an older version is pinned."""
+    (gateway_here / "rules" / "chat.yaml").write_text("c: 1\n")
+    (gateway_here / "picture.bin").write_bytes(b"\xff\xfe")
+    (gateway_here / "large.json").write_text("x" * 1_000_001)
+    for more, words in (
+        (("--to", "rules/chat.yaml"), "two files of the command are named chat.yaml"),
+        (("--to", "picture.bin"), "cannot be brought"),
+        (("--to", "large.json"), "over 1 MB together"),
+    ):
+        with pytest.raises(InputError, match=words):
+            bring(("gateway", "chat.yaml", *more), gateway_here, place="/there")
+    for version, own in (("1.2.0", "1.2"), ("1.1.9", "1.2"), ("1.2rc1", "1.2.0")):
+        require_known_version(version, own)

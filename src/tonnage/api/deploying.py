@@ -79,7 +79,8 @@ def deploy_files(
     InputError for what cannot be kept running or a folder that has such files; TonnageError where a check refuses.
     """
     from tonnage import __version__
-    from tonnage.deployment.described import described
+    from tonnage.deployment.brought import FOLDER, bring
+    from tonnage.deployment.described import FILES, described, require_known_version
 
     asked = options or DeployOptions()
     if asked.kind not in KINDS:
@@ -88,17 +89,23 @@ def deploy_files(
     if asked.smoke is not None:
         read_smoke_test(asked.smoke)
         smoke = Path(asked.smoke).read_text(encoding="utf-8")
+    require_known_version(asked.version or __version__, __version__)
+    place = f"/etc/tonnage/{name}" if asked.kind == "systemd" else FILES
+    brought = bring(args, Path.cwd(), place=place)
     what = described(
-        name, args, version=asked.version or __version__, every_s=asked.every_s, port=asked.port,
-        secrets=asked.secrets, gpus=asked.gpus, image=asked.image, smoke=smoke,
+        name, brought.args, version=asked.version or __version__, every_s=asked.every_s, port=asked.port,
+        secrets=asked.secrets, gpus=asked.gpus, image=asked.image, smoke=smoke, files=brought.texts,
     )  # fmt: skip
     files, checks, steps = _rendered(what, asked)
+    files |= {f"{FOLDER}/{path}": text for path, text in brought.texts.items()}
+    if brought.by_hand:
+        steps = (f"put {', '.join(brought.by_hand)} where the command finds it: it is not carried", *steps)
     into = Path(folder)
     if there := [one for one in files if (into / one).exists()]:
         raise InputError(f"{into / there[0]} is there already", hint="name an empty folder")
     into.mkdir(parents=True, exist_ok=True)
     for one, text in files.items():
-        save_for_user(into / one, text)
+        save_for_user(into / one, text, parents=True)
     made = DeployedFiles(folder=into, files=tuple(files), checks=checks, next_steps=steps)
     return Answer(made, _files_report)
 
@@ -154,6 +161,8 @@ def _systemd_steps(what: Deployed, program: str, asked: DeployOptions, files: di
         f"useradd --system --home-dir {asked.home} --create-home {asked.user}",
         *((f"write {', '.join(what.secrets)} as NAME=VALUE lines to /etc/tonnage/{what.name}.env (mode 0600)",)
           if what.secrets else ()),
+        *((f"mkdir -p /etc/tonnage/{what.name} && cp -r files/. /etc/tonnage/{what.name}/ "
+           f"&& chmod -R a+rX /etc/tonnage/{what.name}",) if what.files else ()),
         *((f"cp {asked.smoke} /etc/tonnage/{what.name}.smoke.json",) if what.smoke else ()),
         f"cp {' '.join(files)} /etc/systemd/system/", "systemctl daemon-reload",
         f"systemctl enable --now {' '.join(started)}",

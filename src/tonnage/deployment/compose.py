@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from tonnage.deployment.described import Deployed, dockerfile
+from tonnage.deployment.described import FILES, Deployed, dockerfile
 
 PROBE: Final = (
     "import sys, urllib.request as r; sys.exit(r.urlopen('http://127.0.0.1:{port}{path}', timeout=5).status != 200)"
@@ -31,6 +31,8 @@ def compose_files(what: Deployed) -> dict[str, str]:
     }
     if what.image is None:
         service["build"] = {"context": "."}
+    if what.files:
+        service["volumes"].append(f"./files:{FILES}:ro")
     if what.secrets:
         service["env_file"] = [f"{what.name}.env"]
     if what.port is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from tonnage.errors import InputError
@@ -16,7 +16,8 @@ EXTRAS: Final[dict[str, str]] = {
     "serve": "serve,load", "ui": "ui", "gateway": "gateway", "watch": "serve", "backup": "backup",
 }  # fmt: skip
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
-VERSION: Final = re.compile(r"\d+(\.\d+)*([a-z0-9.+-]*)")
+VERSION: Final = re.compile(r"(?P<release>\d{1,9}(\.\d{1,9})*)[a-z0-9.+-]{0,40}")
+FILES: Final = "/etc/tonnage/files"  # in a container
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Deployed:
     cpus: float = 2.0
     image: str | None = None  # None: the one of the Dockerfile beside
     smoke: str | None = None  # the text of a smoke test's file
+    files: tuple[tuple[str, str], ...] = ()  # that it reads: path below `FILES` and text
 
     @property
     def verb(self) -> str:
@@ -70,6 +72,7 @@ class Deployed:
 def described(
     name: str, args: Sequence[str], *, version: str, every_s: float | None = None, port: int | None = None,
     secrets: Sequence[str] = (), gpus: int = 0, image: str | None = None, smoke: str | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Deployed:  # fmt: skip
     """What the arguments say. InputError for what cannot be kept running."""
     if not NAME.fullmatch(name):
@@ -86,7 +89,26 @@ def described(
     if args[0] == "gateway" and listens is None:
         raise InputError("the port of a gateway is in its file", hint="say it here too: --port N")
     return Deployed(name=name, args=tuple(args), version=version, port=listens, every_s=every_s,
-                    secrets=tuple(secrets), gpus=gpus, image=image, smoke=smoke)  # fmt: skip
+                    secrets=tuple(secrets), gpus=gpus, image=image, smoke=smoke,
+                    files=tuple((files or {}).items()))  # fmt: skip
+
+
+def require_known_version(version: str, own: str) -> None:
+    """InputError for what is no version, and for a later one than `own`: its options are not known here."""
+    found, here = VERSION.fullmatch(version), VERSION.fullmatch(own)
+    assert here is not None
+    if found is None:
+        raise InputError(f"'{version[:40]}' is no version", hint=f"this one is {own}")
+    if _release(found["release"]) > _release(here["release"]):
+        raise InputError(f"version {version} is later than this one, {own}, which would not know its options",
+                         hint=f"install tonnage {version} and write the files with it")  # fmt: skip
+
+
+def _release(text: str) -> tuple[int, ...]:
+    parts = [int(one) for one in text.split(".")]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
 
 
 def _port_of(args: Sequence[str]) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from tonnage.deployment.described import Deployed, dockerfile
+from tonnage.deployment.described import FILES, Deployed, dockerfile
 
 STOP_S: Final = 330
 HOME: Final = "/home/tonnage/home"
@@ -15,7 +15,7 @@ OWN: Final = 10001  # the user of the image
 
 def manifests(what: Deployed) -> list[dict[str, Any]]:
     """The objects, in the order in which they are made."""
-    found = [_claim(what), _deployment(what)]
+    found = [_claim(what), *((_config(what),) if what.files else ()), _deployment(what)]
     if what.port is not None:
         found += [_service(what), _policy(what)]
     return found
@@ -47,6 +47,17 @@ def _claim(what: Deployed) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _config(what: Deployed) -> dict[str, Any]:
+    """The files that the command reads. A key has no slash: the volume puts each at its path."""
+    data = {_key(number, path): text for number, (path, text) in enumerate(what.files)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(what), "data": data}
+
+
+def _key(number: int, path: str) -> str:
+    plain = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "-_.") else "-" for mark in path)
+    return f"{number}-{plain}"[:253]
+
+
 def _deployment(what: Deployed) -> dict[str, Any]:
     """One pod at a time: a home is one process's, and its volume one node's. Replicas of a model are inside it, where
     its balancer updates them without a failed request."""
@@ -60,6 +71,8 @@ def _deployment(what: Deployed) -> dict[str, Any]:
                             "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "tmp", "mountPath": "/tmp"}],
     }  # fmt: skip
+    if what.files:
+        container["volumeMounts"].append({"name": "files", "mountPath": FILES, "readOnly": True})
     if what.secrets:
         container["envFrom"] = [{"secretRef": {"name": _name(what)}}]
     if what.port is not None:
@@ -70,7 +83,7 @@ def _deployment(what: Deployed) -> dict[str, Any]:
         container["readinessProbe"] = {"httpGet": ready, "periodSeconds": 5}
         container["livenessProbe"] = {"httpGet": {"path": what.health, "port": "http"}, "periodSeconds": 10,
                                       "failureThreshold": 6}  # fmt: skip
-    pod = {
+    pod: dict[str, Any] = {
         "terminationGracePeriodSeconds": STOP_S, "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": OWN, "fsGroup": OWN,
                             "seccompProfile": {"type": "RuntimeDefault"}},
@@ -78,6 +91,9 @@ def _deployment(what: Deployed) -> dict[str, Any]:
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": _name(what)}},
                     {"name": "tmp", "emptyDir": {}}],
     }  # fmt: skip
+    if what.files:
+        items = [{"key": _key(number, path), "path": path} for number, (path, _) in enumerate(what.files)]
+        pod["volumes"].append({"name": "files", "configMap": {"name": _name(what), "items": items}})
     return {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(what),
         "spec": {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": _labels(what)},
