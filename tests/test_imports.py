@@ -129,3 +129,13 @@ def test_wrong_arrows_are_found(here: str, there: str) -> None:
 def test_all_forms_of_import_are_read(text: str, package: str, expected: str) -> None:
     """Absolute, relative and inner imports are all seen."""
     assert expected in set(imported_modules(ast.parse(text), package))
+
+
+def test_what_runs_as_a_program_is_defined_before_it_runs() -> None:
+    """`if __name__ == "__main__":` ends its module: what stands below it is not yet there when the program runs."""
+    above = []
+    for path in FILES:
+        body = ast.parse(path.read_text()).body
+        starts = [n for n, one in enumerate(body) if isinstance(one, ast.If) and "__main__" in ast.unparse(one.test)]
+        above += [path for number in starts if number != len(body) - 1]
+    assert not above

@@ -11,9 +11,10 @@ from tonnage.api.catalogs import load_catalog
 from tonnage.api.inputs import Clock, calibrated_model_of, check_source, clock_of, config_reader, started
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
-from tonnage.planning import Plan, make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.limits import check_limits
+from tonnage.planning.plan import Plan
+from tonnage.planning.planner import make_plan
 from tonnage.planning.whatif.cost_change import (
     MOST_STEPS,
     NO_FILE,

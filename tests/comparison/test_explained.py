@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.reports.comparison.decision_report import render_decision
+from tonnage.reports.comparison.report import render_decision
 
 
 def test_text(compared: Callable[..., Comparison]) -> None:

@@ -14,9 +14,8 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import payback_of
 from tonnage.reports.comparison.board import board_sections
 from tonnage.reports.comparison.content import build_sections
-from tonnage.reports.comparison.decision_report import render_decision
 from tonnage.reports.comparison.markdown import sections_markdown
-from tonnage.reports.comparison.report import render_comparison
+from tonnage.reports.comparison.report import render_comparison, render_decision
 from tonnage.reports.rendering import Look
 
 

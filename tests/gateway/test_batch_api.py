@@ -17,8 +17,9 @@ import tonnage
 from tonnage.api.gateway_batches import BatchRunner
 from tonnage.errors import InputError
 from tonnage.gateway.batch_api.endpoints import BatchEndpoints
-from tonnage.gateway.batch_api.multipart import BadForm, read_form
 from tonnage.gateway.batch_api.store import BatchStore
+from tonnage.gateway.forms import read_parts
+from tonnage.gateway.proxy.asked import UnreadableRequest
 
 SECRET = "a-secret"
 KEYS = {"web": {"key": "env:KEY_A", "team": "web"}, "other": {"key": "env:KEY_B"}}
@@ -314,13 +315,13 @@ def test_without_batches_there_is_no_such_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", [b"", b"--b\r\n", b"--b\r\nx\r\n--b--", b"--b\r\ncontent-type: a\r\n\r\nx\r\n--b--"])
 def test_forms_that_are_none(body: bytes) -> None:
     """No end, no name, no head."""
-    with pytest.raises(BadForm):
-        read_form(b"multipart/form-data; boundary=b", body)
+    with pytest.raises(UnreadableRequest):
+        read_parts(b"multipart/form-data; boundary=b", body)
 
 
 def test_a_form_keeps_every_byte() -> None:
     """Also line ends and what looks like the boundary's beginning."""
     content = b"\r\n--x\r\n\r\n{}"
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a \\"b\\".jsonl"\r\n\r\n' + content
-    found = read_form(b'multipart/form-data; boundary="b"', body + b"\r\n--b--\r\n")
-    assert found["file"] == ('a "b".jsonl', content)
+    (found,) = read_parts(b'multipart/form-data; boundary="b"', body + b"\r\n--b--\r\n")
+    assert (found.name, found.filename, body[found.begin : found.end]) == ("file", 'a "b".jsonl', content)

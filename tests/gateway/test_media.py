@@ -13,7 +13,8 @@ import pytest
 from tests.gateway.doorway import Doorway, Scripted, chat, play, said, whole
 
 from tonnage.errors import InputError
-from tonnage.gateway.media.asked import read_media, read_parts
+from tonnage.gateway.forms import read_parts
+from tonnage.gateway.media.asked import read_media
 from tonnage.gateway.proxy.asked import UnreadableRequest
 
 MEDIA = {"usd_per_image": 0.02, "images": {"1024x1024 hd": 0.08, "1024x1024": 0.04}, "usd_per_audio_s": 0.0001,

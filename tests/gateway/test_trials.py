@@ -14,7 +14,7 @@ from tonnage.errors import InputError
 from tonnage.gateway.file.conduct_entries import CanaryEntry
 from tonnage.gateway.file.described import ANYBODY
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.routing.canary import FEWEST_ATTEMPTS, Canary
+from tonnage.gateway.proxy.running import FEWEST_ATTEMPTS, Canary
 
 
 def met(door: Doorway, name: str) -> dict[str, float]:

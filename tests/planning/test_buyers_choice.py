@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import Catalog
-from tonnage.catalog.twins import superseded_offers
 from tonnage.planning import make_plan
+from tonnage.planning.offers.market import superseded_offers
 from tonnage.planning.plan import MachineOption, Plan, PriceTrusted, RiskAccepted, UnknownAnswered
 from tonnage.planning.reasons.changes import AcceptRisk, DropExclusion
 from tonnage.planning.reasons.notes import BatchAboveSamplesNote

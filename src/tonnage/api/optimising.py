@@ -245,7 +245,7 @@ def _rate_on(work: Workload, market: Catalog, device: str, calibrated: Calibrate
     """Work a second on one device, by the path of `tonnage size`."""
     from tonnage.claimed_gains.devices import rate_of_one
     from tonnage.optimisations.outcomes import Unpredicted
-    from tonnage.planning import make_size_report
+    from tonnage.planning.sizes import make_size_report
     from tonnage.workload.jobs import NO_LIMIT
 
     machines = tuple(one for one in market.instance_types if one.accelerator == device)

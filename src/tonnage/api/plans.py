@@ -22,10 +22,12 @@ from tonnage.api.inputs import (
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
-from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
+from tonnage.planning.assumed import assumptions_used
 from tonnage.planning.limits import check_limits
-from tonnage.planning.planner import rank_options
+from tonnage.planning.plan import Objective, Option, Plan, Refusal
+from tonnage.planning.planner import make_plan, rank_options
 from tonnage.planning.reasons.flips import Flip
+from tonnage.planning.sizes import SizeReport, make_size_report
 from tonnage.planning.whatif.flips import Planner, flips_of
 from tonnage.planning.whatif.scenario import Scenario
 from tonnage.reports.plan import plan_report

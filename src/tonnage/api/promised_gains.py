@@ -110,7 +110,7 @@ def _check_sold(instance_type: str, market: Catalog) -> None:
 
 def _planned(job: Workload, market: Catalog, calibrated: CalibratedModel, settings: Settings) -> Plan:
     """The plan with both purchases, on virtual machines."""
-    from tonnage.planning import make_plan
+    from tonnage.planning.planner import make_plan
 
     both = replace(job, buy=replace(job.buy, purchases=("on_demand", "spot")))
     return make_plan(
@@ -146,7 +146,7 @@ def _device_gain(
 ) -> Gain:  # fmt: skip
     from tonnage.claimed_gains.devices import gpu_gain
     from tonnage.overrides import parse_override_gpus
-    from tonnage.planning import make_size_report
+    from tonnage.planning.sizes import make_size_report
 
     filters = parse_override_gpus(f"{target.subject.upper()}:1", market)
     size = make_size_report(job, market, gpus=filters, calibrated=calibrated)

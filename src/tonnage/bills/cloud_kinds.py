@@ -178,6 +178,8 @@ def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
+# Shapes, read 2026-11: OpenAI, «Costs» and «Usage» (API pages, and their fields as columns of an export); Anthropic,
+# «Cost report» of the Admin API (amounts in cents) and the Console's CSV.
 def openai_costs(row: Row) -> BillLine:
     """Of the Costs API, or its export."""
     usd_pico, digit = amount(first(row, "amount_value", "amount"))

@@ -109,7 +109,7 @@ def explain_comparison(session: Session, file: str, *, memory_margin: float | No
         from tonnage import api
 
         found = api.compare(file, memory_margin=memory_margin, settings=session.settings)
-    from tonnage.reports.comparison.decision_report import render_decision
+    from tonnage.reports.comparison.report import render_decision
     from tonnage.reports.rendering import Look
 
     write_stdout(render_decision(found, session.settings.output, Look(width=terminal_width())))

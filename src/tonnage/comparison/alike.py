@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tonnage.comparison.computed import Total, WorkRow, add
-from tonnage.planning import Option
+from tonnage.planning.plan import Option
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 

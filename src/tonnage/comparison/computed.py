@@ -16,8 +16,7 @@ from tonnage.comparison.fronts import latency, pareto_front
 from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
-from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption
-from tonnage.planning.plan import PriceTrusted
+from tonnage.planning.plan import CatalogStamp, MachineOption, Option, Plan, PriceTrusted, TokenOption
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure

@@ -12,7 +12,7 @@ from pydantic import Field
 from tonnage.catalog import Catalog
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import Evidence, SourceEntry
-from tonnage.planning import Option, TokenOption
+from tonnage.planning.plan import Option, TokenOption
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel

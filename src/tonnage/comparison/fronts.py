@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.planning import Option
+from tonnage.planning.plan import Option
 from tonnage.sizing.estimates import Figure
 
 

@@ -10,8 +10,7 @@ from typing import ClassVar, Final, Literal
 from tonnage.catalog import Catalog, parse_gpu_filter
 from tonnage.comparison.owned import with_owned
 from tonnage.comparison.request import Alternative
-from tonnage.planning import MachineOption, Option, Plan
-from tonnage.planning.plan import Relaxation
+from tonnage.planning.plan import MachineOption, Option, Plan, Relaxation
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.changes import LeaveOut
 from tonnage.planning.reasons.misses import Miss

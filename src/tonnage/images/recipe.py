@@ -119,6 +119,7 @@ def _check(device: str, platforms: tuple[str, ...], base: str, torch_index: str 
             )
 
 
+# Source: CycloneDX v1.6, cyclonedx.org/docs/1.6/json; package URLs: github.com/package-url/purl-spec (pypi, deb).
 _SPACE: Final = uuid.UUID("5a0cf1b2-6c1e-5d3b-9f52-0d5a9a6c7d11")
 
 

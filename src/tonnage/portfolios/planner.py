@@ -18,7 +18,8 @@ from tonnage.planning.reasons.notes import (
 )
 from tonnage.portfolios.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
 from tonnage.portfolios.elastic import find_gives
-from tonnage.portfolios.model import Candidate, candidates_of, entry_plans
+from tonnage.portfolios.entry_plans import entry_plans
+from tonnage.portfolios.model import Candidate, candidates_of
 from tonnage.portfolios.prices import Replan, Solved, price_limits
 from tonnage.portfolios.program import build_program
 from tonnage.portfolios.solver import solve

@@ -174,6 +174,8 @@ def _keep_matmuls() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
+# torch's own `fully_shard`, not accelerate's wrapping of it: that one leaves out CPUs without a word, and what runs on
+# GPUs should be what tests run.
 def check_sharding(spec: RunSpec, precision: str) -> None:
     """InputError for what cannot be shared out."""
     if spec.training.sharding == "zero1":
@@ -216,6 +218,8 @@ def layers_of(model: Module) -> list[Module]:
     return found or [layer for module in model.modules() if isinstance(module, ModuleList) for layer in module]
 
 
+# The search walks the whole graph before each backward pass, and few models need it. One sample tells: a parameter that
+# its pass leaves without a gradient is one that DDP would wait for.
 # Of transformers' configs: which experts answer, and which layers are dropped, differs from step to step.
 _CHANGING: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "layerdrop",
                     "encoder_layerdrop", "decoder_layerdrop")  # fmt: skip

@@ -150,6 +150,9 @@ def setting_of(prepared: Prepared) -> dict[str, Any]:
     return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
 
 
+# Each tensor is gathered, written to a file of its own, and given back to the model as a mapping of that file. Rank 0's
+# host never holds more than one whole tensor in memory of its own; what it reads while it saves are pages of files,
+# which the system drops where memory is short.
 def gather_onto_disk(model: Module, scratch: Path | None, *, only_trained: bool) -> None:
     """Replace shared-out parameters by whole ones; all processes take part. The model can be saved afterwards, not
     trained.

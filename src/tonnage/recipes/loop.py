@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from tonnage.errors import InputError
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
 from tonnage.recipes.beginning import changed_data, note_beginning
-from tonnage.recipes.best import BestSoFar, standing
 from tonnage.recipes.checkpoints import CheckpointInvalid, newest_valid, put_state, read_checkpoint
 from tonnage.recipes.checkpoints.layout import folder_name
 from tonnage.recipes.engine import StepEngine
@@ -25,8 +26,10 @@ from tonnage.recipes.stepping import StepOutcome, take_step
 from tonnage.recipes.task import Prepared
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
-from tonnage.runs.spec import RunSpec
+from tonnage.runs.spec import RunSpec, TrainingSpec
 from tonnage.runs.states import WorkerExit
+from tonnage.values import dataclass
+from tonnage.workload.run_terms import less_is_better
 
 
 def data_order(prepared: Prepared, spec: RunSpec) -> DataOrder:
@@ -259,3 +262,41 @@ class Loop:
             self.folder.record(EventKind.INTERRUPTED, who="rank0", signal=source, step=self.position.step)
         self.team.wait()
         return WorkerExit.STOPPED if stopped else WorkerExit.PREEMPTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSoFar:
+    """Where the evaluations of a run stand."""
+
+    step: int | None = None  # of the best
+    without_gain: int = 0  # evaluations since
+
+    def over(self, training: TrainingSpec) -> bool:
+        """Whether so many went without gain that training ends."""
+        return training.early_stopping is not None and self.without_gain >= training.early_stopping
+
+
+def standing(folder: RunFolder, training: TrainingSpec, *, step: int) -> BestSoFar:
+    """Of the evaluations up to a step. A step that was evaluated again after a restart counts once."""
+    found: dict[int, Mapping[str, float]] = {}
+    for event in folder.events(brief=True):
+        at = int(event.fields.get("step", 0))
+        if event.kind is EventKind.EVALUATED and at <= step and not event.fields.get("finished"):
+            found[at] = event.fields["metrics"]
+    best: tuple[float, int] | None = None
+    without = 0
+    for at, metrics in sorted(found.items()):
+        value = _value(metrics, training.best_by)
+        if best is None or value > best[0]:
+            best, without = (value, at), 0
+        else:
+            without += 1
+    return BestSoFar(step=None if best is None else best[1], without_gain=without)
+
+
+def _value(metrics: Mapping[str, float], name: str | None) -> float:
+    """The figure to judge by, the larger the better; the task's first where none is named."""
+    name = name or next(iter(metrics))
+    if name not in metrics:
+        raise InputError(f"no figure of the evaluation is named '{name}'", hint=f"`best_by`: {', '.join(metrics)}")
+    return -metrics[name] if less_is_better(name) else metrics[name]

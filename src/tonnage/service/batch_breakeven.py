@@ -180,6 +180,9 @@ def _api(
     return BatchApi(prices=prices, usd=each * job.items, from_items=high)
 
 
+# A machine takes what it has in flight at a time. A lost machine's items go back to the queue; spot stays away for a
+# while, and the next machine starts anew. An item fails with probability p and is tried again. Machines are paid while
+# they live, till the queue is empty.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJob:
     """The work and the machines. Rates are of one machine; `hazard` None: machines stay."""

@@ -10,7 +10,6 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.catalog.services import ServicePrices
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.layouts.decoder_pools import wants_pools
 from tonnage.planning.layouts.fleets import machines_for
 from tonnage.planning.plan import MachineOption, Option, may_win
 from tonnage.planning.planner import make_plan
@@ -18,6 +17,7 @@ from tonnage.pricing.extras import Extras
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
+from tonnage.workload.expert_layouts import wants_pools
 from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
 ENDS: Final = ("value", "low", "high")

@@ -127,6 +127,10 @@ def _unit_price(sku: Mapping[str, Any]) -> Decimal:
     raise RowRejectedError("another unit than an hour or a month")
 
 
+# price = vCPUs x core + GiB x ram + GPUs x gpu + GiB of bundled local SSD x ssd, each a region's hourly rate.
+# Series and GPU names are those of the SKU descriptions («A2 Instance Core running in Americas», «Nvidia L4 GPU
+# attached to Spot Preemptible VMs running in Americas»). Leaves out discounts for sustained use and commitments.
+# Sources: https://cloud.google.com/compute/gpus-pricing, https://cloud.google.com/compute/vm-instance-pricing
 Mode = Literal["on_demand", "spot"]
 Part = tuple[str, str]  # ("core" | "ram" | "gpu" | "ssd", the series or GPU)
 

@@ -247,10 +247,9 @@ def main(arguments: list[str]) -> None:
     report(RunFolder(Path(arguments[0])), load_settings({}, os.environ, Path.cwd()))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
+# TONNAGE_NOTIFY_URL: a POST of JSON goes there; its key `text` is what chat services show.
+# TONNAGE_NOTIFY_MAIL: smtp://[user:password@]host[:port]?to=ADDRESS[&from=ADDRESS]; smtps:// encrypts from the start,
+# smtp:// as soon as the server offers it.
 URL: Final = "TONNAGE_NOTIFY_URL"
 MAIL: Final = "TONNAGE_NOTIFY_MAIL"
 
@@ -288,3 +287,7 @@ def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> Non
                 failed = error
     if failed is not None:
         raise failed
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

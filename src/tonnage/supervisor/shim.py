@@ -173,10 +173,6 @@ def _drain(descriptor: int) -> None:
             pass
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 LARGEST_BYTES: Final = 64 << 20
 OLDER: Final = 3  # files kept beside the newest: log.1.txt is the one before it
 LONGEST_LINE: Final = 1 << 16  # a longer one is written in pieces
@@ -250,3 +246,7 @@ class LogKeeper:
                 os.replace(older_file(self._path, number), older_file(self._path, number + 1))
         os.replace(self._path, older_file(self._path, 1))
         index_file(self._path).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

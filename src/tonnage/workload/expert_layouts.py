@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.values import dataclass
+from tonnage.workload.jobs import ServeJob
 
 Degrees = Literal["any", "all"]
 
@@ -46,3 +47,12 @@ def allowed(degree: int, devices: int, rule: Degrees) -> bool:
     (True, False, False)
     """
     return degree in (1, devices) or (rule == "any" and devices % degree == 0)
+
+
+def wants_pools(job: ServeJob) -> bool:
+    """Whether two pools are tried: both of their promises are made and no other, on an engine that has them."""
+    if job.prefill_replicas is not None:
+        return job.prefill_replicas > 0
+    both = job.p95_ttft_s is not None and job.p95_tpot_s is not None and job.p95_latency_s is None
+    fixed = job.replicas is not None or job.batch is not None
+    return both and not fixed and job.model.architecture == "decoder" and (job.engine or "vllm") in POOLED_ENGINES

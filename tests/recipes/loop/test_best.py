@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tonnage.recipes.best import BestSoFar, standing
+from tonnage.recipes.loop import BestSoFar, standing
 from tonnage.recipes.task import Evaluation
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import TrainingSpec

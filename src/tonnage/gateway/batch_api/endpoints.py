@@ -12,10 +12,11 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from tonnage.gateway.batch_api.multipart import BadForm, read_form
 from tonnage.gateway.batch_api.store import ENDED, OWNER, BatchStore, Document, new_name, shown
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.described import ANYBODY, Caller, Gateway
+from tonnage.gateway.forms import form_fields, read_parts
+from tonnage.gateway.proxy.asked import UnreadableRequest
 from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.http.connection import Headers
@@ -95,15 +96,16 @@ class BatchEndpoints:
     def _upload(self, exchange: ClientExchange, caller: Caller, entry: BatchesEntry) -> Document:
         kind = next((value for name, value in exchange.headers if name == b"content-type"), b"")
         try:
-            form = read_form(kind, exchange.body)
-        except BadForm as error:
+            parts = read_parts(kind, exchange.body)
+            purpose = form_fields(exchange.body, parts).get("purpose")
+        except UnreadableRequest as error:
             raise _Refused(str(error), param="file") from error
-        file, purpose = form.get("file"), form.get("purpose")
-        if purpose is None or purpose.content != b"batch":
+        if purpose != "batch":
             raise _Refused("`purpose` must be batch: other files are not kept here", param="purpose")
+        file = next((one for one in parts if one.name == "file" and one.filename is not None), None)
         if file is None or file.filename is None:
             raise _Refused("`file` is missing", param="file")
-        size = len(file.content)
+        size = file.end - file.begin
         if not size:
             raise _Refused("the file is empty", param="file")
         if size > entry.file_mb * 1e6:
@@ -111,7 +113,11 @@ class BatchEndpoints:
         if self.store.bytes_of(caller.name) + size > entry.key_mb * 1e6:
             message = f"the files of this key would take over {entry.key_mb:g} MB: delete some"
             raise _Refused(message, status=413, param="file")
-        return shown(self.store.add_file(caller.name, file.filename[:200], "batch", file.content, keep_s=entry.keep))
+        return shown(
+            self.store.add_file(
+                caller.name, file.filename[:200], "batch", exchange.body[file.begin : file.end], keep_s=entry.keep
+            )
+        )
 
     def _create(self, body: bytes, caller: Caller, entry: BatchesEntry) -> Document:
         try:

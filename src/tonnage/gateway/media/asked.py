@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from email.message import Message
 from math import ceil
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import orjson
 
 from tonnage.gateway.dialects.usage import Surface, Usage
+from tonnage.gateway.forms import Part, form_fields, read_parts
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest
 from tonnage.http.connection import Headers
@@ -159,69 +158,3 @@ def _wav_seconds(audio: bytes) -> int | None:
     if struct.unpack_from("<H", audio, 20)[0] != _PCM or not bytes_per_s:
         return None
     return ceil(len(audio) / bytes_per_s)
-
-
-MOST_PARTS: Final = 64
-MOST_HEADER_BYTES: Final = 8 << 10
-_BOUNDARY: Final = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
-
-
-class Part(NamedTuple):
-    """`begin` and `end` of its content in the body; `is_file`: it has a file's name."""
-
-    name: str
-    begin: int
-    end: int
-    is_file: bool
-
-
-def read_parts(content_type: bytes, body: bytes) -> list[Part]:
-    """The parts of a form. Raises UnreadableRequest: also where readers could differ in what they see."""
-    said = Message()
-    said["content-type"] = content_type.decode("latin-1")
-    found = said.get_param("boundary")
-    boundary = found.encode("latin-1", "replace") if isinstance(found, str) else b""
-    if said.get_content_type() != "multipart/form-data" or not _BOUNDARY.fullmatch(boundary):
-        raise UnreadableRequest("the body must be multipart/form-data with a boundary")
-    mark = b"--" + boundary
-    if not body.startswith(mark):
-        raise UnreadableRequest("the form does not begin with its boundary")
-    parts: list[Part] = []
-    at = len(mark)
-    while not body.startswith(b"--", at):
-        if not body.startswith(b"\r\n", at) or len(parts) >= MOST_PARTS:
-            raise UnreadableRequest("the form cannot be read" if len(parts) < MOST_PARTS else "too many parts")
-        head_end = body.find(b"\r\n\r\n", at, at + MOST_HEADER_BYTES)
-        end = body.find(b"\r\n" + mark, head_end + 2)
-        if head_end < 0 or end < 0:
-            raise UnreadableRequest("the form cannot be read: a part ends before its boundary")
-        parts.append(_part(body[at + 2 : head_end], min(head_end + 4, end), end))
-        at = end + 2 + len(mark)
-    return parts
-
-
-def form_fields(body: bytes, parts: list[Part]) -> dict[str, str]:
-    """Fields that are no files. One that stands twice is refused: readers differ in which of them counts."""
-    found: dict[str, str] = {}
-    for part in parts:
-        if part.is_file:
-            continue
-        if part.name in found and not part.name.endswith("[]"):
-            raise UnreadableRequest(f"`{part.name}` stands twice in the form", param=part.name)
-        try:
-            found[part.name] = body[part.begin : part.end].decode()
-        except UnicodeDecodeError as error:
-            raise UnreadableRequest(f"`{part.name}` is no UTF-8 text", param=part.name) from error
-    return found
-
-
-def _part(head: bytes, begin: int, end: int) -> Part:
-    said = Message()
-    for line in head.split(b"\r\n"):
-        name, _, value = line.decode("utf-8", "replace").partition(":")
-        if name.strip().lower() == "content-disposition" and "content-disposition" not in said:
-            said["content-disposition"] = value.strip()
-    field = said.get_param("name", header="content-disposition")
-    if not isinstance(field, str):
-        raise UnreadableRequest("a part of the form has no name")
-    return Part(field, begin, end, said.get_param("filename", header="content-disposition") is not None)

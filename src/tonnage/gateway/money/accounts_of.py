@@ -28,6 +28,9 @@ def accounts_of(gateway: Gateway) -> SharedAccounts:
     return SharedAccounts(gateway.store, durable=gateway.durable)
 
 
+# Leases as in the store: in each account, at every moment, committed + leased <= cap. Redis forgets an account of a
+# minute a while after it, with the leases of workers that died. Redis that is away refuses: a limit that is not counted
+# is none.
 _LOG: Final = logging.getLogger(__name__)
 PREFIX: Final = "tonnage:limit:"
 WORKERS: Final = "tonnage:limits:workers"

@@ -20,17 +20,7 @@ from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LatencyLimits
 from tonnage.sizing.serving_pools import PoolRates, link_bytes_per_s, most_rates, pool_rates, seen_in_pools
 from tonnage.values import dataclass
-from tonnage.workload.expert_layouts import POOLED_ENGINES
 from tonnage.workload.jobs import ServeJob
-
-
-def wants_pools(job: ServeJob) -> bool:
-    """Whether two pools are tried: both of their promises are made and no other, on an engine that has them."""
-    if job.prefill_replicas is not None:
-        return job.prefill_replicas > 0
-    both = job.p95_ttft_s is not None and job.p95_tpot_s is not None and job.p95_latency_s is None
-    fixed = job.replicas is not None or job.batch is not None
-    return both and not fixed and job.model.architecture == "decoder" and (job.engine or "vllm") in POOLED_ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

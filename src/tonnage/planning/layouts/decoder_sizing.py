@@ -11,7 +11,7 @@ import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.decoder_detail import decoder_detail, memory_misses
-from tonnage.planning.layouts.decoder_pools import Pools, pool_miss, pooled, wants_pools
+from tonnage.planning.layouts.decoder_pools import Pools, pool_miss, pooled
 from tonnage.planning.layouts.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.layouts.layout_grid import node_counts
@@ -29,6 +29,7 @@ from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import LEAST_SHARE, LatencyLimits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
+from tonnage.workload.expert_layouts import wants_pools
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob
 
 _NONE = np.zeros(0)

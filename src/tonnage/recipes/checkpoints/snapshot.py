@@ -133,6 +133,7 @@ def _tensors(value: Any) -> list[Any]:
     return [tensor for part in parts for tensor in _tensors(part)]
 
 
+# Rank 0 alone reads it and scatters it tensor by tensor: no other host holds more than its own part and one tensor.
 def deal_checkpoint(engine: StepEngine, checkpoint: Checkpoint, kept: Mapping[str, Tensor]) -> Mapping[str, Any]:
     """Set the parameters and buffers `kept`, by name, and the optimizer. All processes take part; all get the rest of
     the training state. CheckpointInvalid where it holds other parameters."""

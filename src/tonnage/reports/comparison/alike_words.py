@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.comparison.alike import Alike, bought_as
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import WorkRow
-from tonnage.planning import Option
+from tonnage.planning.plan import Option
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.cheaper import doubt_words
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money

@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import WorkDemand, WorkRow
-from tonnage.planning import Option, TokenOption
+from tonnage.planning.plan import Option, TokenOption
 from tonnage.reports.blocks import Paragraph
 from tonnage.reports.comparison.choice import (
     advice_section,

@@ -9,7 +9,7 @@ from typing import Final
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Total, WorkRow
 from tonnage.comparison.crossings import CostCrossing, cost_at
-from tonnage.planning import MachineOption
+from tonnage.planning.plan import MachineOption
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.alike_words import alike_parts
 from tonnage.reports.comparison.figure_charts import (

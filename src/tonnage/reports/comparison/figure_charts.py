@@ -9,7 +9,7 @@ from typing import Final
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Total
 from tonnage.comparison.fronts import pace
-from tonnage.planning import MachineOption, Option
+from tonnage.planning.plan import MachineOption, Option
 from tonnage.pricing.ledger import Part
 from tonnage.reports.blocks import Column, Table
 from tonnage.reports.comparison.drawings import Front, FrontPoint, Stack, StackedBar

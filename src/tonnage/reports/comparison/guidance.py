@@ -8,7 +8,7 @@ from typing import TypeVar
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.decision import way_to
 from tonnage.comparison.migration import Migration
-from tonnage.planning import MachineOption
+from tonnage.planning.plan import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import CodePart, Part, Section, Subheading

@@ -11,14 +11,39 @@ from tonnage.comparison.scoring import Score
 from tonnage.reports.blocks import Block, Heading, Page, Paragraph
 from tonnage.reports.comparison.choice import advice_section, decision_section, score_section, summary_section
 from tonnage.reports.comparison.costs import cost_section, performance_section, volume_section
-from tonnage.reports.comparison.document import comparison_document
-from tonnage.reports.comparison.html import comparison_html
-from tonnage.reports.comparison.markdown import comparison_markdown
+from tonnage.reports.comparison.decision_views import decision_tree
+from tonnage.reports.comparison.document import comparison_document, decision_document
+from tonnage.reports.comparison.html import comparison_html, sections_html
+from tonnage.reports.comparison.markdown import comparison_markdown, sections_markdown
 from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 from tonnage.reports.plain import dump_csv, dump_json, plain_number
 from tonnage.reports.rendering import Format, Look, Report
 from tonnage.reports.terminal import render_terminal
 from tonnage.sizing.estimates import Figure
+
+SCHEMA = "tonnage/decision@1"
+DECISION_COLUMNS = ("question", "ask", "answer", "found", "from")
+
+
+def render_decision(comparison: Comparison, form: Format, look: Look | None = None) -> str:
+    """The tree as text (table), Mermaid and text (md), a page (html), all of it as data (json), the trace (csv)."""
+    if form == "json":
+        tree = decision_tree(comparison.decision)
+        views = {"text": tree.text, "mermaid": tree.mermaid}
+        return dump_json({"schema": SCHEMA, "chosen": comparison.answer.choice} | decision_document(comparison) | views)
+    if form == "csv":
+        steps = comparison.decision.steps
+        rows = [(one.question.name, one.question.ask, one.answer, one.found, one.origin) for one in steps]
+        return dump_csv(DECISION_COLUMNS, rows)
+    sections = (summary_section(comparison), decision_section(comparison))
+    if form == "md":
+        return sections_markdown(comparison, sections)
+    if form == "html":
+        return sections_html(comparison, sections)
+    look = look or Look()
+    blocks = tuple(terminal_blocks(sections[1]))
+    page = Page(title=comparison.request.title, blocks=(Heading(text="Why"), *blocks[1:]))
+    return render_terminal(page, width=look.width, color=look.color)
 
 
 def render_comparison(comparison: Comparison, form: Format, look: Look | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.workload.families import complete_shape
-from tonnage.workload.huggingface import decoders, encoders, latent, multimodal, rotary, vision
+from tonnage.workload.huggingface import decoders, encoders, multimodal, rotary, vision
 from tonnage.workload.huggingface.defaults import TRANSFORMERS_DEFAULTS
 from tonnage.workload.huggingface.reader import ConfigReader, shown
 from tonnage.workload.shapes import ModelShape
@@ -46,8 +46,8 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
         "gemma3_text": partial(rotary.read_alternating, period=6),
         "gemma3": multimodal.read_gemma3,
         **dict.fromkeys(("qwen2_moe", "qwen3_moe"), rotary.read_qwen_moe),
-        "deepseek": latent.read_deepseek,
-        **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent.read_latent),
+        "deepseek": decoders.read_deepseek,
+        **dict.fromkeys(("deepseek_v2", "deepseek_v3"), decoders.read_latent),
         "gpt_oss": rotary.read_gpt_oss,
         "llama4_text": rotary.read_llama4_text,
         "llama4": multimodal.read_llama4,
