@@ -212,10 +212,14 @@ def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
     cells = f"{len(spec.cells())} cells would run: {len(spec.engines)} engines, {len(spec.data)} data sets"
     searched: tuple[str, ...] = ()
     if spec.search is not None:
+        from importlib.util import find_spec
+
         from tonnage.reports.bench_search import said_budget
 
         count = sum(bool(engine.space) for engine in spec.engines)
         searched = (f"before them a search with {said_budget(spec.search)} for each of {count} engines and data set",)
+        if find_spec("optuna") is None:
+            searched += ("the search needs Optuna: pip install 'tonnage[sweep]'",)
     return (cells, *searched, *(one for one in found if one is not None))
 
 

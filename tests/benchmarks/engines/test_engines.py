@@ -232,6 +232,24 @@ def test_another_file_is_not_resumed(tmp_path: Path) -> None:
         folder.begin(bench("{engine: lightgbm}"), resume=True)
 
 
+def test_other_rows_than_finished_cells_had_are_refused(tmp_path: Path) -> None:
+    """A file that changed after `bench clean` took its table away: nothing is measured beside the old cells."""
+    rows = "\n".join(f"{n},{n % 2}" for n in range(60))
+    (tmp_path / "t.csv").write_text(f"a,b\n{rows}\n", encoding="utf-8")
+    spec = read_bench(
+        "bench: {name: t, data: [{name: d, file: t.csv, label: b}], engines: [{engine: xgboost}]}", folder=tmp_path
+    )
+    folder = BenchFolder(tmp_path / "bench")
+    prepare_all(spec, folder)
+    folder.append(BenchCell(data="d", engine="xgboost", turn=0))
+    clean_bench(folder)
+    prepare_all(spec, folder)
+    clean_bench(folder)
+    (tmp_path / "t.csv").write_text(f"a,b\n{rows}\n99,1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="rows of data set 'd' have changed"):
+        prepare_all(spec, folder)
+
+
 def test_rows_and_splits_are_the_same_each_time(tmp_path: Path) -> None:
     """The same file gives the same bytes; no row is in two parts, and none is lost."""
     spec = bench("{engine: xgboost}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +37,18 @@ class BenchFolder:
             return
         make_private_folder(self.path)
         write_whole(stated, json.dumps({"name": spec.name, "digest": spec.digest}))
+
+    def hold_to(self, digests: Mapping[str, Mapping[str, str]]) -> None:
+        """Remember the rows by the digests of their parts. InputError where cells were measured on others: a file or a
+        query that gives other rows than when the bench began."""
+        stated = self.path / "rows.json"
+        known = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
+        for name, parts in digests.items():
+            if name in known and known[name] != dict(parts) and self.cells():
+                hint = "--fresh begins again: finished cells cannot be compared with those of other rows"
+                raise InputError(f"the rows of data set '{name}' have changed since the bench began", hint=hint)
+        make_private_folder(self.path)
+        write_whole(stated, json.dumps({name: dict(parts) for name, parts in digests.items()}))
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -105,7 +105,8 @@ def _measured(
 def prepare_all(
     spec: BenchSpec, folder: BenchFolder, *, device_memory: Mapping[str, float] | None = None
 ) -> dict[str, SplitRows]:
-    """Every data set on the disk. InputError for one that cannot be used, before any engine starts.
+    """Every data set on the disk. InputError for one that cannot be used, or has other rows than finished cells had,
+    before any engine starts.
 
     `device_memory`: bytes of each GPU by name, else as the driver tells. Generated tables are refused before they are
     drawn.
@@ -122,6 +123,7 @@ def prepare_all(
         rows = sum(split.rows.values())
         refuse_what_does_not_fit_on_devices(spec, one, rows, split.columns, device_memory, split.facts)
         found[one.name] = split
+    folder.hold_to({name: split.digests for name, split in found.items()})
     return found
 
 
