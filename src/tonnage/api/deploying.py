@@ -15,6 +15,7 @@ from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
 from tonnage.api.service_updates import read_smoke_test
+from tonnage.deployment.brought import FOLDER
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import save_for_user
 from tonnage.values import dataclass
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.serving.replicas.replica import SmokeTest
 
-KINDS: Final = ("systemd", "compose", "kubernetes")
+KINDS: Final = ("systemd", "compose", "kubernetes", "helm")
 VERIFY_S: Final = 60.0
 
 
@@ -34,7 +35,7 @@ VERIFY_S: Final = 60.0
 class DeployOptions(Options):
     """Where and how a command is kept running."""
 
-    kind: str = option("--as", "systemd, compose or kubernetes.", default="systemd", metavar="KIND")
+    kind: str = option("--as", "systemd, compose, kubernetes or helm.", default="systemd", metavar="KIND")
     port: int | None = option(
         "--port", "Where it listens. [default: its own]", default=None, least=1, most=65_535, metavar="PORT"
     )
@@ -79,7 +80,7 @@ def deploy_files(
     InputError for what cannot be kept running or a folder that has such files; TonnageError where a check refuses.
     """
     from tonnage import __version__
-    from tonnage.deployment.brought import FOLDER, bring
+    from tonnage.deployment.brought import bring
     from tonnage.deployment.described import FILES, described, require_known_version
 
     asked = options or DeployOptions()
@@ -131,12 +132,21 @@ def _rendered(what: Deployed, asked: DeployOptions) -> tuple[dict[str, str], tup
 
     checks = tuple(_judged(one) for one in manifests(what))
     built = () if what.image else (f"docker build -t {what.image_name} . (and push it where the cluster pulls from)",)
+    if asked.kind == "helm":
+        from tonnage.deployment.helm import helm_files
+
+        install = f"helm upgrade --install {what.name} . --wait --atomic --timeout 16m"
+        files = helm_files(what)
+        checks = (*checks, _linted(files | {f"{FOLDER}/{path}": text for path, text in what.files}))
     secret = (
         (f"kubectl create secret generic tonnage-{what.name} --from-env-file={what.name}.env",) if what.secrets else ()
     )
     roll_out = f"kubectl rollout status deployment/tonnage-{what.name}"
     forward = f"kubectl port-forward service/tonnage-{what.name} {what.port} &"
     asked_there = _smoke_steps(what, f"http://127.0.0.1:{what.port}")
+    if asked.kind == "helm":
+        tested = (f"helm test {what.name}",) if what.port else ()
+        return files | _smoke_file(what), checks, (*built, *secret, install, *tested)
     return manifest_files(what) | _smoke_file(what), checks, (
         *built, *secret, "kubectl apply -f manifests.yaml", roll_out, *((forward, *asked_there) if asked_there else ()),
     )  # fmt: skip
@@ -185,6 +195,22 @@ def _verified(files: dict[str, str], program: str) -> str:
     if done.returncode != 0:
         raise TonnageError(f"systemd-analyze verify refuses the units: {said}", hint="report it, with the command")
     return "systemd-analyze verify takes the units" + (f", and says: {said}" if said else "")
+
+
+def _linted(files: dict[str, str]) -> str:
+    """What `helm lint` says of the chart."""
+    tool = shutil.which("helm")
+    if tool is None:
+        return "not linted: helm is not here"
+    with tempfile.TemporaryDirectory() as held:
+        for name, text in files.items():
+            save_for_user(Path(held) / name, text, parents=True)
+        done = subprocess.run([tool, "lint", "--strict", held], capture_output=True, text=True, timeout=VERIFY_S,
+                              check=False)  # fmt: skip
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).replace(held, "chart").strip()
+        raise TonnageError(f"helm lint refuses the chart: {said}", hint="report it, with the command")
+    return "helm lint takes the chart"
 
 
 def _judged(manifest: dict[str, Any]) -> str:

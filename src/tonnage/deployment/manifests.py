@@ -49,11 +49,11 @@ def _claim(what: Deployed) -> dict[str, Any]:
 
 def _config(what: Deployed) -> dict[str, Any]:
     """The files that the command reads. A key has no slash: the volume puts each at its path."""
-    data = {_key(number, path): text for number, (path, text) in enumerate(what.files)}
+    data = {config_key(number, path): text for number, (path, text) in enumerate(what.files)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(what), "data": data}
 
 
-def _key(number: int, path: str) -> str:
+def config_key(number: int, path: str) -> str:
     plain = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "-_.") else "-" for mark in path)
     return f"{number}-{plain}"[:253]
 
@@ -92,7 +92,7 @@ def _deployment(what: Deployed) -> dict[str, Any]:
                     {"name": "tmp", "emptyDir": {}}],
     }  # fmt: skip
     if what.files:
-        items = [{"key": _key(number, path), "path": path} for number, (path, _) in enumerate(what.files)]
+        items = [{"key": config_key(number, path), "path": path} for number, (path, _) in enumerate(what.files)]
         pod["volumes"].append({"name": "files", "configMap": {"name": _name(what), "items": items}})
     return {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(what),
