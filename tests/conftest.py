@@ -21,7 +21,8 @@ settings.load_profile("shared cores")  # how long an example takes says more of 
 HERE = Path(__file__).parent
 HEAVY = (  # not even imported with --fast: they load torch or another engine, start processes, or plan many times over
     "agents/test_mcp.py", "backups/test_backups.py", "batches/test_batch.py", "batches/test_leases.py",
-    "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser", "budgets/test_book.py",
+    "benchmarks/engines/test_search.py", "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser",
+    "budgets/test_book.py",
     "calibration/test_inference_calibration.py", "calibration/test_leave_out.py",
     "calibration/test_training_fit.py", "catalog/test_checks.py", "claims", "cli/test_bad_input.py",
     "cli/test_budgets.py", "cli/test_compare.py", "cli/test_diff.py", "cli/test_economics.py", "cli/test_flips.py",
