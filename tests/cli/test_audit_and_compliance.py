@@ -11,6 +11,7 @@ import pytest
 
 from tonnage.api.audits import AuditVerdict, open_audit, verify_audit
 from tonnage.api.backups import BackupOptions, backup
+from tonnage.api.compliance_controls import CONTROLS, each_control
 from tonnage.api.complying import compliance
 from tonnage.api.pages import make_ui_key
 from tonnage.api.watch import audit_file
@@ -180,3 +181,10 @@ def test_how_the_page_was_started_is_read_from_the_audit(settings: Settings) -> 
         found = {one.key: one.outcome for one in compliance(settings=settings).found.answers}
         expected = "partly" if encrypted == "no" else "yes"
         assert (found["sign-in"], found["transport"]) == (expected, expected)
+
+
+def test_every_control_that_is_named_is_one_that_was_read(settings: Settings) -> None:
+    """Each answer's controls are in the table with what they ask; none of the table goes unused."""
+    found = compliance(settings=settings).found
+    named = {one for answer in found.answers for words in answer.controls for one in each_control(words)}
+    assert named == set(CONTROLS)

@@ -18,7 +18,11 @@ commands = Commands(
 
 @commands.command("show", short_help="Show what was done, and check that no line was changed")
 def show(*, session: ReportSession) -> None:
-    """Show every line of this home's audit: who, what, from where. Exit code 4: a line was changed or taken out."""
+    """Show every line of this home's audit: who, what, from where. Exit code 4: a line was changed or taken out.
+
+    Alerts and what a watch did about them, sign-ins and keys of the page, and what was done to runs through the page or
+    the API are lines; commands typed on this machine and edits of files are not.
+    """
     from tonnage import api
 
     session.show_answer(api.audit_lines(settings=session.settings))
