@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tonnage
-from tonnage.api.place_prices import price_at
+from tonnage.api.place_prices import HourlyLine, HourlyPrice, price_at, price_doubts
+from tonnage.api.place_verbs import places
+from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.file import AnyPlace, SSHPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.planning.plan import MachineOption
@@ -78,3 +82,47 @@ def test_of_several_machines_the_dearest_counts(tmp_path: Path, monkeypatch: pyt
     assert google is not None
     assert price("aws/us-east-1/p5.48xlarge", "gcp/us-central1/a3-highgpu-8g") == max(aws, google)
     assert price("aws/us-east-1/p5.48xlarge", "gcp/us-central1/z9") is None
+
+
+EC2_TERMS: dict[str, Any] = {
+    "kind": "ec2", "region": "us-east-1", "bucket": "s3://runs/t", "cores": 2, "memory_gib": 8, "spot": True,
+    "image": f"registry.example/t@sha256:{'0' * 64}", "ami": "ami-0123456789abcdef0", "instance_profile": "run",
+    "instance_type": "p5.48xlarge", "time_limit_minutes": 240, "subnets": ["subnet-1"], "security_groups": ["sg-1"],
+}  # fmt: skip
+TODAY = date(2026, 11, 27)
+
+
+def hour(usd: float, source: str, read_on: date | None) -> HourlyPrice:
+    return HourlyPrice(lines=(HourlyLine(what="2 machines", usd_per_hour=usd, source=source, read_on=read_on),))
+
+
+@pytest.mark.parametrize(("price", "most", "doubts", "told"), [
+    (hour(100.0, "a list", date(2026, 11, 20)), 60.0, [], "catalog, 7 days old"),
+    (hour(100.0, "a list", None), None, ["undated (a list)"], "catalog, undated"),
+    (hour(100.0, "a list", date(2025, 8, 29)), None, ["455 days ago (a list)"], "catalog, 455 days old"),
+    (hour(100.0, "places.toml", None), None, [], "places.toml"),
+    (hour(100.0, "places.toml", None), 40.0, ["$50.00 an hour, is above most_usd_per_hour = 40"], "places.toml"),
+])  # fmt: skip
+def test_what_is_doubtful_of_a_price_is_said(
+    price: HourlyPrice, most: float | None, doubts: list[str], told: str
+) -> None:
+    """One that is undated or old, and a bid that a machine's price is above; the writer's own is not doubted."""
+    place = EC2Place(**EC2_TERMS, nodes=2, most_usd_per_hour=most)
+    found = [said for said, mends in price_doubts(place, price, today=TODAY) if mends]
+    assert len(found) == len(doubts)
+    assert all(wanted in said for said, wanted in zip(found, doubts, strict=True))
+    assert price.told(TODAY) == told
+
+
+def test_places_are_listed_with_the_price_of_the_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    given = {"kind": "digitalocean", "region": "tor1", "bucket": "s3://runs/t", "boot_image": "gpu-h100x8-base",
+             "image": EC2_TERMS["image"], "instance_type": "gpu-h100x8-640gb", "ssh_keys": ["1"], "cores": 160,
+             "time_limit_minutes": 720, "memory_gib": 1920}  # fmt: skip
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items())
+    (tmp_path / "places.toml").write_text(f"[places.drop]\n{lines}")
+    [found] = places(settings=current_settings()).found
+    assert found.price is not None
+    assert found.price.usd_per_hour == 47.6
+    assert found.price.told(TODAY) == "catalog, undated"

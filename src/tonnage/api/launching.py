@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tonnage.errors import InputError, MissingExtra, PlanRefused
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.api.place_prices import HourlyPrice
     from tonnage.api.planned_places import PlannedPlace
     from tonnage.places.contract import Executor, Submission
     from tonnage.places.file import AnyPlace
@@ -134,7 +136,7 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
     os.environ.update(secrets)  # the place's scheduler takes them over to the job
     check_guard(spec.guard)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = _check(spec, machine, folder, prediction, there=place.holds)
+    doubts = _check(spec, machine, folder, prediction, there=place.holds) + _doubts_of(place, price)
     runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
@@ -142,6 +144,15 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
         submission=executor.render(spec, job, folder, number=next_number(folder)),
         cost=cost_at(place, prediction, price),
     )  # fmt: skip
+
+
+def _doubts_of(place: AnyPlace, price: HourlyPrice | None) -> tuple[PreflightFinding, ...]:
+    """What is doubtful of a place's price."""
+    from tonnage.api.place_prices import price_doubts
+    from tonnage.runs.preflight import PreflightFinding
+
+    found = price_doubts(place, price, today=date.today())
+    return tuple(PreflightFinding(kind="doubtful", message=said, hint=mends) for said, mends in found)
 
 
 def _over_soft_budgets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.values import dataclass
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from tonnage.places.terms import CatalogMachine
     from tonnage.pricing.deals import Deal
     from tonnage.settings import Settings
+
+
+OWN: Final = ("places.toml", "the plan")  # whoever wrote these says the price
+OLD_DAYS: Final = 180  # a price that was read longer ago is doubted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,8 @@ class HourlyLine:
     def document(self) -> dict[str, Any]:
         """For `-o json`."""
         day = None if self.read_on is None else self.read_on.isoformat()
-        return {"what": self.what, "usd_per_hour": self.usd_per_hour, "source": self.source, "read_on": day}
+        told = {"what": self.what, "usd_per_hour": self.usd_per_hour, "source": self.source, "read_on": day}
+        return {**told, "undated": self.read_on is None and self.source not in OWN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,20 @@ class HourlyPrice:
     """Lines that sum to what all machines of a run cost in an hour."""
 
     lines: tuple[HourlyLine, ...]
+
+    @property
+    def source_lines(self) -> tuple[HourlyLine, ...]:
+        """Those of the catalog."""
+        return tuple(line for line in self.lines if line.source not in OWN)
+
+    def told(self, today: date) -> str:
+        """Where it is from, and how old it is."""
+        if not self.source_lines:
+            return self.lines[0].source
+        days = [(today - line.read_on).days for line in self.source_lines if line.read_on is not None]
+        if len(days) < len(self.source_lines):
+            return "catalog, undated"
+        return f"catalog, {max(days)} days old"
 
     @property
     def usd_per_hour(self) -> float:
@@ -58,6 +77,22 @@ def price_at(settings: Settings, place: AnyPlace) -> HourlyPrice | None:
     prices = [None if deal is None else HourlyPrice(lines=tuple(_lines(deal, place.machines))) for deal in deals]
     known = [price for price in prices if price is not None]
     return max(known, key=lambda one: one.usd_per_hour) if known and len(known) == len(prices) else None
+
+
+def price_doubts(place: AnyPlace, price: HourlyPrice | None, *, today: date) -> Iterator[tuple[str, str]]:
+    """What is doubtful of a price, with what mends it: its age, and a bid that does not reach it."""
+    if price is None:
+        return
+    mends = "usd_per_hour in places.toml, once you have looked it up"
+    for line in price.source_lines:
+        if line.read_on is None:
+            yield f"the price of {line.what} is undated ({line.source})", mends
+        elif (days := (today - line.read_on).days) > OLD_DAYS:
+            yield f"the price of {line.what} was read {days} days ago ({line.source})", mends
+    most, each = getattr(place, "most_usd_per_hour", None), price.usd_per_hour / place.machines
+    if most is not None and each > most:
+        said = f"a machine's price, ${each:,.2f} an hour, is above most_usd_per_hour = {most:g}"
+        yield f"{said}: none may be had at that", "raise most_usd_per_hour, or leave it out: on-demand's price then"
 
 
 def _deal_of(settings: Settings, machine: CatalogMachine) -> Deal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tonnage.api.place_prices import HourlyPrice
     from tonnage.places.contract import Executor, Orphan, PlaceFinding
     from tonnage.places.file import AnyPlace
     from tonnage.reports.rendering import Report
@@ -26,6 +28,7 @@ class NamedPlace:
     name: str
     place: AnyPlace | None
     fault: str = ""
+    price: HourlyPrice | None = None  # of all machines of a run, as places.toml or else the catalog has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +50,13 @@ class FoundOrphan:
 def places(*, settings: Settings | None = None) -> Answer[tuple[NamedPlace, ...]]:
     """Every place of the project's and the home's places.toml, those whose table is wrong too. InputError where a file
     is no TOML."""
+    from tonnage.api.place_prices import price_at
     from tonnage.api.placing import known_places
 
-    read = known_places(settings or current_settings())
+    chosen = settings or current_settings()
+    read = known_places(chosen)
     found = [
-        *(NamedPlace(name=name, place=place) for name, place in read.places.items()),
+        *(NamedPlace(name=name, place=one, price=price_at(chosen, one)) for name, one in read.places.items()),
         *(
             NamedPlace(name=name, place=None, fault=f"{fault.message} ({fault.hint})")
             for name, fault in read.faults.items()
@@ -75,8 +80,8 @@ def check_place(name: str, *, settings: Settings | None = None) -> Answer[Checke
     refused = [one for one in found if one.kind == "refused"]
     fault = None
     if refused:
-        message = "; ".join(one.message for one in refused)
-        fault = PlanRefused(f"{executor.name}: {message}", hint=refused[0].hint or None)
+        said = "this refusal" if len(refused) == 1 else f"these {len(refused)} refusals"
+        fault = PlanRefused(f"a run at {executor.name} would not start: {said}", hint=refused[0].hint or None)
     return Answer(CheckedPlace(name=executor.name, findings=found), _checked, fault=fault)
 
 
@@ -194,7 +199,13 @@ def _listed(found: tuple[NamedPlace, ...]) -> Report:
         Field(key="gpu", title="of", read=of("gpu")),
         Field(key="cores", title="cores", read=of("cores"), right=True),
         Field(key="memory_gib", title="GiB", read=of("memory_gib"), right=True),
-        Field(key="usd_per_hour", title="USD/h", read=of("usd_per_hour"), right=True),
+        Field(
+            key="usd_per_hour",
+            title="USD/h",
+            read=lambda one: one.price and round(one.price.usd_per_hour, 4),
+            right=True,
+        ),
+        Field(key="price_from", title="price from", read=lambda one: one.price and one.price.told(date.today())),
         Field(key="fault", read=lambda one: one.fault or None),
     ]
     remarks = [f"{one.name} cannot be used: {one.fault}" for one in found if one.fault]

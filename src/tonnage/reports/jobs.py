@@ -116,7 +116,7 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cost", "not known: the place states no usd_per_hour, and the catalog has no price of its machine"
         return
     for line in cost["lines"]:
-        read = "" if line["read_on"] is None else f", read on {line['read_on']}"
+        read = f", read on {line['read_on']}" if line["read_on"] else ", undated" if line["undated"] else ""
         yield "an hour", f"${line['usd_per_hour']:,.2f} {line['what']} ({line['source']}{read})"
     if predicted is not None:
         yield _figure(("cost_usd", predicted))

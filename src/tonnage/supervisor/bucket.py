@@ -30,6 +30,7 @@ from tonnage.places.bucket.secrets import fill_environment
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.states import RunStatus, WorkerExit
+from tonnage.supervisor.members import Gathering, join, meeting_env, work_beside
 from tonnage.supervisor.pod import until_its_end
 
 JOURNAL: Final = "journal.jsonl"
@@ -58,23 +59,40 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
     parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
     parser.add_argument("--failure-file", type=Path, help="where the place looks for the reason of a failure")
+    parser.add_argument("--machines", type=int, default=1, help="of the run: all run this command")
+    parser.add_argument("--shared", action="store_true", help="the run's folder is one of all machines")
     asked = parser.parse_args(arguments)
     if asked.secret:
         fill_environment(asked.secret, region=asked.region)
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
     folder = RunFolder(Path(asked.run))
+    gathering: Gathering | None = None
+    if asked.machines > 1:
+        member = insisted(lambda: join(objects, keys, asked.machines), LAST_WORDS_S)
+        if member is None:
+            sys.stdout.write(f"tonnage: {asked.base} has all of its {asked.machines} machines; this one does nothing\n")
+            return 0
+        if not member.first:
+            return work_beside(
+                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, shared=asked.shared
+            )
+        gathering = Gathering(objects, keys, member, every_s=asked.every_s)
+        os.environ.update(meeting_env(gathering.endpoint, member))
     if keys.epoch:
         quiet_s = QUIET_BEATS * asked.every_s + LOOK_S
         wait_for_last_words(objects, keys, quiet_s=quiet_s, longest_s=asked.notice_s + quiet_s)
     if not insisted(lambda: is_the_one(objects, keys) and lay(objects, keys, folder, asked.token), LAST_WORDS_S):
         sys.stdout.write(f"tonnage: another machine has {asked.base}, or a newer submission; this one does nothing\n")
         return 0
-    exchange = BucketExchange(objects, keys, folder, token=asked.token, every_s=asked.every_s)
+    exchange = BucketExchange(objects, keys, folder, token=asked.token, every_s=asked.every_s, gathering=gathering)
     words = [sys.executable, "-m", "tonnage.supervisor", "--as-job", "--notice-s", f"{asked.notice_s:g}"]
     code = until_its_end([*words, str(folder.path)], exchange)
     insisted(exchange.finish, LAST_WORDS_S)
-    if asked.stay and code == WorkerExit.PREEMPTED:
+    if gathering is not None:
+        insisted(lambda: gathering.over(code), LAST_WORDS_S)
+    alone_taken = gathering is None or not gathering.lost
+    if asked.stay and alone_taken and code == WorkerExit.PREEMPTED:
         time.sleep(STAYS_S)
     state = folder.state()
     if asked.failure_file is not None and state.state is RunStatus.FAILED and asked.failure_file.parent.is_dir():
@@ -172,7 +190,11 @@ def wait_for_last_words(objects: Objects, keys: Keys, *, quiet_s: float, longest
 class BucketExchange:
     """What passes between the run's folder and its bucket while the run works."""
 
-    def __init__(self, objects: Objects, keys: Keys, folder: RunFolder, *, token: str, every_s: float) -> None:
+    def __init__(
+        self, objects: Objects, keys: Keys, folder: RunFolder, *, token: str, every_s: float,
+        gathering: Gathering | None = None,
+    ) -> None:  # fmt: skip
+        self._gathering = gathering
         self._objects, self._keys, self._folder, self._token, self._every_s = objects, keys, folder, token, every_s
         self._writer, self._saver = Writer(objects, keys, folder), Saver(objects, keys, folder)
         self._next, self._saving, self._failed = 0.0, threading.Lock(), ""
@@ -203,6 +225,8 @@ class BucketExchange:
         if not self._is_ours():
             return
         self._ask()
+        if self._gathering is not None:
+            self._gathering.look(self._folder.state().attempt)
         ended = self._folder.state().state.ended
         self._write(*([] if ended else [JOURNAL]))  # an end is told after what the run has made is there
         write_beat(self._objects, self._keys, self._folder, supervised=True)

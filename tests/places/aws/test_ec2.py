@@ -81,6 +81,9 @@ def test_every_form_is_one_that_the_service_takes(form: dict[str, Any]) -> None:
 
 
 REFUSED = [
+    ({"nodes": 2, "instance_type": "p5.48xlarge", "public_address": True}, "several interfaces"),
+    ({"spot": False, "reservation": "cr-0123456789abcdef0", "capacity_block": True, "placement_group": "close"},
+     "close to each other already"), ({"nodes": 0}, "nodes"),
     ({"reservation": "cr-0123456789abcdef0"}, "not bought as spot"),
     ({"spot": False, "capacity_block": True}, "needs its `reservation`"),
     ({"spot": False, "most_usd_per_hour": 1.0}, "of spot instances"), ({"grace_s": 110}, "120 s"),
@@ -178,6 +181,82 @@ def test_sent_twice_it_is_one_instance_and_its_template_is_gone(ec2: FakeEC2) ->
     assert (len(ec2.instances), ec2.templates) == (1, {})
     data = ec2.instances[first].data
     assert base64.b64decode(data["UserData"]).decode() == first_script(cloud().place, WORK, login=())
+
+
+TEAM: dict[str, Any] = {"nodes": 3, "instance_type": "p5.48xlarge", "placement_group": "close"}
+
+
+@pytest.mark.parametrize(("instance_type", "cards"), [("p4d.24xlarge", 4), ("p5.48xlarge", 32), ("m5.large", 0)])
+def test_several_machines_are_close_have_efa_and_are_all_or_none(instance_type: str, cards: int) -> None:
+    """An ordinary interface first, EFA alone on each card; a machine alone has none of it."""
+    for spot, where in ((True, "SpotOptions"), (False, "OnDemandOptions")):
+        template, asked = cloud(**TEAM | {"instance_type": instance_type, "spot": spot}).requests(WORK)
+        check_request("ec2", "CreateLaunchTemplate", template.body)
+        check_request("ec2", "CreateFleet", asked.body)
+        data = template.body["LaunchTemplateData"]
+        kinds = [one.get("InterfaceType") for one in data["NetworkInterfaces"]]
+        assert kinds == [None, *["efa-only"] * cards]
+        places = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in data["NetworkInterfaces"] if cards]
+        assert len(set(places)) == len(places)
+        assert ("AssociatePublicIpAddress" in data["NetworkInterfaces"][0]) == (not cards)
+        assert data["Placement"] == {"GroupName": "close"}
+        assert asked.body["TargetCapacitySpecification"]["TotalTargetCapacity"] == 3
+        least = {"SingleInstanceType": True, "SingleAvailabilityZone": True, "MinTargetCapacity": 3}
+        assert least.items() <= asked.body[where].items()
+        script = data["UserData"]
+        assert ("--device /dev/infiniband" in script) == ("FI_PROVIDER=efa" in script) == bool(cards)
+        assert "NCCL_SOCKET_IFNAME=^docker,lo,veth" in script
+    alone, _ = cloud(instance_type=instance_type).requests(WORK)
+    assert [one.get("InterfaceType") for one in alone.body["LaunchTemplateData"]["NetworkInterfaces"]] == [None]
+    assert "NCCL_SOCKET_IFNAME" not in alone.body["LaunchTemplateData"]["UserData"]
+
+
+def test_the_limit_of_a_spot_price_is_of_all_machines() -> None:
+    """`most_usd_per_hour` is of one."""
+    _, asked = cloud(**TEAM, most_usd_per_hour=20.0).requests(WORK)
+    assert asked.body["SpotOptions"]["MaxTotalPrice"] == "60"
+
+
+def test_an_hour_of_several_machines_is_theirs_together() -> None:
+    place = cloud(**TEAM, usd_per_hour=30.0).place
+    assert (place.machines, place.run_usd_per_hour) == (3, 90.0)
+
+
+def test_several_machines_are_one_job(ec2: FakeEC2) -> None:
+    """Sent twice they are the same; one that is taken is named while the others work; all are ended together."""
+    ec2.boot_s = 600
+    one = cloud(nodes=3, efa=False)
+    made = one.send(one.requests(WORK), WORK.token)
+    assert (made.count(","), len(ec2.instances)) == (2, 3)
+    assert one.send(one.requests(WORK), WORK.token) == made == one.find(WORK.token)
+    [job] = one.tagged("0a1b2c3d")
+    assert (job.job_id, job.view.phase) == (made, Phase.PROVISIONING)
+    taken = made.split(",")[1]
+    ec2.instances[taken].state = "terminated"
+    ec2.instances[taken].reason = ("Server.SpotInstanceTermination", "Spot instance termination")
+    view = one.view(made)
+    assert (view.phase, view.reason) == (Phase.PROVISIONING, f"{taken}: Spot instance termination")
+    one.end(made, WORK.token)
+    while one.view(made).phase is Phase.ENDING:
+        time.sleep(0.02)
+    assert one.view(made).phase is Phase.ENDED
+    ec2.vanish(taken)
+    one.end(made, WORK.token)
+    assert one.view(made).phase is Phase.CANCELLED
+
+
+def test_too_few_machines_are_none(ec2: FakeEC2) -> None:
+    """A fleet passes a zone over that has too few; a capacity block gives what it has, which is ended again."""
+    ec2.boot_s = 600
+    ec2.has = {"subnet-1": 2}
+    made = cloud(nodes=3).send(cloud(nodes=3).requests(WORK), WORK.token)
+    assert {ec2.instances[one].subnet for one in made.split(",")} == {"subnet-2"}
+    block = cloud(nodes=3, spot=False, reservation="cr-0123456789abcdef0", capacity_block=True, subnets=["subnet-1"])
+    other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
+    with pytest.raises(TonnageError, match="EC2 had 2 of 3 instances, which are ended") as told:
+        block.send(block.requests(other), other.token)
+    assert "--on any" in (told.value.hint or "")
+    assert all(one.taken for name, one in ec2.instances.items() if name not in made.split(","))
 
 
 def times(number: int, refusal: FakeEC2Error, *operations: str) -> Callable[[str, Any], FakeEC2Error | None]:
@@ -296,6 +375,9 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(aws_network: 
         ({"cores": 64}, "m5.large has 2 vCPUs, 8 GiB and 0 GPUs", "cores = 2"),
         ({"subnets": ["subnet-0123"]}, "subnet-0123", "aws ec2 describe-subnets"),
         ({"security_groups": ["sg-0123"]}, "sg-0123", "aws ec2 describe-security-groups"),
+        ({"nodes": 2}, "no security group lets itself in", "aws ec2 authorize-security-group-ingress"),
+        ({"placement_group": "close"}, "no placement group close", "create-placement-group --group-name close"),
+        ({"nodes": 2, "instance_type": "g5.8xlarge"}, "EFA wants a security group", "authorize-security-group-egress"),
         ({"secret": "keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
     ]
     for changed, message, hint in table:

@@ -46,7 +46,7 @@ def cloud(**changed: Any) -> SageMaker:
 
 
 FORMS: list[dict[str, Any]] = [
-    {}, {"spot": False}, {"spot": False, "keep_warm_s": 1800}, {"max_wait_minutes": 300},
+    {}, {"nodes": 4}, {"spot": False}, {"spot": False, "keep_warm_s": 1800}, {"max_wait_minutes": 300},
     {"subnets": ["subnet-1"], "security_groups": ["sg-1"]}, {"kms_key": "alias/mine", "disk_gib": 500},
     {"training_plan": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-in-march"}, {"secret": "keys"},
     {"patch": {"CreateTrainingJob": {"RetryStrategy": {"MaximumRetryAttempts": 2}}}},
@@ -58,6 +58,7 @@ def test_every_form_is_one_that_the_service_takes(form: dict[str, Any]) -> None:
     """By botocore's model, patterns and enums included; spot waits longer than it runs."""
     [request] = cloud(**form).requests(WORK)
     check_request("sagemaker", "CreateTrainingJob", request.body)
+    assert request.body["ResourceConfig"]["InstanceCount"] == form.get("nodes", 1)
     stop = request.body["StoppingCondition"]
     assert ("MaxWaitTimeInSeconds" in stop) == request.body["EnableManagedSpotTraining"]
     assert stop.get("MaxWaitTimeInSeconds", 14400) >= stop["MaxRuntimeInSeconds"] == 14400

@@ -50,6 +50,15 @@ def other(number: int) -> Work:
     return replace(WORK, name=f"t-{number}", token=token, tags={**WORK.tags, "tonnage-token": token})
 
 
+def test_several_machines_are_two_pools() -> None:
+    """The first has one machine, by Vertex AI's rule; all run the same command, which meets by CLUSTER_SPEC."""
+    [request] = cloud(nodes=4, **L4).requests(WORK)
+    check_custom_job(request.body)
+    first, others = request.body["jobSpec"]["workerPoolSpecs"]
+    assert (first.pop("replicaCount"), others.pop("replicaCount")) == ("1", "3")
+    assert first == others
+
+
 @pytest.mark.parametrize(
     ("form", "strategy"),
     [

@@ -1,4 +1,6 @@
-"""EC2 instances: one for each submission, by a fleet of the type `instant`, that ends itself with its work.
+"""EC2 instances for each submission, by a fleet of the type `instant`, that end themselves with their work.
+
+A run has one or several; of several all are started, or none.
 
 Sources: botocore's model of the service; AWS, «EC2 Fleet: instant», «Ensuring idempotency», «Spot Instance
 interruption notices», «Instance initiated shutdown behavior».
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -37,6 +39,8 @@ PHASES: Final[Mapping[str, Phase]] = {
     "pending": Phase.PROVISIONING, "running": Phase.RUNNING, "shutting-down": Phase.ENDING,
     "stopping": Phase.ENDING, "stopped": Phase.ENDED, "terminated": Phase.ENDED,
 }  # fmt: skip
+JOINT: Final = ","  # between the instances of one job
+SLOWEST: Final = (Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING, Phase.ENDING)
 BY_A_USER: Final = "Client.UserInitiatedShutdown"
 BY_ITSELF: Final = "Client.InstanceInitiatedShutdown"
 NO_CAPACITY: Final = frozenset({"InsufficientInstanceCapacity", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
@@ -67,7 +71,7 @@ class EC2:
         return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
 
     def requests(self, work: Work) -> tuple[Request, ...]:
-        """A launch template, which EC2 asks of a fleet, and the fleet of one."""
+        """A launch template, which EC2 asks of a fleet, and the fleet of all machines."""
         bodies = {TEMPLATE: launch_template(self.place, work), FLEET: fleet(self.place, work)}
         made = {name: merged(body, self.place.patch.get(name, {})) for name, body in bodies.items()}
         for name, body in made.items():
@@ -75,7 +79,7 @@ class EC2:
         return tuple(Request(service=SERVICE, operation=name, body=body) for name, body in made.items())
 
     def send(self, requests: tuple[Request, ...], token: str) -> str:
-        """The instance's id. The fleet's client token is the submission's: sent again, it starts no second one."""
+        """The instances' ids. The fleet's client token is the submission's: sent again, it starts no second one."""
         template, asked = requests
         try:
             self.account.call(SERVICE, TEMPLATE, encoded(template.body))
@@ -87,14 +91,16 @@ class EC2:
         finally:
             self._remove_templates(token)  # it was only for the fleet: what runs does not need it
         made = [one for part in answer.get("Instances") or () for one in part["InstanceIds"]]
-        if not made:
-            raise _nothing_started(answer.get("Errors") or [], self.name)
-        self._wait_until_seen(made[0])
-        return str(made[0])
+        if len(made) < self.place.nodes:
+            if made:  # a capacity block gives what it has: too few machines are none
+                self.account.call(SERVICE, "TerminateInstances", {"InstanceIds": made})
+            raise _nothing_started(answer.get("Errors") or [], self.name, has=len(made), of=self.place.nodes)
+        self._wait_until_seen(made)
+        return JOINT.join(sorted(made))
 
-    def _wait_until_seen(self, instance: str) -> None:
+    def _wait_until_seen(self, instances: Sequence[str]) -> None:
         until = time.monotonic() + SEEN_S
-        while self._described(instance) is None and time.monotonic() < until:
+        while len(self._described(instances)) < len(instances) and time.monotonic() < until:
             self.sleep(PAUSE_S)
 
     def _remove_templates(self, token: str) -> None:
@@ -107,24 +113,27 @@ class EC2:
                     raise
 
     def find(self, token: str) -> str | None:
-        """The newest that was made for a submission, also where it has ended."""
-        found = sorted(self._listed({"tag:tonnage-token": [token]}), key=lambda one: str(one["LaunchTime"]))
-        return str(found[-1]["InstanceId"]) if found else None
+        """Those that were made for a submission, also where they have ended."""
+        found = sorted(str(one["InstanceId"]) for one in self._listed({"tag:tonnage-token": [token]}))
+        return JOINT.join(found) or None
 
     def view(self, job_id: str) -> JobView:
-        found = self._described(job_id)
-        if found is None:
-            return JobView(phase=Phase.GONE, job_id=job_id)
-        view = view_of(found)
-        if view.phase is Phase.ENDED and (found.get("StateReason") or {}).get("Code") == BY_ITSELF:
-            last = last_words(self._console(job_id))
+        instances = job_id.split(JOINT)
+        found = {str(one["InstanceId"]): one for one in self._described(instances)}
+        view = joint_view([view_of(found[one]) if one in found else JobView(phase=Phase.GONE, job_id=one)
+                           for one in instances])  # fmt: skip
+        codes = {(one.get("StateReason") or {}).get("Code") for one in found.values()}
+        if view.phase is Phase.ENDED and codes == {BY_ITSELF}:
+            last = next(filter(None, (last_words(self._console(one)) for one in instances)), "")
             return JobView(phase=view.phase, job_id=job_id, word=view.word, reason=last or view.reason)
         return view
 
     def end(self, job_id: str, token: str) -> None:
-        """Ended with its disk; systemd on it passes SIGTERM on first."""
+        """Ended with their disks; systemd on them passes SIGTERM on first. Those that EC2 no longer lists are gone."""
+        left = sorted(str(one["InstanceId"]) for one in self._described(job_id.split(JOINT)))
         try:
-            self.account.call(SERVICE, "TerminateInstances", {"InstanceIds": [job_id]})
+            if left:
+                self.account.call(SERVICE, "TerminateInstances", {"InstanceIds": left})
         except AwsError as error:
             if not error.code.startswith("InvalidInstanceID"):  # gone since
                 raise
@@ -132,17 +141,22 @@ class EC2:
 
     def tagged(self, home: str) -> list[TaggedCloudJob]:
         wanted = {"tag:tonnage-home": [home], "instance-state-name": list(LIVE)}
+        jobs: dict[str, list[dict[str, Any]]] = {}
+        for one in self._listed(wanted):
+            jobs.setdefault(_tags(one).get("tonnage", ""), []).append(one)
         return [
-            TaggedCloudJob(job_id=one["InstanceId"], tag=_tags(one).get("tonnage", ""), view=view_of(one))
-            for one in self._listed(wanted)
-        ]
+            TaggedCloudJob(
+                job_id=JOINT.join(sorted(str(one["InstanceId"]) for one in some)), tag=tag,
+                view=joint_view([view_of(one) for one in some]),
+            ) for tag, some in jobs.items()
+        ]  # fmt: skip
 
     def questions(self) -> Iterator[PlaceFinding]:
         yield from questions_of(self.account, self.place)
 
-    def _described(self, instance: str) -> dict[str, Any] | None:
-        """By a filter: one that is not there, or not yet, is an empty answer and no error."""
-        return next(iter(self._listed({"instance-id": [instance]})), None)
+    def _described(self, instances: Sequence[str]) -> list[dict[str, Any]]:
+        """By a filter: what is not there, or not yet, is left out and no error."""
+        return list(self._listed({"instance-id": list(instances)}))
 
     def _listed(self, filters: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
         asked = [{"Name": name, "Values": values} for name, values in filters.items()]
@@ -186,12 +200,11 @@ def launch_template(place: EC2Place, work: Work) -> Body:
         "InstanceInitiatedShutdownBehavior": "terminate",
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
         "BlockDeviceMappings": [{"DeviceName": place.root_device, "Ebs": disk}],
-        "NetworkInterfaces": [{
-            "DeviceIndex": 0, "AssociatePublicIpAddress": place.public_address, "DeleteOnTermination": True,
-            "Groups": list(place.security_groups),
-        }],
+        "NetworkInterfaces": interfaces(place),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],
     }  # fmt: skip
+    if place.placement_group is not None:
+        data["Placement"] = {"GroupName": place.placement_group}
     if place.reservation is not None:
         target = {"CapacityReservationId": place.reservation}
         data["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
@@ -201,6 +214,23 @@ def launch_template(place: EC2Place, work: Work) -> Body:
         "LaunchTemplateName": work.name, "LaunchTemplateData": data,
         "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
     }  # fmt: skip
+
+
+def interfaces(place: EC2Place) -> list[Body]:
+    """The first is an ordinary one; beside it each card has one for EFA alone.
+
+    AWS, «Maximize network bandwidth on EC2 instances with multiple network cards»: EFA-only at device 1 of card 0 and
+    at device 0 of the others. EC2 takes `AssociatePublicIpAddress` of a machine with one interface alone.
+    """
+    shared: Body = {"DeleteOnTermination": True, "Groups": list(place.security_groups)}
+    if not place.efa_cards:
+        return [{"DeviceIndex": 0, "AssociatePublicIpAddress": place.public_address, **shared}]
+    first: Body = {"NetworkCardIndex": 0, "DeviceIndex": 0, **shared}
+    cards = (
+        {"NetworkCardIndex": card, "DeviceIndex": int(card == 0), "InterfaceType": "efa-only", **shared}
+        for card in range(place.efa_cards)
+    )
+    return [first, *cards]
 
 
 def login(image: str) -> tuple[str, ...]:
@@ -221,24 +251,31 @@ def encoded(body: Body) -> Body:
 
 
 def fleet(place: EC2Place, work: Work) -> Body:
-    """One instance, in whichever of the subnets has it, now or not at all."""
+    """All instances, in whichever of the subnets has them, now or not at all."""
     market = "capacity-block" if place.capacity_block else "spot" if place.spot else "on-demand"
+    together: Body = {} if place.nodes == 1 else {
+        "SingleInstanceType": True, "SingleAvailabilityZone": True, "MinTargetCapacity": place.nodes,
+    }  # fmt: skip
     body: Body = {
         "Type": "instant", "ClientToken": work.token,
         "LaunchTemplateConfigs": [{
             "LaunchTemplateSpecification": {"LaunchTemplateName": work.name, "Version": "$Latest"},
             "Overrides": [{"SubnetId": one} for one in place.subnets],
         }],
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": market},
+        "TargetCapacitySpecification": {"TotalTargetCapacity": place.nodes, "DefaultTargetCapacityType": market},
         "TagSpecifications": [
             {"ResourceType": "fleet", "Tags": [{"Key": key, "Value": value} for key, value in work.tags.items()]}
         ],
     }  # fmt: skip
     if place.spot:
-        price = {} if place.most_usd_per_hour is None else {"MaxTotalPrice": f"{place.most_usd_per_hour:g}"}
+        most = place.most_usd_per_hour
+        price = {} if most is None else {"MaxTotalPrice": f"{most * place.nodes:g}"}
         body["SpotOptions"] = {
             "AllocationStrategy": "price-capacity-optimized", "InstanceInterruptionBehavior": "terminate", **price,
+            **together,
         }  # fmt: skip
+    elif together and not place.capacity_block:
+        body["OnDemandOptions"] = together
     return body
 
 
@@ -255,7 +292,35 @@ def view_of(told: Mapping[str, Any]) -> JobView:
     return JobView(phase=phase, job_id=str(told["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
 
 
-def _nothing_started(errors: list[dict[str, Any]], name: str) -> TonnageError:
+def joint_view(views: Sequence[JobView]) -> JobView:
+    """Several machines as one job: it works while one of them does, and is where the slowest is.
+
+    Why one has ended before the others is kept: that is why the job ends.
+
+    >>> taken = JobView(phase=Phase.ENDED, job_id="i-2", word="terminated", reason="Spot took it")
+    >>> joint_view([JobView(phase=Phase.RUNNING, job_id="i-1", word="running"), taken]).reason
+    'i-2: Spot took it'
+    """
+    if len(views) == 1:
+        return views[0]
+    live = [one for one in views if one.phase in SLOWEST]
+    over = [one for one in views if one.phase not in SLOWEST]
+    shown = min(live, key=lambda one: SLOWEST.index(one.phase)) if live else _ended_as(over)
+    first = next((one for one in over if one.reason and one.phase is Phase.ENDED), over[0] if over else shown)
+    said = first.reason or ("no longer listed" if first.phase is Phase.GONE else "")
+    reason = f"{first.job_id}: {said}" if said and over else shown.reason
+    return JobView(
+        phase=shown.phase, job_id=JOINT.join(str(one.job_id) for one in views), word=shown.word, reason=reason
+    )  # fmt: skip
+
+
+def _ended_as(over: Sequence[JobView]) -> JobView:
+    """Of machines that have all ended: the end that says most."""
+    order = (Phase.ENDED, Phase.CANCELLED, Phase.GONE)
+    return min(over, key=lambda one: order.index(one.phase))
+
+
+def _nothing_started(errors: list[dict[str, Any]], name: str, *, has: int, of: int) -> TonnageError:
     told: dict[str, str] = {}
     for one in errors:
         overrides = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
@@ -269,7 +334,8 @@ def _nothing_started(errors: list[dict[str, Any]], name: str) -> TonnageError:
         if capacity
         else f"`tonnage places check {name}`"
     )
-    return TonnageError(f"EC2 started no instance: {words}", hint=hint)
+    few = f"EC2 had {has} of {of} instances, which are ended" if has else "EC2 started no instance"
+    return TonnageError(f"{few}: {words}", hint=hint)
 
 
 def _tags(told: Mapping[str, Any]) -> dict[str, str]:

@@ -40,6 +40,7 @@ def questions_of(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]
     yield from _machine_image(account, place, kind)
     yield from _size_and_quota(account, place, kind)
     yield from _network(account, place)
+    yield from _placement(account, place)
     yield from account.image(place.image)
     yield from account.secret(place.secret)
     yield from _may_start(account, place)
@@ -130,8 +131,14 @@ def _size_and_quota(account: AWSAccount, place: EC2Place, kind: dict[str, Any]) 
             f"{place.instance_type} has {vcpus} vCPUs, {memory_gib:g} GiB and {gpus} GPUs",
             f"places.{account.place}.cores = {vcpus}, memory_gib = {memory_gib:g}, gpus = {gpus}",
         )
+    efa = int(((kind.get("NetworkInfo") or {}).get("EfaInfo") or {}).get("MaximumEfaInterfaces") or 0)
+    if place.efa_cards > efa:
+        yield refused(f"{place.instance_type} takes {efa} EFA interfaces, not {place.efa_cards}",
+                      f"places.{account.place}.efa = false")  # fmt: skip
     if place.reservation is None:  # reserved capacity is beside the quotas of what is bought by the hour
-        yield from account.quota("ec2", float(vcpus), named=quota_of(place.instance_type, spot=place.spot))
+        yield from account.quota(
+            "ec2", float(vcpus * place.nodes), named=quota_of(place.instance_type, spot=place.spot)
+        )
 
 
 def _network(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
@@ -151,12 +158,73 @@ def _network(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
         yield refused(f"subnets and security groups are of several networks: {', '.join(sorted(networks))}",
                       f"places.{account.place}: those of one VPC")  # fmt: skip
     yield from _zones(account, place, subnets)
-    for group in groups["SecurityGroups"]:
-        if group.get("IpPermissions"):
-            yield PlaceFinding(kind="doubtful", message=f"the security group {group['GroupId']} lets traffic in",
-                               hint="one without inbound rules: the client needs no way to the machine")  # fmt: skip
+    yield from _rules(place, groups["SecurityGroups"])
     for subnet in subnets:
         yield from _way_out(account, place, subnet)
+
+
+def _rules(place: EC2Place, groups: list[dict[str, Any]]) -> Iterator[PlaceFinding]:
+    """Nothing comes in from outside; several machines reach each other, which EFA wants in both directions."""
+    for group in groups:
+        if any(_from_outside(rule, group["GroupId"]) for rule in group.get("IpPermissions") or ()):
+            yield PlaceFinding(kind="doubtful", message=f"the security group {group['GroupId']} lets traffic in",
+                               hint="one without inbound rules: the client needs no way to the machine")  # fmt: skip
+    if place.nodes == 1:
+        return
+    inside = [one["GroupId"] for one in groups if _allows_itself(one.get("IpPermissions"), one["GroupId"])]
+    outside = [one["GroupId"] for one in groups if _allows_itself(one.get("IpPermissionsEgress"), one["GroupId"])]
+    named = place.security_groups[0]
+    rule = f"--group-id {named} --protocol all --source-group {named}"
+    if not inside:
+        hint = f"`aws ec2 authorize-security-group-ingress {rule}`"
+        yield refused("machines of a run do not reach each other: no security group lets itself in", hint)
+    if place.efa_cards and not outside:
+        pairs = f"IpProtocol=-1,UserIdGroupPairs=[{{GroupId={named}}}]"
+        hint = f"`aws ec2 authorize-security-group-egress --group-id {named} --ip-permissions '{pairs}'`"
+        yield refused("EFA wants a security group that lets all out to itself, by its own name", hint)
+
+
+def _from_outside(rule: dict[str, Any], group: str) -> bool:
+    pairs = {one.get("GroupId") for one in rule.get("UserIdGroupPairs") or ()}
+    others = any(rule.get(key) for key in ("IpRanges", "Ipv6Ranges", "PrefixListIds"))
+    return others or bool(pairs - {group})
+
+
+def _allows_itself(rules: list[dict[str, Any]] | None, group: str) -> bool:
+    """All traffic, to or from the group by name: a rule of addresses is none to EFA."""
+    return any(
+        str(rule.get("IpProtocol")) == "-1"
+        and any(one.get("GroupId") == group for one in rule.get("UserIdGroupPairs") or ())
+        for rule in rules or ()
+    )
+
+
+def _placement(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]:
+    """Whether machines of a run are close to each other."""
+    name = place.placement_group
+    if name is None:
+        if place.nodes > 1 and not place.capacity_block:
+            group = f"tonnage-{account.place}"
+            made = _made_group(group, place)
+            yield PlaceFinding(kind="doubtful", message="the machines of a run may be far from each other",
+                               hint=f'{made}, and places.{account.place}.placement_group = "{group}"')  # fmt: skip
+        return
+    made = _made_group(name, place)
+    try:
+        found = account.call("ec2", "DescribePlacementGroups", {"GroupNames": [name]})["PlacementGroups"]
+    except AwsError as error:
+        if error.code == "InvalidPlacementGroup.Unknown":
+            yield refused(f"there is no placement group {name}", made)
+        else:
+            yield unasked(f"the placement group {name}", error)
+        return
+    strategy = found[0].get("Strategy") if found else "none"
+    if strategy != "cluster":
+        yield refused(f"the placement group {name} is of the strategy {strategy}", f"one that is `cluster`: {made}")
+
+
+def _made_group(name: str, place: EC2Place) -> str:
+    return f"`aws ec2 create-placement-group --group-name {name} --strategy cluster --region {place.region}`"
 
 
 def _zones(account: AWSAccount, place: EC2Place, subnets: list[dict[str, Any]]) -> Iterator[PlaceFinding]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import MachinePlace
+from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 120  # between EC2's notice and the end of the instance
@@ -17,8 +19,33 @@ HOW_AMI: Final = (
 )
 
 
-class EC2Place(MachinePlace):
-    """Instances of one type in one region. A run has one, made for it and ended with it; its image runs in Docker."""
+EFA_CARDS: Final[Mapping[str, int]] = {
+    "p3dn.24xlarge": 1,
+    "p4d.24xlarge": 4,
+    "p4de.24xlarge": 4,
+    "p5.4xlarge": 1,
+    "p5.48xlarge": 32,
+    "p5e.48xlarge": 32,
+    "p5en.48xlarge": 16,
+    "p6-b200.48xlarge": 8,
+    "trn1.32xlarge": 8,
+    "trn1n.32xlarge": 16,
+    "trn2.48xlarge": 16,
+    **{f"{family}.{size}": 1 for family in ("g5", "g6", "g6e") for size in ("8xlarge", "12xlarge", "16xlarge")},
+    "g5.24xlarge": 1,
+    "g5.48xlarge": 1,
+    "g6.24xlarge": 1,
+    "g6.48xlarge": 1,
+    "g6e.24xlarge": 2,
+    "g6e.48xlarge": 4,
+    "g7e.12xlarge": 1,
+    "g7e.24xlarge": 2,
+    "g7e.48xlarge": 4,
+}  # fmt: skip - one interface a card: EC2's DescribeInstanceTypes, NetworkInfo.EfaInfo.MaximumEfaInterfaces
+
+
+class EC2Place(SeveralMachines, MachinePlace):
+    """Instances of one type in one region, made for a run and ended with it; its image runs in Docker on each."""
 
     platform: ClassVar[Platform] = "vm"
     kind: Literal["ec2"]
@@ -32,13 +59,32 @@ class EC2Place(MachinePlace):
     kms_key: str | None = None  # of the disk; None: the account's own
     reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")] | None = None  # of capacity
     capacity_block: bool = False  # the reservation is a capacity block for ML
-    most_usd_per_hour: Annotated[float, Field(gt=0)] | None = None  # of a spot instance; None: on-demand's price
+    placement_group: str | None = None  # a cluster placement group: machines of a run close to each other
+    efa: bool = True  # of several machines: an EFA interface on each card of the type, where it has them
+    most_usd_per_hour: Annotated[float, Field(gt=0)] | None = None  # of one spot instance; None: on-demand's price
 
     @property
     def catalog_machine(self) -> CatalogMachine:
         """The instance type in the place's own region."""
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         return CatalogMachine(self.platform, "aws", self.instance_type, self.region, bought)
+
+    @property
+    def efa_cards(self) -> int:
+        """How many EFA interfaces each machine gets; a machine alone needs none."""
+        return EFA_CARDS.get(self.instance_type, 0) if self.nodes > 1 and self.efa else 0
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return ("/dev/infiniband",) if self.efa_cards else ()
+
+    @property
+    def run_variables(self) -> Mapping[str, str]:
+        """NCCL goes over libfabric's provider for EFA, and bootstraps over the first ordinary card."""
+        if self.nodes == 1:
+            return {}
+        cards = {"FI_PROVIDER": "efa"} if self.efa_cards else {}
+        return {"NCCL_SOCKET_IFNAME": "^docker,lo,veth", **cards}
 
     @model_validator(mode="after")
     def _hang_together(self) -> EC2Place:
@@ -50,6 +96,12 @@ class EC2Place(MachinePlace):
             raise ValueError("`most_usd_per_hour` is of spot instances")
         if self.spot and self.grace_s > SPOT_NOTICE_S - 20:
             raise ValueError(f"`grace_s`: EC2 gives {SPOT_NOTICE_S} s, and the last checkpoint is brought away in them")
+        if self.efa_cards and self.public_address:
+            raise ValueError(
+                "`public_address`: EC2 gives none to a machine with several interfaces: a NAT gateway, or `efa = false`"
+            )
+        if self.placement_group is not None and self.capacity_block:
+            raise ValueError("`placement_group`: a capacity block has its machines close to each other already")
         if not self.bucket.startswith("s3://"):
             raise ValueError("`bucket` is one of S3: s3://BUCKET/PREFIX")
         return self

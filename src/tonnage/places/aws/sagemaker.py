@@ -137,10 +137,10 @@ class SageMaker:
         yield from self.account.image(self.place.image)
         yield from self.account.secret(self.place.secret)
         kinds = "spot training job usage" if self.place.spot else "training job usage"
-        yield from self.account.quota(SERVICE, 1, named=f"{self.place.instance_type} for {kinds}")
+        yield from self.account.quota(SERVICE, self.place.nodes, named=f"{self.place.instance_type} for {kinds}")
         if self.place.keep_warm_s:
             named = f"{self.place.instance_type} for training warm pool usage"
-            yield from self.account.quota(SERVICE, 1, named=named)
+            yield from self.account.quota(SERVICE, self.place.nodes, named=named)
         if self.place.time_limit_minutes * 60 > LONGEST_S:
             yield refused("a training job takes 28 days at most", f"places.{self.name}.time_limit_minutes = 40320")
 
@@ -153,7 +153,7 @@ def training_job(place: SageMakerPlace, work: Work) -> Body:
         wait_s = longest_s + DAY_S if place.max_wait_minutes is None else place.max_wait_minutes * 60
         stop["MaxWaitTimeInSeconds"] = wait_s
     resources: Body = {
-        "InstanceType": place.instance_type, "InstanceCount": 1, "VolumeSizeInGB": place.disk_gib,
+        "InstanceType": place.instance_type, "InstanceCount": place.nodes, "VolumeSizeInGB": place.disk_gib,
     }  # fmt: skip
     if place.keep_warm_s:
         resources["KeepAlivePeriodInSeconds"] = place.keep_warm_s

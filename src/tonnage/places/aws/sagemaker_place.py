@@ -8,14 +8,15 @@ from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import ImagePlace
+from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 
 STOP_S: Final = 120  # SageMaker ends a container so long after SIGTERM
 ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
 
 
-class SageMakerPlace(ImagePlace):
-    """Training jobs of one region. Figures are those of the instance type; a run has one instance."""
+class SageMakerPlace(SeveralMachines, ImagePlace):
+    """Training jobs of one region. Figures are those of one instance of the type."""
 
     platform: ClassVar[Platform] = "sagemaker"
     kind: Literal["sagemaker"]

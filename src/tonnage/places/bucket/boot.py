@@ -58,8 +58,10 @@ def run_script(place: MachinePlace, work: Work, login: Sequence[str]) -> str:
 
 def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     """`docker run` in the foreground: it passes SIGTERM on to the image's first process."""
-    devices = ("--gpus", "all") if place.gpus else ()
-    variables = [word for name, value in work.env.items() for word in ("--env", f"{name}={value}")]
+    devices: tuple[str, ...] = ("--gpus", "all") if place.gpus else ()
+    devices += tuple(word for path in place.devices for word in ("--device", path))
+    given = {**work.env, **place.run_variables}
+    variables = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
     variables += [word for name in place.passed_variables for word in ("--env", name)]
     shown = [word for path in place.read_only_folders for word in ("--volume", f"{path}:{path}:ro")]
     variables += [word for path in place.variable_files for word in ("--env-file", path)]

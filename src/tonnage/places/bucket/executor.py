@@ -39,6 +39,7 @@ from tonnage.places.record import (
     write_record,
     write_submission,
 )
+from tonnage.places.several import SeveralMachines, ranked, refuse_parts
 from tonnage.places.ssh.mirror import Mirror, write_mirror
 from tonnage.places.ssh.shipping import Object, inputs_of, object_of, spec_there
 from tonnage.places.states import JobView, Phase, PlaceState, joined
@@ -121,6 +122,10 @@ class BucketRuns:
             hint = f"places.{self.name}.secret: a secret of the cloud, a JSON object of these variables"
             raise InputError(f"the run needs {', '.join(needed)}, and the place names no `secret`", hint=hint)
         token, tag = token_of(folder.path, number), tag_of(folder.path, number)
+        if self._together > 1:
+            job = ranked(job, nodes=self._together)
+            if not self._shares:
+                refuse_parts(spec, place=self.name)
         env = {"TONNAGE_HOME": self.terms.mount, "HF_HOME": f"{self.terms.mount}/cache/huggingface",
                "PYTHONUNBUFFERED": "1"}  # fmt: skip
         work = work_of(
@@ -145,7 +150,18 @@ class BucketRuns:
             *(word for name, value in optional.items() if value is not None for word in (name, value)),
             "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}",
             *([] if terms.starts_again else ["--stay"]),
+            *(["--machines", str(self._together)] if self._together > 1 else []),
+            *(["--shared"] if self._shares else []),
         )  # fmt: skip
+
+    @property
+    def _together(self) -> int:
+        """How many machines run the same command and meet by themselves."""
+        return self.place.nodes if isinstance(self.place, SeveralMachines) else 1
+
+    @property
+    def _shares(self) -> bool:
+        return isinstance(self.place, SeveralMachines) and self.place.shared_mount
 
     def submit(self, submission: Submission, folder: RunFolder) -> str:
         with submitting(folder):

@@ -3,6 +3,8 @@
     objects/SHA256                        files of the client that runs read
     HOME/RUN/lease.json                   the newest submission: number and token
     HOME/RUN/NUMBER/machine               the machine that works, where the place may have made two
+    HOME/RUN/NUMBER/meeting.json          of several machines: where the first is, renewed while it works
+    HOME/RUN/NUMBER/machines/K.json       machine K of several, renewed while it works; 0 is the first
     HOME/RUN/NUMBER/sent/...              what one submission says, the journal up to it
     HOME/RUN/NUMBER/asked/stop | cancel   what the client asks of its supervisor
     HOME/RUN/NUMBER/grown/FILE/K          MiB K of a file that grows: journal, figures, samples, log
@@ -66,6 +68,13 @@ class Keys:
     @property
     def machine(self) -> str:
         return f"{self.part}/machine"
+
+    @property
+    def meeting(self) -> str:
+        return f"{self.part}/meeting.json"
+
+    def member(self, number: int) -> str:
+        return f"{self.part}/machines/{number}.json"
 
     @property
     def beat(self) -> str:

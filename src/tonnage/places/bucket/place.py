@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -137,6 +138,16 @@ class MachinePlace(ImagePlace):
 
     def holds(self, path: str) -> bool:
         return any(PurePosixPath(path).is_relative_to(folder) for folder in self.read_only_folders)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices of the machine, or folders of them, that the container gets."""
+        return ()
+
+    @property
+    def run_variables(self) -> Mapping[str, str]:
+        """Variables of the run that the machine's network needs."""
+        return {}
 
     @property
     def variable_files(self) -> tuple[str, ...]:

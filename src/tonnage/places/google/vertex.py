@@ -176,15 +176,17 @@ def custom_job(place: VertexPlace, work: Work) -> Body:
     }  # fmt: skip
     if place.flex_start:
         scheduling["maxWaitDuration"] = f"{place.max_wait_minutes * 60}s"
+    pool: Body = {
+        "machineSpec": machine,
+        "diskSpec": {"bootDiskType": place.disk_type, "bootDiskSizeGb": place.disk_gib},
+        "containerSpec": {
+            "imageUri": place.image, "command": list(work.command[:1]), "args": list(work.command[1:]),
+            "env": [{"name": key, "value": value} for key, value in variables.items()],
+        },
+    }  # fmt: skip
+    others = [{**pool, "replicaCount": str(place.nodes - 1)}] if place.nodes > 1 else []
     spec: Body = {
-        "workerPoolSpecs": [{
-            "machineSpec": machine, "replicaCount": "1",
-            "diskSpec": {"bootDiskType": place.disk_type, "bootDiskSizeGb": place.disk_gib},
-            "containerSpec": {
-                "imageUri": place.image, "command": list(work.command[:1]), "args": list(work.command[1:]),
-                "env": [{"name": key, "value": value} for key, value in variables.items()],
-            },
-        }],
+        "workerPoolSpecs": [{**pool, "replicaCount": "1"}, *others],  # the first pool has one machine, by Vertex's rule
         "scheduling": scheduling,
         "serviceAccount": place.service_account,
         "baseOutputDirectory": {"outputUriPrefix": f"{place.bucket}/vertex-output/{work.name}"},

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import ImagePlace
+from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 
 SPOT_GRACE_S: Final = 30  # between SIGTERM and the end of a spot machine, as on Compute Engine
@@ -15,8 +16,8 @@ ATTACHED: Final = ("n1-", "a2-", "a3-", "a4-", "g2-")  # machine types whose acc
 LONGEST_MINUTES: Final = 28 * 24 * 60  # of one job
 
 
-class VertexPlace(ImagePlace):
-    """Custom jobs of one machine type in one region. A run has one machine."""
+class VertexPlace(SeveralMachines, ImagePlace):
+    """Custom jobs of one machine type in one region. Figures are those of one machine."""
 
     platform: ClassVar[Platform] = "vertex"
     kind: Literal["vertex"]

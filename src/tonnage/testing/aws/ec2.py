@@ -73,6 +73,8 @@ class FakeEC2:
         self.instances = dict[str, FakeInstance]()
         self.fleets = dict[str, Document]()  # by client token: what was answered
         self.full = dict[str, str]()  # subnets without capacity: the error's code
+        self.groups = dict[str, str]()  # placement groups: their strategy
+        self.has = dict[str, int]()  # how many instances a subnet has left; else enough
         self.before: list[Fault] = []
         self.after: list[Fault] = []
         self.requests: list[tuple[str, Document]] = []
@@ -102,7 +104,7 @@ class FakeEC2:
             "CreateLaunchTemplate": self._create_template, "DescribeLaunchTemplates": self._describe_templates,
             "DeleteLaunchTemplate": self._delete_template, "CreateFleet": self._create_fleet,
             "DescribeInstances": self._describe, "TerminateInstances": self._terminate,
-            "GetConsoleOutput": self._console,
+            "GetConsoleOutput": self._console, "DescribePlacementGroups": self._groups,
         }  # fmt: skip
 
     def interrupt(self, name: str) -> None:
@@ -152,18 +154,28 @@ class FakeEC2:
         if data is None:
             return FakeEC2Error(code="InvalidLaunchTemplateName.NotFoundException", message=f"{wanted}: not there")
         errors, made = [], []
+        count = int(body["TargetCapacitySpecification"]["TotalTargetCapacity"])
+        options = body.get("SpotOptions") or body.get("OnDemandOptions") or {}
         market = body["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
         for override in config["Overrides"]:
             if code := self.full.get(override["SubnetId"]):
                 told = {"Overrides": {"SubnetId": override["SubnetId"]}}
                 errors.append({"LaunchTemplateAndOverrides": told, "ErrorCode": code, "ErrorMessage": "not now"})
                 continue
-            name = f"i-{next(self._numbers):017x}"
-            self.instances[name] = FakeInstance(
-                data=data, launched=datetime.now(UTC), subnet=override["SubnetId"], spot=market == "spot",
-                since=time.monotonic(),
-            )  # fmt: skip
-            made = [{"InstanceIds": [name], "InstanceType": data["InstanceType"], "Lifecycle": market}]
+            has = min(count, self.has.get(override["SubnetId"], count))
+            if has < count:
+                told = {"Overrides": {"SubnetId": override["SubnetId"]}}
+                errors.append({"LaunchTemplateAndOverrides": told, "ErrorCode": "InsufficientInstanceCapacity",
+                               "ErrorMessage": f"{has} are left"})  # fmt: skip
+                if has < int(options.get("MinTargetCapacity") or 0):  # all or nothing
+                    continue
+            names = [f"i-{next(self._numbers):017x}" for _ in range(has)]
+            for name in names:
+                self.instances[name] = FakeInstance(
+                    data=data, launched=datetime.now(UTC), subnet=override["SubnetId"], spot=market == "spot",
+                    since=time.monotonic(),
+                )  # fmt: skip
+            made = [{"InstanceIds": names, "InstanceType": data["InstanceType"], "Lifecycle": market}]
             break
         answer = {"FleetId": f"fleet-{next(self._numbers):08x}", "Errors": errors, "Instances": made}
         self.fleets[body["ClientToken"]] = answer
@@ -197,6 +209,12 @@ class FakeEC2:
                 return FakeEC2Error(code="InvalidInstanceID.NotFound", message=f"{name} does not exist")
             self._take(self.instances[name], ("Client.UserInitiatedShutdown", "User initiated shutdown"))
         return {"TerminatingInstances": [{"InstanceId": name} for name in body["InstanceIds"]]}
+
+    def _groups(self, body: Document) -> Document | FakeEC2Error:
+        found = {name: self.groups[name] for name in body["GroupNames"] if name in self.groups}
+        if len(found) < len(body["GroupNames"]):
+            return FakeEC2Error(code="InvalidPlacementGroup.Unknown", message="the placement group is unknown")
+        return {"PlacementGroups": [{"GroupName": name, "Strategy": one} for name, one in found.items()]}
 
     def _console(self, body: Document) -> Document:
         log = self.folder / f"{body['InstanceId']}.console"

@@ -1,0 +1,50 @@
+"""A run over several machines: torchrun's agents meet at the first one and give out the ranks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from tonnage.errors import InputError
+from tonnage.runs.agents import across_by_environment
+from tonnage.runs.job import Job
+from tonnage.runs.spec import RunSpec
+from tonnage.workload.file.fields import StrictModel
+
+MOST_NODES: Final = 1000  # of an EC2 fleet's least capacity, and of Google's bulk insert
+
+
+class SeveralMachines(StrictModel):
+    """Terms of clouds that start all machines of a run at once, or none."""
+
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1  # machines of one run; several: the runner `torchrun`
+    shared_mount: bool = False  # `mount` is one file system of all machines, which `setup` mounts
+
+    @property
+    def machines(self) -> int:
+        return self.nodes
+
+
+def ranked(job: Job, *, nodes: int) -> Job:
+    """The same workers over machines that share no folder: the first machine has rank 0, which alone saves.
+
+    c10d gives ranks by address; torchrun's static rendezvous gives them by the number that each machine says in PET_*
+    variables. It starts no worker again by itself: the supervisor starts all. InputError where the runner is one of a
+    single machine, or the processes cannot be shared out evenly.
+    """
+    shared = across_by_environment(job, nodes=nodes)
+    words = list(shared.argv)
+    words[words.index("--max-restarts") + 1] = "0"
+    env = dict(shared.env) | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0"}  # one store for agents and workers of a start
+    return replace(shared, argv=tuple(words), env=tuple(env.items()))
+
+
+def refuse_parts(spec: RunSpec, *, place: str) -> None:
+    """InputError for a run whose checkpoints have a part on each machine, where the machines share no folder."""
+    if spec.training.sharding != "ddp":
+        raise InputError(
+            f"checkpoints of `sharding: {spec.training.sharding}` have a part on each machine, which share no folder",
+            hint=f"places.{place}.shared_mount = true with a file system that `setup` mounts, or `sharding: ddp`",
+        )
