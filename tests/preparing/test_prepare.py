@@ -16,7 +16,8 @@ import pytest
 import tonnage
 from tonnage.errors import DataError, InputError, WorkloadError
 from tonnage.preparing.reading import read_preparation
-from tonnage.preparing.sql import DUCKDB, SPARK
+from tonnage.preparing.spec import Encode
+from tonnage.preparing.sql import DUCKDB, SPARK, counts_sql, encode_sql, shares_sql
 
 pytest.importorskip("duckdb")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prepare"
@@ -265,6 +266,24 @@ def test_the_example_is_prepared(tmp_path: Path) -> None:
     assert "spent_before" in document["columns"]
     with pytest.raises(InputError, match="no engine is named 'dask'"):
         tonnage.prepare(tmp_path / "orders.prepare.yaml", tonnage.PrepareOptions(engine="dask"))
+
+
+def test_shares_of_counted_blocks() -> None:
+    """Counted first and shared out afterwards, as an engine of blocks does, a column has the same frequencies."""
+    duckdb = pytest.importorskip("duckdb")
+    step = Encode(column="the kind", how="frequency")
+    with duckdb.connect(":memory:") as database:
+        database.execute("""CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'a'), (4, NULL))
+                         AS rows(id, "the kind")""")
+        whole = database.execute(encode_sql(DUCKDB, "t", ["id", "the kind"], step, ())).fetchall()
+        database.execute(f"CREATE TABLE counts AS {counts_sql(DUCKDB, 't', step)}")
+        apart = database.execute(shares_sql(DUCKDB, "t", ["id", "the kind"], step, "counts", total=4)).fetchall()
+    assert sorted(whole) == sorted(apart) == [(1, 0.5), (2, 0.25), (3, 0.5), (4, 0.0)]
+
+
+def test_ray_reads_no_streams(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ray reads no streams"):
+        tonnage.prepare(tmp_path / "any.yaml", tonnage.PrepareOptions(engine="ray", stream=True))
 
 
 def test_names_and_texts_are_quoted() -> None:

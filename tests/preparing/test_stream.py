@@ -118,7 +118,7 @@ def test_what_a_stream_cannot_do_is_refused_with_its_reason(step: str, said: str
 def test_what_a_stream_needs_is_said(tmp_path: Path) -> None:
     """A `stream` section, files that arrive, Spark, and a fitted file that is one."""
     file = written(tmp_path, "file: out.parquet")
-    with pytest.raises(InputError, match="DuckDB reads no streams"):
+    with pytest.raises(InputError, match="duckdb reads no streams"):
         tonnage.prepare(file, tonnage.PrepareOptions(stream=True))
     spark = tonnage.PrepareOptions(stream=True, engine="spark")
     with pytest.raises(WorkloadError, match="no such file"):

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from tonnage.preparing.spec import Preparation
     from tonnage.reports.prepare import PreparationDone
 
-ENGINES: Final = ("duckdb", "spark")
+LOCAL: Final = "local[*]"  # Spark on the cores of this machine
+ENGINES: Final = ("duckdb", "spark", "ray")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareOptions(Options):
     """What carries a preparation out."""
 
-    engine: str = option("--engine", "duckdb (this machine) or spark.", default="duckdb", metavar="NAME")
-    master: str = option(
-        "--master", "Of Spark: the cluster's address; its workers see the same paths.", default="local[*]",
-        metavar="URL",
+    engine: str = option(
+        "--engine", "duckdb (this machine), spark or ray (Ray Data).", default="duckdb", metavar="NAME"
+    )
+    master: str | None = option(
+        "--master", "Of Spark or Ray: the cluster's address; its workers see the same paths. [default: this machine, "
+        "or what RAY_ADDRESS names]", default=None, metavar="URL",
     )  # fmt: skip
     stream: bool = option(
         "--stream", "Take files as they arrive in the folder of `from`, each row written once; engine spark.",
@@ -43,6 +46,7 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
     """
     from tonnage.data_engines.duckdb_engine import DuckDbEngine
     from tonnage.data_engines.lines import places_of
+    from tonnage.data_engines.ray_engine import RayDataEngine
     from tonnage.data_engines.spark_engine import SparkEngine
     from tonnage.preparing.carrying import carry_out
     from tonnage.preparing.reading import load_preparation
@@ -54,17 +58,19 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
     if options.threads is not None and options.threads < 1:
         raise InputError(f"--threads: found {options.threads}, expected at least 1")
     if options.stream and options.engine != "spark":
-        raise InputError("--stream: DuckDB reads no streams", hint="--engine spark")
+        raise InputError(f"--stream: {options.engine} reads no streams", hint="--engine spark")
     asked = load_preparation(Path(file))
     if options.stream:
         return _streamed(asked, options)
     began = time.perf_counter()
     with TemporaryDirectory(prefix="tonnage-prepare-") as scratch:
-        engine: DuckDbEngine | SparkEngine
+        engine: DuckDbEngine | SparkEngine | RayDataEngine
         if options.engine == "duckdb":
             engine = DuckDbEngine(Path(scratch), threads=options.threads)
+        elif options.engine == "ray":
+            engine = RayDataEngine(Path(scratch), address=options.master)
         else:
-            engine = SparkEngine.start(options.master)
+            engine = SparkEngine.start(options.master or LOCAL)
         ready = time.perf_counter()
         try:
             made = carry_out(asked, engine, places_of)
@@ -88,7 +94,7 @@ def _streamed(asked: Preparation, options: PrepareOptions) -> Answer[Preparation
     fitted = asked.stream.fitted if asked.stream is not None else None
     asked, how = streamed(asked, {} if fitted is None else load_categories(Path(fitted)))
     began = time.perf_counter()
-    engine = SparkEngine.start(options.master)
+    engine = SparkEngine.start(options.master or LOCAL)
     ready = time.perf_counter()
     try:
         made, batches = stream_batches(asked, how, engine, places_of)

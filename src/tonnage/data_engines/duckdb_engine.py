@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
 from tonnage.data_engines.lines import check_there, files_of
+from tonnage.data_engines.sql_steps import SQLSteps
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
@@ -27,7 +28,7 @@ _KINDS: Final[Mapping[str, ColumnType]] = {
 }  # fmt: skip
 
 
-class DuckDbEngine:
+class DuckDbEngine(SQLSteps):
     """A database in memory. `folder`: where what does not fit goes."""
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
@@ -48,40 +49,14 @@ class DuckDbEngine:
     def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """The source as a view; DataError where it cannot be read."""
         check_there(source)
-        text = DUCKDB.text
-        place = f"[{', '.join(text(str(one)) for one in files_of(source))}]" if source.format != "delta" else ""
-        if source.format == "csv":
-            read = f"read_csv({place}, header=true, all_varchar=true, nullstr='', delim=',', quote='\"')"
-        elif source.format == "jsonl":
-            columns = ", ".join(f"{DUCKDB.name(one)}: 'VARCHAR'" for one in source.types or {})
-            read = f"read_json({place}, format='newline_delimited', columns={{{columns}}})"
-        elif source.format == "parquet":
-            read = f"read_parquet({place})"
-        else:
-            read = f"({self._delta(version_of(source))})"
+        groups = [] if source.format == "delta" else [files_of(source)]
         try:
-            self.define(view, f"SELECT * FROM {read}")
+            self.define(view, " UNION ALL ".join(reading(source, groups)))
         except self._errors as error:
             said = _first_lines(error)
             raise DataError(f"source '{source.name}': {source.location} cannot be read: {said}") from error
         described = self.rows(f"DESCRIBE {DUCKDB.name(view)}")
         return {row[0]: _KINDS.get(row[1]) for row in described}
-
-    @staticmethod
-    def _delta(version: DeltaVersion) -> str:
-        """All partitions with their values as columns, in the order of the table's schema."""
-        selects = []
-        for part in version.parts:
-            columns = ", ".join(
-                f"CAST({'NULL' if part.values[one][0] is None else DUCKDB.text(part.values[one][0] or '')} AS "
-                f"{DELTA_TYPES[part.values[one][1]]}) AS {DUCKDB.name(one)}"
-                if one in part.values
-                else DUCKDB.name(one)
-                for one in version.columns
-            )
-            files = ", ".join(DUCKDB.text(one) for one in part.files)
-            selects.append(f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning=false)")
-        return " UNION ALL ".join(selects)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """All rows of a query. DataError where a source turns out unreadable on the way."""
@@ -93,6 +68,18 @@ class DuckDbEngine:
     def define(self, view: str, query: str) -> None:
         """A view, computed where it is read."""
         self._connection.execute(f"CREATE OR REPLACE VIEW {DUCKDB.name(view)} AS {query}")
+
+    def shape(self, view: str) -> Any:
+        """The columns of a view, as an Arrow schema."""
+        return self._connection.sql(f"SELECT * FROM {DUCKDB.name(view)} LIMIT 0").to_arrow_table().schema
+
+    def empty(self, view: str, schema: Any) -> None:
+        """A view of such columns and no rows."""
+        passed = f"arrow {view}"
+        self._connection.register(passed, schema.empty_table())
+        self._connection.execute(f"CREATE TABLE {DUCKDB.name(f'empty {view}')} AS SELECT * FROM {DUCKDB.name(passed)}")
+        self._connection.unregister(passed)
+        self.define(view, f"SELECT * FROM {DUCKDB.name(f'empty {view}')}")
 
     def tokenise(self, view: str, over: str, step: TokenColumns) -> None:
         """The rows so far with their token numbers, as a table of its own."""
@@ -138,6 +125,39 @@ class DuckDbEngine:
     def close(self) -> None:
         """Leave the database."""
         self._connection.close()
+
+
+def reading(source: TableSource, groups: Sequence[Sequence[Path]], columns: Sequence[str] = ()) -> list[str]:
+    """The queries that read each group of a source's files, or each partition of a Delta table. `columns`: all, where
+    none is named; texts stay texts."""
+    if source.format == "delta":
+        return [_delta_sql(version, part) for version in [version_of(source)] for part in version.parts]
+    chosen = DUCKDB.names(columns) if columns else "*"
+    queries = []
+    for files in groups:
+        place = f"[{', '.join(DUCKDB.text(str(one)) for one in files)}]"
+        if source.format == "csv":
+            read = f"read_csv({place}, header=true, all_varchar=true, nullstr='', delim=',', quote='\"')"
+        elif source.format == "jsonl":
+            types = ", ".join(f"{DUCKDB.name(one)}: 'VARCHAR'" for one in source.types or {})
+            read = f"read_json({place}, format='newline_delimited', columns={{{types}}})"
+        else:
+            read = f"read_parquet({place})"
+        queries.append(f"SELECT {chosen} FROM {read}")
+    return queries
+
+
+def _delta_sql(version: DeltaVersion, part: Any) -> str:
+    """A partition with its values as columns, in the order of the table's schema."""
+    columns = ", ".join(
+        f"CAST({'NULL' if part.values[one][0] is None else DUCKDB.text(part.values[one][0] or '')} AS "
+        f"{DELTA_TYPES[part.values[one][1]]}) AS {DUCKDB.name(one)}"
+        if one in part.values
+        else DUCKDB.name(one)
+        for one in version.columns
+    )
+    files = ", ".join(DUCKDB.text(one) for one in part.files)
+    return f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning=false)"
 
 
 def _first_lines(error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tonnage.data_engines.delta import DeltaVersion, version_of, write_version
 from tonnage.data_engines.lines import PATTERNS, check_there, files_of
+from tonnage.data_engines.sql_steps import SQLSteps
 from tonnage.data_engines.tokens import tokeniser
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.preparing.spec import ColumnType, TableSource, TableTarget, TokenColumns
@@ -36,7 +37,7 @@ READING: Final[Mapping[str, Mapping[str, str]]] = {  # a header that differs fro
 }  # fmt: skip
 
 
-class SparkEngine:
+class SparkEngine(SQLSteps):
     """The preparation's SQL in a session of Spark."""
 
     def __init__(self, session: Any) -> None:

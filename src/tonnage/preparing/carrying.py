@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tonnage.errors import DataError, did_you_mean, nearest
-from tonnage.preparing import sql
 from tonnage.preparing.spec import (
     TEXT_FORMATS,
     ColumnType,
@@ -20,7 +19,7 @@ from tonnage.preparing.spec import (
     TokenColumns,
     Window,
 )
-from tonnage.preparing.sql import SQLDialect
+from tonnage.preparing.sql import encoded_names
 from tonnage.values import dataclass
 
 Columns = tuple[str, ...]
@@ -28,18 +27,43 @@ Lines = Callable[[TableSource, Mapping[str, Any]], str]  # the places of rows wi
 
 
 class DataEngine(Protocol):
-    """What carries SQL out. Views are named; a text source's columns are all texts."""
-
-    @property
-    def dialect(self) -> SQLDialect: ...
+    """What carries the steps out. Views are named; a text source's columns are all texts."""
 
     def open(self, view: str, source: TableSource) -> Mapping[str, ColumnType | None]:
         """Make a source a view; its columns with the types that its file carries (None: another type)."""
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The few rows of a query."""
+    def count(self, view: str) -> int:
+        """Rows of a view."""
 
-    def define(self, view: str, query: str) -> None: ...
+    def typed(self, view: str, over: str, types: Mapping[str, ColumnType]) -> None:
+        """A view of texts with each column as its type."""
+
+    def untyped(self, view: str, column: str, kind: ColumnType) -> str | None:
+        """The least text of a column that is not of its type."""
+
+    def keyless(self, view: str, key: Sequence[str]) -> int:
+        """How many rows lack a part of their key."""
+
+    def repeated(self, view: str, key: Sequence[str]) -> tuple[Any, ...] | None:
+        """The first key, by its order, that more than one row has, and how many rows have it."""
+
+    def categories(self, view: str, step: Encode) -> list[str]:
+        """The categories there are, one more than may be at most."""
+
+    def join(
+        self, view: str, over: str, columns: Sequence[str], step: Join, other: str, key: Sequence[str],
+        kept: Sequence[str],
+    ) -> None:  # fmt: skip
+        """A view with columns of the other one, found by its key."""
+
+    def window(self, view: str, over: str, columns: Sequence[str], step: Window, key: Sequence[str]) -> None:
+        """A view with a figure over the rows before each row."""
+
+    def encode(self, view: str, over: str, columns: Sequence[str], step: Encode, categories: Sequence[str]) -> None:
+        """A view with the categories as numbers, in place of the column."""
+
+    def select(self, view: str, over: str, columns: Sequence[str]) -> None:
+        """A view of these columns alone."""
 
     def tokenise(self, view: str, over: str, step: TokenColumns) -> None:
         """A view with a column of token numbers more."""
@@ -69,7 +93,7 @@ class _Table:
 def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedTables:
     """The preparation on an engine. DataError says which source, column, key and line is at fault."""
     tables = {name: _checked(engine, source, lines) for name, source in asked.sources.items()}
-    rows_in = {name: _count(engine, table.view) for name, table in tables.items()}
+    rows_in = {name: engine.count(table.view) for name, table in tables.items()}
     base, here = asked.sources[asked.base], tables[asked.base]
     categories: dict[str, tuple[str, ...]] = {}
     for number, step in enumerate(asked.steps):
@@ -91,13 +115,9 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedT
     _check_columns(here.columns, asked.target.partition_by, "`prepare.to.partition_by`")
     version = engine.write(here.view, base.key, asked.target)
     return PreparedTables(
-        rows_in=rows_in, rows_out=_count(engine, here.view), columns=here.columns, categories=categories,
+        rows_in=rows_in, rows_out=engine.count(here.view), columns=here.columns, categories=categories,
         version=version,
     )  # fmt: skip
-
-
-def _count(engine: DataEngine, view: str) -> int:
-    return int(engine.rows(f"SELECT COUNT(*) FROM {engine.dialect.name(view)}")[0][0])
 
 
 def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
@@ -109,7 +129,7 @@ def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
     if source.format in TEXT_FORMATS and stated is not None:
         _check_texts(engine, raw, source, stated, lines)
         view, types = f"source {source.name}", dict(stated)
-        engine.define(view, sql.typed_sql(engine.dialect, raw, types))
+        engine.typed(view, raw, types)
         found: Mapping[str, ColumnType | None] = types
     else:
         for column, kind in (stated or {}).items():
@@ -126,8 +146,7 @@ def _check_texts(
     engine: DataEngine, view: str, source: TableSource, types: Mapping[str, ColumnType], lines: Lines
 ) -> None:
     for column, kind in types.items():
-        query = sql.untyped_sql(engine.dialect, view, column, kind)
-        found = None if query is None else engine.rows(query)[0][0]
+        found = engine.untyped(view, column, kind)
         if found is not None:
             where = lines(source, {column: found})
             raise DataError(f"source '{source.name}': column '{column}' has '{found}', which is no {kind} ({where})",
@@ -135,17 +154,17 @@ def _check_texts(
 
 
 def _check_key(engine: DataEngine, view: str, source: TableSource, lines: Lines) -> None:
-    lacking = int(engine.rows(sql.keyless_sql(engine.dialect, view, source.key))[0][0])
+    lacking = engine.keyless(view, source.key)
     if lacking:
         where = lines(source, dict.fromkeys(source.key[:1]))
         raise DataError(f"source '{source.name}': {lacking:,} rows lack a part of their key ({where})",
                         hint="`key` names columns that every row has")  # fmt: skip
-    repeated = engine.rows(sql.repeated_sql(engine.dialect, view, source.key))
+    repeated = engine.repeated(view, source.key)
     if repeated:
-        values = dict(zip(source.key, repeated[0][:-1], strict=True))
+        values = dict(zip(source.key, repeated[:-1], strict=True))
         said = ", ".join(f"{name}={value}" for name, value in values.items())
         raise DataError(
-            f"source '{source.name}': {repeated[0][-1]:,} rows have the key {said} ({lines(source, values)})",
+            f"source '{source.name}': {repeated[-1]:,} rows have the key {said} ({lines(source, values)})",
             hint="remove the repeated rows, or name more columns under `key`",
         )
 
@@ -178,7 +197,7 @@ def _joined(
         if here.types[mine] != other.types[theirs]:
             raise DataError(f"{place}: '{mine}' is {here.types[mine]}, '{theirs}' of '{source.name}' is "
                             f"{other.types[theirs]}", hint="state the same type for both")  # fmt: skip
-    engine.define(view, sql.join_sql(engine.dialect, here.view, here.columns, step, other.view, source.key, kept))
+    engine.join(view, here.view, here.columns, step, other.view, source.key, kept)
     return _Table(view, (*here.columns, *kept), {**here.types, **{one: other.types[one] for one in kept}})
 
 
@@ -188,7 +207,7 @@ def _windowed(engine: DataEngine, view: str, here: _Table, step: Window, key: Co
     if step.function in ("mean", "sum") and here.types[step.column] not in ("integer", "number"):
         raise DataError(f"{place}: '{step.column}' is {here.types[step.column]}, and has no {step.function}",
                         hint="min, max, count or previous")  # fmt: skip
-    engine.define(view, sql.window_sql(engine.dialect, here.view, here.columns, step, key))
+    engine.window(view, here.view, here.columns, step, key)
     kinds: dict[str, ColumnType | None] = {"mean": "number", "sum": "number", "count": "integer"}
     kind = kinds.get(step.function, here.types[step.column])
     return _Table(view, (*here.columns, step.name), {**here.types, step.name: kind})
@@ -202,13 +221,13 @@ def _encoded(
         raise DataError(f"{place}: '{step.column}' is of the key, which stays as it is", hint="encode another column")
     categories = step.categories
     if categories is None and step.how != "frequency":
-        found = [str(row[0]) for row in engine.rows(sql.categories_sql(engine.dialect, here.view, step))]
+        found = engine.categories(here.view, step)
         if len(found) > step.most:
             raise DataError(f"{place}: '{step.column}' has more than {step.most} categories",
                             hint="how: frequency, a larger `most`, or `categories`")  # fmt: skip
         categories = tuple(sorted(found, key=str.encode))
     categories = categories or ()
-    names = sql.encoded_names(step, categories)
+    names = encoded_names(step, categories)
     folded = [one.casefold() for one in names]
     for name in names:
         if folded.count(name.casefold()) > 1:
@@ -216,7 +235,7 @@ def _encoded(
                             hint="how: ordinal, or write the categories alike first")  # fmt: skip
     kept = [one for one in here.columns if one != step.column]
     _check_new(names, kept, place)
-    engine.define(view, sql.encode_sql(engine.dialect, here.view, here.columns, step, categories))
+    engine.encode(view, here.view, here.columns, step, categories)
     kind: ColumnType = "number" if step.how == "frequency" else "integer"
     types = {one: here.types[one] for one in kept} | dict.fromkeys(names, kind)
     return _Table(view, (*kept, *names), types), categories
@@ -231,5 +250,5 @@ def _selected(engine: DataEngine, view: str, here: _Table, step: Keep | Drop, ke
         raise DataError(
             f"{place}: '{gone[0]}' is of the key, which stays", hint="keep it, and leave it out in training"
         )
-    engine.define(view, sql.columns_sql(engine.dialect, here.view, wanted))
+    engine.select(view, here.view, wanted)
     return _Table(view, wanted, {one: here.types[one] for one in wanted})

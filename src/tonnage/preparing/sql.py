@@ -153,6 +153,28 @@ def encode_sql(dialect: SQLDialect, view: str, columns: Sequence[str], step: Enc
     return f"SELECT {', '.join([*(dialect.name(one) for one in kept), *added])} FROM {dialect.name(view)}"
 
 
+def counts_sql(dialect: SQLDialect, view: str, step: Encode) -> str:
+    """How often each category is there."""
+    column = dialect.name(step.column)
+    text = f"CAST({column} AS {dialect.types['text']})"
+    found = f"SELECT {text} AS category, COUNT(*) AS number FROM {dialect.name(view)}"
+    return f"{found} WHERE {column} IS NOT NULL GROUP BY {text}"
+
+
+def shares_sql(
+    dialect: SQLDialect, view: str, columns: Sequence[str], step: Encode, counts: str, *, total: int
+) -> str:  # fmt: skip
+    """`encode_sql` of frequencies where the counts of all rows are a table of their own (category, number)."""
+    kept = ", ".join(f"a.{dialect.name(one)}" for one in columns if one != step.column)
+    share = f"CAST(COALESCE(c.number, 0) AS DOUBLE) / CAST({total} AS DOUBLE)"
+    text = f"CAST(a.{dialect.name(step.column)} AS {dialect.types['text']})"
+    [name] = encoded_names(step, ())
+    return (
+        f"SELECT {kept}, {share} AS {dialect.name(name)} FROM {dialect.name(view)} a "
+        f"LEFT JOIN {dialect.name(counts)} c ON {text} = c.category"
+    )
+
+
 def columns_sql(dialect: SQLDialect, view: str, columns: Sequence[str]) -> str:
     """These columns alone."""
     return f"SELECT {dialect.names(columns)} FROM {dialect.name(view)}"
