@@ -153,14 +153,14 @@ def test_delta_in_and_out(ray: Any, tables: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     assert ray.is_initialized()
     first = prepared(tables, "delta: table, partition_by: [who]", "ray")
-    assert first["version"] == 0
+    assert first["to"]["version"] == 0
     again = "prepare: {name: again, sources: {s: {delta: table, key: id}}, from: s, steps: [], to: {TARGET}}"
     rows = {}
     for engine in ("duckdb", "ray"):
         prepared(tables, f"delta: {engine}-table", engine, text=again)
         rows[engine] = deltalake.DeltaTable(str(tables / f"{engine}-table")).to_pyarrow_table().sort_by("id")
     assert rows["duckdb"].to_pylist() == rows["ray"].to_pylist()
-    assert prepared(tables, "delta: ray-table", "ray", text=again)["version"] == 1
+    assert prepared(tables, "delta: ray-table", "ray", text=again)["to"]["version"] == 1
 
 
 def test_nothing_is_left_of_an_inner_join(ray: Any, tables: Path) -> None:
