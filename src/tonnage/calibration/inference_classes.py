@@ -11,6 +11,7 @@ from typing import Final
 from tonnage.calibration.inference_predict import engine_batch
 from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.search import SearchSchedule, Values, fit_values, log_factors, shared_weights
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.engines import FIGURES, Engine
 
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
@@ -23,6 +24,10 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "llm-python": ("gemm_fraction", "attention_fraction", "kernel_floor_us", "memory_fraction", "call_us",
                    "sequence_us", "low_bit_fraction", "request_us", "reply_us"),
 })  # fmt: skip
+# Of engines that replay captured kernels: no more than a kernel takes that is launched alone (6.0, the same fit as
+# `Assumptions.kernel_floor_us`). What a longer floor stood for is in the exchanges between ranks.
+CAPTURED: Final = ("llm", "llm-python")
+CAPTURED_FLOOR_US: Final = 6.0
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us", "reply_us")
 ROUNDS: Final = 5
 ENOUGH: Final = 1e-4  # what a round must win of the loss to be followed by another
@@ -57,11 +62,19 @@ def _fitted(
         return prior * sum(math.log(values[name] / first) ** 2 for name, first in drawn)
 
     values = fit_values(
-        engine_batch(cases, engine), [FIGURES[name] for name in figures],
+        engine_batch(cases, engine), [_range(engine.name, name) for name in figures],
         {name: getattr(engine, name) for name in figures}, weights=weights / weights.sum(), schedule=schedule,
         penalty=departure,
     )  # fmt: skip
     return engine.with_figures(values)
+
+
+def _range(kind: str, figure: str) -> Assumption:
+    """How far a fit may move a figure of a class."""
+    known = FIGURES[figure]
+    if figure == "kernel_floor_us" and kind in CAPTURED:
+        return replace(known, high=min(known.high, CAPTURED_FLOOR_US))
+    return known
 
 
 def _informed(name: str, cases: Sequence[InferenceCase]) -> tuple[str, ...]:

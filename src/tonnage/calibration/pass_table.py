@@ -22,7 +22,7 @@ from tonnage.sizing.inference_pass import PassWork, exchange_s, pass_s
 from tonnage.sizing.operators import Operator
 from tonnage.values import dataclass
 
-_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "groups", "query_length")
+_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "dispatch_share", "groups", "query_length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,8 @@ class PassTable:
 
     def _kernels(self, one: Entries, engine: Engine) -> Array:
         """Kernels that the host launches for these operators in each pass."""
-        return self._summed(one, one.operator.kernels * kernels_left(one.operator, engine))
+        launched = one.operator.kernels * one.operator.dispatch_share
+        return self._summed(one, launched * kernels_left(one.operator, engine))
 
     def _summed(self, entries: Entries, values: Num) -> Array:
         """Of each pass: the values of its operators (one for each of `entries.operator`), as often as they run."""

@@ -129,10 +129,11 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine, scal
 
 
 def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
-    """Kernels launched for the operators once each, after fusion."""
+    """Kernels launched for the operators once each, after fusion; one that no module is called for counts as the part
+    of a launch that its host takes."""
     total: Num = np.float64(0.0)
     for op in operators:
-        total = total + np.asarray(op.count) * op.kernels * kernels_left(op, engine)
+        total = total + np.asarray(op.count) * op.kernels * op.dispatch_share * kernels_left(op, engine)
     return total
 
 

@@ -86,7 +86,7 @@ class Engine:
     convolution_elementwise_left: float = _fitted(
         0.5, 0.02, 3.0, source="norm and activation fold into the convolution, or stay kernels"
     )
-    exchange_us: float = _fitted(  # a small all-reduce
+    exchange_us: float = _fitted(  # a small all-reduce of four ranks
         30.0, 5.0, 90.0, source="30 to 60 us measured with NCCL below 1 MB; custom kernels less"
     )
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never

@@ -32,6 +32,7 @@ class Operator:
     columns: Num = 1.0
     weight_elements: Num = 0.0
     kernels: Num = 1.0
+    dispatch_share: Num = 1.0  # of what a framework's host takes for a module, for each of those kernels
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
