@@ -143,9 +143,10 @@ BEYOND = """\
 What neither a row nor its document states bounds them: the speed of the host (batches of 1), how photographs reach the
 device, which kernels a version of an engine chose, how lengths are spread around a mean.
 
-- Vision rests on two families. Without ResNet what is known of convolutions is the structure of the program, and
-  TensorFlow 1 takes up to 4 ms a step more than that says, by the host it ran on, and on A100 up to twice the time in
-  tf32.
+- Vision rests on two families. Without ResNet what is known of convolutions is the structure of the program. Small
+  batches of TensorFlow 1 take up to 3 ms a step more than that says on the host of an A100, and batches of 16 and 32 in
+  16 bit as long as in tf32, which no layout or traffic explains. Triton's time inside the server includes inputs on
+  their way to the device and batches of as many as had arrived: up to twice what half of the users' requests take.
 - Transformer-XL: TensorFlow 1 in 16 bit takes up to 1.4 times what its primitives move on a V100; boards with a large
   cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone says; an H100 in tf32
   is 1.3 times slower. One document's V100s of 16 and of 32 GB take 190 and 220 ms for the same step in fp32, 93 and
@@ -158,8 +159,9 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Documents that say less than they ran: lengths of articles that are cut (BART), chunks of a pipeline stage (NeMo's
   fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs).
 - Encoders on a T4: TensorFlow 1's table takes 1.6 to 1.9 times as long as TensorFlow 2's (32 configurations), 1.1 to
-  1.7 times on V100s: part of it is the program, the rest a card below its clocks or traffic that the program does not
-  save; no third document tells which, so that the table is not doubted.
+  1.7 times on V100s. A third document (FasterTransformer's, of TensorFlow with XLA) is with TensorFlow 2's on eight of
+  them (155.9 and 154.1 ms for 8 x 384 tokens in 32 bit, where TensorFlow 1's says 251.6): a card near its base clock of
+  585 MHz, which no column states. It is in the fit, and its 224 rows count.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
   layouts by up to a factor of 2.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an

@@ -16,6 +16,7 @@ from tonnage.calibration.inference_sources import documented_facts
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
+from tonnage.sizing.encoder_loads import LOOP_STEP_S
 
 CATALOG = load_catalog()
 EXAMPLES = "NVIDIA/DeepLearningExamples@729963dd "
@@ -88,6 +89,45 @@ def test_photographs_are_decoded_while_the_device_works() -> None:
     assert seconds(fed) > seconds(replace(fed, decoding_threads=None))
     slow = replace(fed, gpu="T4", precision="fp32")
     assert seconds(slow) == seconds(replace(slow, decoding_threads=None))
+
+
+# source, note, precision, engine -> how images are laid out, whether batches are steps of a loop
+LAID_OUT: list[tuple[str, str, str, str, bool | None, str]] = [
+    (EXAMPLES + "TF1 resnet50v1.5 README", "224x224; no XLA", "tf32", "tf", False, "y"),
+    (EXAMPLES + "TF1 resnet50v1.5 README", "224x224; XLA", "tf32", "tf", None, "y"),
+    (EXAMPLES + "PyTorch resnet50v1.5 README", "224x224", "fp16", "pytorch", True, ""),
+    (EXAMPLES + "PyTorch resnet50v1.5 README", "224x224", "fp32", "pytorch", None, ""),
+    (EXAMPLES + "TF2 BERT README", "TF2", "fp16", "tf", None, "y"),
+    ("mine", "channels_last=n; looped=y", "fp16", "pytorch", False, "y"),
+    ("mine", "", "fp16", "pytorch", None, ""),
+]
+
+
+@pytest.mark.parametrize(("source", "note", "precision", "engine", "last", "looped"), LAID_OUT)
+def test_a_source_says_how_images_are_laid_out_and_batches_handed_over(
+    source: str, note: str, precision: str, engine: str, last: bool | None, looped: str
+) -> None:
+    """A program's default layout and the loop that its benchmark times are documented; else nothing is known."""
+    case = case_of(replace(PHOTOS, source=source, note=note, precision=precision, engine=engine))
+    assert (case.channels_last, case.row.looped) == (last, looped)
+
+
+def test_a_step_of_a_loop_costs_its_hand_over() -> None:
+    """A batch that a loop hands over takes 1.5 ms longer; one that comes through a server has that instead."""
+    row = replace(ROW, source="mine")
+    assert seconds(replace(row, looped="y")) - seconds(row) == pytest.approx(LOOP_STEP_S)
+    served = replace(row, engine="triton+onnxruntime-trt", remote="y")
+    assert seconds(replace(served, looped="y")) == seconds(served)
+
+
+def test_stated_layouts_change_what_convolutions_move() -> None:
+    """Images that stay channels first take eager tf32 convolutions longer than channels last; unstated, PyTorch's are
+    first, and TensorFlow's last."""
+    eager = replace(PHOTOS, source="mine", note="", engine="pytorch", precision="tf32")
+    assert seconds(replace(eager, channels_last="n")) > 1.2 * seconds(replace(eager, channels_last="y"))
+    assert seconds(eager) == seconds(replace(eager, channels_last="n"))
+    graph = replace(eager, engine="tf")
+    assert seconds(graph) == seconds(replace(graph, channels_last="y")) < seconds(replace(graph, channels_last="n"))
 
 
 # A row's note and source, and the columns that they fill.

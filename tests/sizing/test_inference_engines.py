@@ -318,3 +318,63 @@ def test_shared_keys_are_written_out_by_programs_as_written() -> None:
     assert repeated_heads(shape, ENGINES["eager"]) == 8.0
     assert repeated_heads(shape, ENGINES["llm"]) == 0.0
     assert repeated_heads(find_model("llama-2-7b"), ENGINES["eager"]) == 0.0
+
+
+# class, precision, stated -> whether convolutions convert the layout of their images
+LAYOUTS: list[tuple[str, str, bool | None, bool]] = [
+    ("eager", "tf32", None, True),
+    ("eager", "fp16", None, True),
+    ("eager", "fp32", None, False),  # outside the tensor cores: libraries have kernels for channels first
+    ("eager", "fp16", True, False),
+    ("graph", "fp16", None, False),
+    ("graph", "fp16", False, True),
+    ("compiled", "tf32", None, True),
+    ("compiled", "fp16", None, False),
+    ("fused", "fp16", None, False),
+    ("optimised", "int8", None, False),
+]
+
+
+@pytest.mark.parametrize(("name", "precision", "stated", "turned"), LAYOUTS)
+def test_convolutions_on_tensor_cores_convert_images_that_are_laid_out_channels_first(
+    name: str, precision: str, stated: bool | None, turned: bool
+) -> None:
+    """Each convolution then moves its input and its output three times instead of once."""
+    shape, devices = find_model("resnet50"), on("A100-80GB-SXM", precision)
+    work = pass_work(shape, devices, FORMATS[precision], ENGINES[name], batch=64.0, query=1.0, keys=1.0,
+                     channels_last=stated)  # fmt: skip
+    moved = {"convolution": 0.0, "layout": 0.0}
+    for stage in work.stages:
+        for op in stage.operators:
+            key = "convolution" if op.kind == "convolution" else op.name
+            if key in moved:
+                moved[key] += float(np.sum(op.count * op.moved_bytes))
+    assert moved["layout"] == pytest.approx(2.0 * moved["convolution"] if turned else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "slower"), [("eager", "fp16", 8), ("eager", "fp32", 1), ("graph", "fp16", 1)]
+)
+def test_scores_of_an_odd_number_of_patches_run_beside_tensor_cores(name: str, precision: str, slower: float) -> None:
+    """Rows of 577 scores in 16 bit start where tensor cores cannot read them: a program as written multiplies them at
+    an eighth of the rate. Scores of images pass no mask, those of texts do."""
+    shape = find_model("vit-b16-384")
+    work = pass_work(shape, on("A100-80GB-SXM", precision), FORMATS[precision], ENGINES[name], batch=8.0, query=1.0,
+                     keys=1.0)  # fmt: skip
+    (products,) = (op for stage in work.stages for op in stage.operators if op.name == "attention")
+    assert float(np.sum(products.flop)) == pytest.approx(slower * 4.0 * 8.0 * 577**2 * 768)
+
+
+def test_scores_of_images_pass_no_mask() -> None:
+    """A program as written moves the scores of images six times, those of texts, which are masked, eight times."""
+
+    def passes(model: str, tokens: float) -> float:
+        shape = find_model(model)
+        work = pass_work(shape, on("A100-80GB-SXM", "fp16"), FORMATS["fp16"], ENGINES["eager"], batch=8.0, query=tokens,
+                         keys=tokens)  # fmt: skip
+        (scores,) = (op for stage in work.stages for op in stage.operators if op.name == "attention scores")
+        length = 577.0 if shape.image_side else tokens
+        return float(np.sum(scores.moved_bytes)) / (2.0 * 8.0 * shape.heads * length**2)
+
+    assert passes("vit-b16-384", 1.0) == pytest.approx(6.0)
+    assert passes("bert-base", 512.0) == pytest.approx(8.0)

@@ -13,7 +13,7 @@ from tonnage.calibration.memo import Same
 from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
 from tonnage.sizing.decoder_replicas import batch_bytes, rows_memory
-from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
+from tonnage.sizing.encoder_loads import HOST_TAILS, LOOP_STEP_S, client_s, encoder_figures, passed_batch, tail
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.host import photographs_s
@@ -71,7 +71,15 @@ def lay_out(cases: Sequence[InferenceCase], engines: Mapping[str, Engine]) -> In
     """Group the cases and lay out their passes."""
     keys: dict[tuple[object, ...], list[int]] = {}
     for place, case in enumerate(cases):
-        key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load, case.autocast)
+        key = (
+            case.shape.name,
+            case.shape.layers,
+            case.engine,
+            case.served,
+            case.load,
+            case.autocast,
+            case.channels_last,
+        )
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
     by_class: dict[str, list[DecoderService]] = {}
@@ -117,18 +125,19 @@ def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mappin
     if first.load in ("pass", "batching-server", "offline"):
         passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users)
         work = pass_work(first.shape, devices, first.served, engine, batch=passed, query=prompt, keys=prompt,
-                         tensor_parallel=tensor, autocast=first.autocast)  # fmt: skip
+                         tensor_parallel=tensor, autocast=first.autocast,
+                         channels_last=first.channels_last)  # fmt: skip
         return Group(index=tuple(index), cases=tuple(cases), works=(work,))
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 
 
 def fixed_and_sending_s(case: InferenceCase) -> tuple[float, float]:
-    """What a request costs beside its pass: client and server, and its input's way through the connection."""
+    """What a request costs beside its pass: client and server or the program's loop, and its input's way there."""
     if case.load == "offline" or case.row.metric.startswith("server_compute"):
         return 0.0, 0.0
     many = case.load == "batching-server"
     if not many and not case.remote:
-        return 0.0, 0.0
+        return LOOP_STEP_S if case.row.looped == "y" else 0.0, 0.0
     fixed, sending = client_s(
         case.shape, requests=case.users if many else case.batch, tokens=case.input_tokens,
         hosts=host_factor(case.machine.accelerator), many=many,

@@ -36,6 +36,7 @@ DATA_SETS: Final = MappingProxyType({
     "openorca": (220.0, 294.0, CHAT_SPREAD),
     "sharegpt": (225.0, 210.0, SHAREGPT_SPREAD),
 })  # fmt: skip
+ANSWERS: Final = MappingProxyType({"y": True, "n": False})  # blank: unknown
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
 CONTINUOUS_SHARE: Final = 0.95  # of it inside a latency limit: MLPerf Server over Offline, 0.9 to 1
@@ -66,6 +67,7 @@ class InferenceCase:
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
+    channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
     decoding_threads: int = 0  # of the host, that get photographs ready while the device works; 0: they are ready
     rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
 
@@ -220,7 +222,8 @@ def _case(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
         replicas=max(count // tensor, 1), load="pass", remote=row.remote == "y", batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
-        autocast={"y": True, "n": False}.get(row.autocast), decoding_threads=row.decoding_threads or 0,
+        autocast=ANSWERS.get(row.autocast), channels_last=ANSWERS.get(row.channels_last),
+        decoding_threads=row.decoding_threads or 0,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
 

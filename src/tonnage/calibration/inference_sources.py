@@ -32,21 +32,28 @@ def documented_facts(row: InferenceRow) -> Facts:
 def _tensorflow_bert(row: InferenceRow) -> Facts:
     """NVIDIA/DeepLearningExamples@729963d, BERT. Both benchmarks compile with XLA: TensorFlow/LanguageModeling/BERT/
     scripts/finetune_inference_benchmark.sh passes `--use_xla`, that of TensorFlow2 `true` for the `use_xla` of
-    run_inference_benchmark.sh. 16 bit is automatic mixed precision (`--amp`, `--use_fp16`): weights stay in 32 bit."""
-    return {"compiled": "y", "autocast": _answer(row.precision in HALF)}
+    run_inference_benchmark.sh. 16 bit is automatic mixed precision (`--amp`, `--use_fp16`): weights stay in 32 bit.
+    What is timed are steps over a data set: of `estimator.predict`, of a loop (run_squad.py of each)."""
+    return {"compiled": "y", "autocast": _answer(row.precision in HALF), "looped": "y"}
 
 
 def _tensorflow_classifiers(row: InferenceRow) -> Facts:
     """The same repository, TensorFlow/Classification/ConvNets: `--amp`, with and without `--xla` as its tables say.
     resnet50v1.5/inference_benchmark.sh names ImageNet (`--data_dir`) and no DALI: runtime/runner.py then decodes its
-    photographs on `num_preprocessing_threads = 10`, whatever the host."""
-    return {"autocast": _answer(row.precision in HALF), "decoding_threads": 10}
+    photographs on `num_preprocessing_threads = 10`, whatever the host, for the steps of an estimator. Images are
+    computed channels first (utils/cmdline_helper.py: `--data_format` NCHW by default), but where XLA lays them out."""
+    return {
+        "autocast": _answer(row.precision in HALF), "decoding_threads": 10, "looped": "y",
+        "channels_last": "" if "; xla" in row.note.casefold() else "n",
+    }  # fmt: skip
 
 
 def _pytorch_classifiers(row: InferenceRow) -> Facts:
     """The same repository, PyTorch/Classification/ConvNets/image_classification/training.py: validation runs under
-    `torch.cuda.amp.autocast`, entered anew for each batch, so that weights are cast for each."""
-    return {"autocast": _answer(row.precision in HALF and row.engine == "pytorch")}
+    `torch.cuda.amp.autocast`, entered anew for each batch, so that weights are cast for each. Mixed precision runs
+    channels last (configs.yml: `memory_format: nhwc`)."""
+    eager_half = row.precision in HALF and row.engine == "pytorch"
+    return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else ""}
 
 
 def _mlperf(row: InferenceRow) -> Facts:

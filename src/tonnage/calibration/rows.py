@@ -129,6 +129,8 @@ class InferenceRow:
     request_rate_qps: float | None = None  # offered; blank: all at once
     beams: int | None = None  # hypotheses that each request carries
     latency_bound: str = ""  # y: the load was raised as far as a limit of latency allows, and is not stated
+    channels_last: str = ""  # y: images are laid out as tensor cores want them; n: each convolution converts them
+    looped: str = ""  # y: every batch is a step of the program's loop over its data: handed over, answers taken back
     start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     doubt: str = ""  # why the row is suspect, where its reader found so
 

@@ -130,13 +130,14 @@ def latent_attention(shape: ModelShape, span: Pass, *, keys: Num) -> list[Operat
     ]
 
 
+ALIGNED_BYTES = 16  # where rows start that tensor cores read
 UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
 
 
 def aligned(shape: ModelShape, span: Pass) -> bool:
     """Whether the rows of an eager product over heads start at 16 bytes, as tensor cores want them (NVIDIA, «Matrix
     multiplication background», requirements to use tensor cores). Other widths of head run without."""
-    return not span.training or shape.head_dim * span.element_bytes % 16 == 0
+    return not span.training or shape.head_dim * span.element_bytes % ALIGNED_BYTES == 0
 
 
 # A third of the passes over a score matrix, forward and backward, that line it up with the keys. NVIDIA's PyTorch

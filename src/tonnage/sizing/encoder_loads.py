@@ -27,6 +27,11 @@ SERVER_SHARE: Final = 0.87  # of offline throughput inside a latency limit: 0.72
 SERVER_CALL_S: Final = 0.35e-3  # client, network stack and queue of an inference server, one request
 CLIENT_BYTES_PER_S: Final = 2.2e9  # inputs through the client's connection and the server's copies
 MANY_CLIENTS_BYTES_PER_S: Final = 3.8e9  # the same, with many clients at once
+# A step of a framework's loop over data: iterator, session, hooks and the answers' way back. TensorFlow's BERT-base
+# takes at batch 1 so much longer through its estimator (NVIDIA/DeepLearningExamples@729963d: 3.4 to 4.5 ms on A100, 4.8
+# to 5 on V100) than called on tensors that are there (NVIDIA/FasterTransformer@df4a7534: 2.2, 2.5 to 2.8): judgement,
+# 0.5 to 3.
+LOOP_STEP_S: Final = 1.5e-3
 IMAGE_ELEMENT_BYTES: Final = 4.0  # clients send fp32 pixels
 TOKEN_BYTES: Final = 16.0  # token ids and masks, two of 8 bytes
 # Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.

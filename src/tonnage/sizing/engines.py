@@ -96,6 +96,8 @@ class Engine:
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
     quantises_inputs: bool = False  # 8-bit products are scaled by the values of each step: a kernel before each
+    channels_first: bool = False  # convolutions take images in the framework's order, channels before rows and columns
+    lays_out_half: bool = False  # but 16-bit ones channels last, as a compiler lays them out for tensor cores
     mixed_residual: bool = False  # 16 bit is autocast: residual stream and weights in fp32
     # fmt: on
 
@@ -114,16 +116,20 @@ class Engine:
 # implicit product on the same units as a product. A framework that generates grows its cache by concatenation (read and
 # written: 2 times), and its products of one row for each head and sequence reach half of the bandwidth or less: one
 # more sequence of 544 tokens costs a step of LLaMA-7B and MPT-7B as much as 5.6 to 6.6 readings of its cache
-# (mosaicml/llm-foundry@8c8dd48f, batches of 8 to 64).
+# (mosaicml/llm-foundry@8c8dd48f, batches of 8 to 64). PyTorch and ONNX lay images out channels first unless told
+# otherwise (pytorch.org, «Channels last memory format»), TensorFlow channels last; XLA takes 16-bit convolutions
+# channels last and others first (openxla/xla, gpu_layout_assignment.cc). In a network written for the engine norm and
+# activation are inside the convolution; what a block adds to its output is read once more: half of all values
+# (ResNet-50: 16 of 53 outputs, the wide ones) once of the 5 times that are counted.
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
         convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, cache_copies=5.0,
-        exchange_us=60.0, spelt_out=True,
+        exchange_us=60.0, spelt_out=True, channels_first=True,
     ),
     Engine(
         name="captured", elementwise_left=1.0, convolution_fraction=0.85, convolution_elementwise_left=1.0,
-        call_us=20.0, sequence_us=5.0, spelt_out=True,
+        call_us=20.0, sequence_us=5.0, spelt_out=True, channels_first=True,
     ),
     Engine(
         name="graph", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -131,11 +137,12 @@ _PRIORS: Final = (
     ),
     Engine(
         name="traced", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
-        convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0,
+        convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, channels_first=True,
     ),
     Engine(
         name="compiled", host_us_per_kernel=8.0, elementwise_left=0.8, convolution_fraction=0.85,
         convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0,
+        channels_first=True, lays_out_half=True,
     ),
     Engine(  # torch.compile: fused as others compile, attention by PyTorch's own kernels
         name="inductor", host_us_per_kernel=8.0, elementwise_left=0.8, convolution_fraction=0.85,
@@ -143,7 +150,7 @@ _PRIORS: Final = (
     ),
     Engine(
         name="optimised", host_us_per_kernel=6.0, elementwise_left=0.5, convolution_fraction=0.85,
-        sequence_us=5.0, fused_attention_tokens=0.0,
+        sequence_us=5.0, fused_attention_tokens=0.0, channels_first=True,
     ),
     Engine(
         name="converted", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,
@@ -154,7 +161,7 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=384.0, quantises_apart=True,
     ),
     Engine(
-        name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.85, convolution_elementwise_left=0.2,
+        name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.85, convolution_elementwise_left=0.1,
         sequence_us=5.0, fused_attention_tokens=ANY_LENGTH,
     ),
     Engine(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tonnage.sizing.attention_operators import ALIGNED_BYTES, UNALIGNED_RATE
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.engine_rates import engine_pass_s
 from tonnage.sizing.engines import NO_LIMIT, Engine
@@ -35,6 +36,9 @@ NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
 SCORE_KERNELS = 7.0
 SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
 CACHE_KERNELS = 2.0
+# A library's two conversions of layout around a convolution, in launches of a framework: they are inside its call.
+LAYOUT_LAUNCHES = 1.0
+TENSOR_CORE_FORMATS = ("tf32", "fp16", "bf16")  # of frameworks; engines that run 8 bits choose their layouts
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
 # Of the host's time for a module (its call, its checks, its views, then its kernel), what a further operation in the
 # same function takes: no more than its dispatch. LLaMA-7B decodes in 1.75 times the time of MPT-7B, which has as many
@@ -121,6 +125,7 @@ def pass_work(
     expert_parallel: Num = 1.0,
     group_tokens: Num = 0.0,
     autocast: bool | None = None,
+    channels_last: bool | None = None,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
@@ -130,6 +135,7 @@ def pass_work(
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
     all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
     the devices. `autocast`: 16-bit products over weights held in 32 bit (None: as the engine's class does).
+    `channels_last`: how images are laid out (None: as the engine's class does).
     """
     if host_factor is None:
         host_factor = 1.0 if devices.host_factor is None else devices.host_factor
@@ -143,14 +149,22 @@ def pass_work(
         data_ranks=data_ranks, expert_parallel=expert_parallel, group_tokens=group_tokens,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
+    turned = turns_layout(served, engine, channels_last)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies + repeated_heads(shape, engine))
     stages = tuple(
         replace(
             stage,
             operators=[
                 new
-                for op in _with_casts(
-                    (_expanded(op, served, devices) for op in stage.operators), shape, served, engine, casting=casting
+                for op in _with_layout(
+                    _with_casts(
+                        (_expanded(op, served, devices) for op in stage.operators),
+                        shape,
+                        served,
+                        engine,
+                        casting=casting,
+                    ),
+                    turned,
                 )
                 for new in _attention(
                     _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
@@ -212,6 +226,31 @@ def _with_casts(
 def _dispatched(kernels: float) -> float:
     """Mean share of a module's host time of so many kernels, the first of which is called as one."""
     return (1.0 + CHAINED_SHARE * (kernels - 1.0)) / kernels
+
+
+def _with_layout(operators: Iterable[Operator], turned: bool) -> Iterator[Operator]:
+    """The operators, each convolution behind what turns its input to channels last and its output back.
+
+    Tensor cores want channels last; for images in a framework's own order the library converts both in kernels of its
+    own, around the convolution and inside one call (NVIDIA, «Convolutional layers user's guide», tensor layouts: cuDNN
+    transposes NCHW into NHWC): each value read and written once more on both sides.
+    """
+    for operator in operators:
+        yield operator
+        if turned and operator.kind == "convolution":
+            yield Operator(
+                name="layout", kind="gemm", count=operator.count, moved_bytes=2.0 * operator.moved_bytes,
+                kernels=LAYOUT_LAUNCHES,
+            )  # fmt: skip
+
+
+def turns_layout(served: ServedFormat, engine: Engine, channels_last: bool | None) -> bool:
+    """Whether convolutions of images convert their layout. `channels_last` None: as programs of the class keep them."""
+    if served.compute not in TENSOR_CORE_FORMATS:
+        return False
+    if channels_last is not None:
+        return not channels_last
+    return engine.channels_first and not (engine.lays_out_half and served.element_bytes < 4.0)
 
 
 def repeated_heads(shape: ModelShape, engine: Engine) -> float:
@@ -280,7 +319,9 @@ def _attention(
 
     Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
     bias or a relative term per position adds a product and two transfers. A program as written scales and masks them,
-    takes the softmax, and copies queries, keys, values and the output into the order that its products want.
+    takes the softmax, and copies queries, keys, values and the output into the order that its products want. Rows of
+    scores of an odd number of patches do not start where tensor cores can read them (`UNALIGNED_RATE`); engines pad
+    them, and texts are padded to lengths that they can read.
     """
     if op.kind != "attention":
         return (op,)
@@ -289,10 +330,15 @@ def _attention(
     scores = (
         op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
     )
-    passes = (SCORE_PASSES if engine.spelt_out else 6.0) + 4.0 * relative
+    image = shape.architecture == "vision-transformer"
+    masked = 0.0 if image else 1.0  # images are all of one length: their scores pass no mask
+    passes = (SCORE_PASSES - 2.0 * (1.0 - masked) if engine.spelt_out else 6.0) + 4.0 * relative
     moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * passes
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
+    half = span.element_bytes == 2.0
+    if image and half and engine.spelt_out and image_length(shape) * span.element_bytes % ALIGNED_BYTES:
+        flop = flop * np.where(np.asarray(stored) > 0, 1.0 / UNALIGNED_RATE, 1.0)
     fused = replace(
         op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored, initial=0.0)
     )
@@ -304,7 +350,7 @@ def _attention(
             elementwise(
                 op.name + " scores",
                 moved_bytes=moved,
-                kernels=(SCORE_KERNELS if engine.spelt_out else 2.0) + 3.0 * relative,
+                kernels=(SCORE_KERNELS - 1.0 + masked if engine.spelt_out else 2.0) + 3.0 * relative,
                 scores=True,
             ),
             dispatch_share=CHAINED_SHARE if engine.spelt_out else 1.0,
