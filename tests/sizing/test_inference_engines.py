@@ -12,8 +12,15 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, peak_tflops
-from tonnage.sizing.engine_rates import clock_share, engine_kernels, engine_operator_s, fused_share, tiles_to_half
-from tonnage.sizing.engines import PRIORS, engine_class
+from tonnage.sizing.engine_rates import (
+    clock_share,
+    engine_operator_s,
+    fused_share,
+    host_launches,
+    kernels_left,
+    tiles_to_half,
+)
+from tonnage.sizing.engines import PRIORS, Engine, engine_class
 from tonnage.sizing.inference_devices import TF32_SHARE, serving_devices, sustained_tflops
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads, stores_scores
 from tonnage.sizing.operators import Kind, Operator
@@ -233,8 +240,44 @@ def test_kernels_of_a_program_are_counted_as_written() -> None:
     shape, engine = find_model("bert-base"), ENGINES["eager"]
     work = pass_work(shape, on("A100-80GB-SXM", "fp16"), FORMATS["fp16"], engine, batch=1.0, query=128.0, keys=128.0)
     layer = next(stage for stage in work.stages if stage.name == "layers")
-    assert float(engine_kernels(layer.operators, engine)) == pytest.approx(20.0)
-    assert float(engine_kernels(layer.operators, replace(engine, elementwise_left=4.0))) == pytest.approx(20.0)
+
+    def kernels(engine: Engine) -> float:
+        return sum(float(np.max(op.count * op.kernels * kernels_left(op, engine))) for op in layer.operators)
+
+    assert kernels(engine) == pytest.approx(20.0)
+    assert kernels(replace(engine, elementwise_left=4.0)) == pytest.approx(20.0)
+
+
+def test_a_host_takes_less_for_what_a_module_chains() -> None:
+    """BERT's nine modules a layer are whole launches, the eleven operations between them 0.35 of one. A layer of LLaMA
+    has 50 kernels, MPT's 23: one more than twice as many, and 1.75 times the time (mosaicml/llm-foundry@8c8dd48f,
+    batch 1 on an A100: 26.8 and 15.4 ms a token)."""
+    engine, devices = ENGINES["eager"], on("A100-80GB-SXM", "bf16")
+
+    def launches(name: str, query: float) -> float:
+        work = pass_work(find_model(name), devices, FORMATS["bf16"], engine, batch=1.0, query=query, keys=512.0)
+        return float(host_launches(next(one for one in work.stages if one.name == "layers").operators, engine))
+
+    assert launches("bert-base", 512.0) == pytest.approx(9 + 11 * 0.35)
+    assert launches("llama-7b", 1.0) / launches("mpt-7b", 1.0) == pytest.approx(26.8 / 15.4, rel=0.1)
+
+
+def test_exchanges_take_longer_among_more_ranks() -> None:
+    """What an all-reduce takes before its bytes is that of four ranks in proportion: a ring has 2(n - 1) steps, and
+    all wait for the slowest. A framework's host, which launches each, takes longer than either."""
+    shape = find_model("llama-2-7b")
+
+    def start_s(engine: Engine, ranks: int) -> float:
+        devices = on("H100-SXM", "bf16", count=8, link="nvlink4")
+        work = pass_work(
+            shape, devices, FORMATS["bf16"], engine, batch=1.0, query=1.0, keys=512.0, tensor_parallel=float(ranks)
+        )
+        free = replace(engine, exchange_us=0.0)
+        return float((pass_s(work, engine) - pass_s(work, free))[0])
+
+    own, launched = ENGINES["llm"], ENGINES["eager"]
+    assert start_s(own, 8) / start_s(own, 2) == pytest.approx(4.0)
+    assert start_s(launched, 8) / start_s(launched, 2) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

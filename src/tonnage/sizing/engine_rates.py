@@ -128,9 +128,9 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine, scal
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
 
 
-def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
-    """Kernels launched for the operators once each, after fusion; one that no module is called for counts as the part
-    of a launch that its host takes."""
+def host_launches(operators: Iterable[Operator], engine: Engine) -> Num:
+    """Launches of the operators once each, after fusion, in the host time of a module's: a kernel for which no module
+    is called counts as its part of that (`Operator.dispatch_share`)."""
     total: Num = np.float64(0.0)
     for op in operators:
         total = total + np.asarray(op.count) * op.kernels * op.dispatch_share * kernels_left(op, engine)
@@ -147,5 +147,5 @@ def engine_pass_s(stages: Sequence[Stage], devices: Devices, engine: Engine, hos
     for stage in stages:
         for op in stage.operators:
             device = device + stage.repeats * op.count * engine_operator_s(op, devices, engine)
-        host = host + stage.repeats * engine_kernels(stage.operators, engine) * engine.host_us_per_kernel * 1e-6
+        host = host + stage.repeats * host_launches(stage.operators, engine) * engine.host_us_per_kernel * 1e-6
     return np.maximum(device, host * host_factor) if engine.host_us_per_kernel else device
