@@ -148,5 +148,5 @@ def test_a_class_with_generations_alone_is_fitted() -> None:
         engine="hf-transformers", precision="fp16", weights_quant="", batch_size=1, concurrency=None, input_len=128.0,
         output_len=128.0, metric="output_tokens_per_s", value=20.0, note="",
     )  # fmt: skip
-    rows = [replace(row, id=f"g{batch}", batch_size=batch, value=15.0 * batch) for batch in (1, 2, 4)]
+    rows = [replace(row, id=f"g{batch}", batch_size=batch, value=35.0 * batch) for batch in (1, 2, 4)]
     assert fit_inference(rows, load_catalog()).engines["eager"] != PRIORS["eager"]
