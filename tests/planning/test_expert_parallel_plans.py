@@ -97,10 +97,10 @@ def test_the_search_never_takes_more_machines_than_the_plain_layout() -> None:
 
 def test_two_pools_keep_both_promises_with_the_stated_replicas() -> None:
     """Forced pools are planned as stated; the first token is in time by one, each further one by the other."""
-    run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5))
+    run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=20, decode_replicas=8))
     fields = dict(run.layout_fields)
-    assert (fields["prefill_replicas"], fields["decode_replicas"], fields["nodes"]) == (14, 5, 19)
-    assert "14 prefill and 5 decode replicas" in run.layout
+    assert (fields["prefill_replicas"], fields["decode_replicas"], fields["nodes"]) == (20, 8, 28)
+    assert "20 prefill and 8 decode replicas" in run.layout
     first, token = (dict(dict(run.percentiles)[of])["p95"] for of in ("ttft", "tpot"))
     assert first <= 1.0
     assert token <= 0.025
