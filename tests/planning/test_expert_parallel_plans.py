@@ -97,10 +97,10 @@ def test_the_search_never_takes_more_machines_than_the_plain_layout() -> None:
 
 def test_two_pools_keep_both_promises_with_the_stated_replicas() -> None:
     """Forced pools are planned as stated; the first token is in time by one, each further one by the other."""
-    run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=20, decode_replicas=8))
+    run = shown(replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8))
     fields = dict(run.layout_fields)
-    assert (fields["prefill_replicas"], fields["decode_replicas"], fields["nodes"]) == (20, 8, 28)
-    assert "20 prefill and 8 decode replicas" in run.layout
+    assert (fields["prefill_replicas"], fields["decode_replicas"], fields["nodes"]) == (14, 8, 22)
+    assert "14 prefill and 8 decode replicas" in run.layout
     first, token = (dict(dict(run.percentiles)[of])["p95"] for of in ("ttft", "tpot"))
     assert first <= 1.0
     assert token <= 0.025
@@ -148,7 +148,7 @@ def test_pools_never_read_more_than_their_products_allow() -> None:
 
 def test_a_slower_link_between_the_pools_delays_the_first_token() -> None:
     """Keys and values go over the machines' network before the first token is written on."""
-    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=6, p95_ttft_s=3.0)
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8, p95_ttft_s=3.0)
     slow = replace(EIGHT, network_gb_per_s=20.0)
     firsts = [dict(dict(shown(job, machine).percentiles)["ttft"])["p95"] for machine in (EIGHT, slow)]
     assert firsts[1] > firsts[0] + 0.02
@@ -166,8 +166,8 @@ def test_pools_that_do_not_carry_the_rate_name_the_sizes_that_would() -> None:
 
 
 def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
-    """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
-    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
+    """22 machines under `max_nodes: 8`: the pools would do, the limit does not."""
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=8)
     miss = size_service(job, [EIGHT], Constraints(max_nodes=8), CALIBRATED).misses[0]
     assert isinstance(miss, NodesMiss)
     assert miss.allowed_nodes == 8
