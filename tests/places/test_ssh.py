@@ -59,7 +59,7 @@ def steps_printed(folder: RunFolder) -> list[str]:
 
 
 def test_the_connection_breaks_while_a_run_is_followed(desk: Any, ssh_machine: SSHServer) -> None:
-    """Cut five times, and the client's own ssh killed: the run does not notice, and every line comes once."""
+    """ConnectionCut five times, and the client's own ssh killed: the run does not notice, and every line comes once."""
     desk.pretend(steps=300, step_s=0.03)
     following = desk.begin("run", desk.spec("followed"), "--on", "box")
     desk.wait(lambda: there(desk, "followed").log_file.exists())

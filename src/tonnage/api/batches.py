@@ -168,7 +168,7 @@ def _carried(reading: _Reading, url: str, options: BatchOptions, on_progress: On
             reading.source, reading.checked, reading.finished, reading.output, read_endpoint(url), options,
             on_progress,
         )  # fmt: skip
-    from tonnage.batches.carrying import Carrier
+    from tonnage.batches.carrying import BatchTransfer
     from tonnage.batches.reading import undone_rows
     from tonnage.http.pool import read_endpoint, run_in_loop
     from tonnage.traffic.batch import BatchOutcome
@@ -177,18 +177,18 @@ def _carried(reading: _Reading, url: str, options: BatchOptions, on_progress: On
     before_s = cpu_seconds()
     try:
         output.open()
-        carrier = Carrier(
+        transfer = BatchTransfer(
             carriage, finished=reading.finished, total=reading.rows, sink=output, on_progress=on_progress
         )  # fmt: skip
-        ending = run_in_loop(carrier.carry(undone_rows(reading.source.rows(), reading.finished)))
-        progress = carrier.progress()
+        ending = run_in_loop(transfer.carry(undone_rows(reading.source.rows(), reading.finished)))
+        progress = transfer.progress()
         if ending == "done":
             output.finish()
     finally:
         output.close()
     return BatchOutcome(
-        progress=progress, ending=ending, reason=carrier.reason, output=output.shown,
-        errors=output.errors_shown, faults=tuple(carrier.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
+        progress=progress, ending=ending, reason=transfer.reason, output=output.shown,
+        errors=output.errors_shown, faults=tuple(transfer.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
         cpu_s=cpu_seconds() - before_s,
     )  # fmt: skip
 

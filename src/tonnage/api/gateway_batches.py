@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from filelock import FileLock, Timeout
 
-from tonnage.batches.carrying import Carriage, Carrier
+from tonnage.batches.carrying import BatchTransfer, Carriage
 from tonnage.batches.outputs import FileOutput
 from tonnage.batches.reading import BatchInput, check_input, undone_rows
 from tonnage.batches.records import Record, fault_line
@@ -165,12 +165,12 @@ class _Batch:
         finished = self.output.finished()
         before = (_lines(self.answers), _lines(self.errors))
         total = self.batch["request_counts"]["total"]
-        carrier: Carrier
+        transfer: BatchTransfer
 
         def look(progress: BatchProgress) -> None:
             if (why := self._asked_to_end(stop)) is not None and self._why is None:
                 self._why = why
-                carrier.stop("interrupted", why)
+                transfer.stop("interrupted", why)
             if monotonic() - self._told_s > TOLD_S:
                 self._told_s = monotonic()
                 done = (before[0] + progress.answered, before[1] + progress.failed)
@@ -181,15 +181,15 @@ class _Batch:
         else:
             self.output.open()
             try:
-                carrier = Carrier(
+                transfer = BatchTransfer(
                     self.runner.carriage(self.batch), finished=finished, total=total, sink=self.output,
                     on_progress=look, signals=False,
                 )  # fmt: skip
-                ending = run_in_loop(carrier.carry(undone_rows(self.source.rows(), finished)))
+                ending = run_in_loop(transfer.carry(undone_rows(self.source.rows(), finished)))
             finally:
                 self.output.close()
             if ending in ("upstream", "away"):
-                self._fail("gateway_refused", carrier.reason)
+                self._fail("gateway_refused", transfer.reason)
                 return False
         if self._why == "stopped":
             return False

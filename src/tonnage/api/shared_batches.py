@@ -81,7 +81,7 @@ class _Worker:
     def work(self, url: str, on_progress: OnProgress) -> BatchOutcome:
         from dataclasses import replace
 
-        from tonnage.batches.carrying import Carrier
+        from tonnage.batches.carrying import BatchTransfer
         from tonnage.batches.leases import LeasedRows
         from tonnage.batches.records import FileSink, Record, read_finished
         from tonnage.http.pool import read_endpoint, run_in_loop
@@ -96,11 +96,11 @@ class _Worker:
             on_progress(progress)
 
         try:
-            carrier = Carrier(
+            transfer = BatchTransfer(
                 carriage, finished=read_finished((), cut=False), total=self._checked.rows,
                 sink=FileSink(answers, errors), on_progress=told, on_recorded=leased.recorded,
             )  # fmt: skip
-            ending = run_in_loop(carrier.carry(leased.rows()))
+            ending = run_in_loop(transfer.carry(leased.rows()))
             if ending == "done":
                 self._merge()
         finally:
@@ -110,11 +110,11 @@ class _Worker:
                     shard.path.unlink()
             self._book.release()
         done = self._finished()
-        others = max(len(done.keys) - carrier.progress().answered - carrier.progress().failed, 0)
+        others = max(len(done.keys) - transfer.progress().answered - transfer.progress().failed, 0)
         return BatchOutcome(
-            progress=replace(carrier.progress(), done_before=others), ending=ending, reason=carrier.reason,
-            output=str(self._output), errors=str(self._errors), faults=tuple(carrier.faults.most_common()), cut_bytes=0,
-            cpu_s=cpu_seconds() - before_s,
+            progress=replace(transfer.progress(), done_before=others), ending=ending, reason=transfer.reason,
+            output=str(self._output), errors=str(self._errors), faults=tuple(transfer.faults.most_common()),
+            cut_bytes=0, cpu_s=cpu_seconds() - before_s,
         )  # fmt: skip
 
     def nothing_left(self) -> BatchOutcome:

@@ -58,7 +58,7 @@ class Carriage:
         return input_tokens * (self.usd_per_input_token or 0.0) + output_tokens * (self.usd_per_output_token or 0.0)
 
 
-class Carrier:
+class BatchTransfer:
     """One run of a batch. `carry` returns how it ended; `faults` counts the kinds of rows that failed."""
 
     def __init__(

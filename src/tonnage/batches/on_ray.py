@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Final
 
 from tonnage.batches.allowance import BatchAllowance
-from tonnage.batches.carrying import Carriage, Carrier
+from tonnage.batches.carrying import BatchTransfer, Carriage
 from tonnage.batches.gate import Gate
 from tonnage.batches.outputs import BatchOutput
 from tonnage.batches.reading import BatchInput, CheckedInput, undone_rows
@@ -86,31 +86,31 @@ class PartAsker:
             if not allowed:
                 break
             some, left = left[:allowed], left[allowed:]
-            carrier = self._carry(some, sink, left_s)
-            progress = carrier.progress()
+            transfer = self._carry(some, sink, left_s)
+            progress = transfer.progress()
             self._call("report", part, progress.answered, progress.usd or 0.0)
-            if carrier.reason:
+            if transfer.reason:
                 break
         return sink.told(part)
 
-    def _carry(self, rows: Sequence[BatchRow | BadRow], sink: _Gathered, left_s: float | None) -> Carrier:
+    def _carry(self, rows: Sequence[BatchRow | BadRow], sink: _Gathered, left_s: float | None) -> BatchTransfer:
         headers = {**self._work.carriage.headers, **self._work.key_headers(self._work.key_variable)}
         to = replace(self._work.carriage, headers=headers, deadline_s=left_s, most_usd=None)
-        carrier = Carrier(
+        transfer = BatchTransfer(
             to, finished=read_finished((), cut=False), total=len(rows), sink=sink,
-            on_progress=lambda _: self._look(carrier), gate=self._gate, signals=False,
+            on_progress=lambda _: self._look(transfer), gate=self._gate, signals=False,
         )  # fmt: skip
-        ending = run_in_loop(carrier.carry(iter(rows)))
-        sink.count(carrier)
+        ending = run_in_loop(transfer.carry(iter(rows)))
+        sink.count(transfer)
         if ending != "done":
-            self._call("stop", ending, carrier.reason)
-        return carrier
+            self._call("stop", ending, transfer.reason)
+        return transfer
 
-    def _look(self, carrier: Carrier) -> None:
+    def _look(self, transfer: BatchTransfer) -> None:
         """Whether all are to stop."""
         ending, reason = self._call("ended")
         if ending is not None:
-            carrier.stop(ending, reason)
+            transfer.stop(ending, reason)
 
     def _call(self, name: str, *given: Any) -> Any:
         return self._ray.get(getattr(self._allowance, name).remote(*given))
@@ -130,9 +130,9 @@ class _Gathered:
         self._lines[0].extend(answers)
         self._lines[1].extend(faults)
 
-    def count(self, carrier: Carrier) -> None:
-        progress = carrier.progress()
-        self._faults += carrier.faults
+    def count(self, transfer: BatchTransfer) -> None:
+        progress = transfer.progress()
+        self._faults += transfer.faults
         self._retries += progress.retries
         self._input_tokens += progress.input_tokens
         self._output_tokens += progress.output_tokens

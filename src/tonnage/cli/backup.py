@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from tonnage.api.backups import BackupOptions
-from tonnage.cli.declared import Commands, ReportSession
+from tonnage.cli.declared import Commands, ReportSession, StartGroup
 from tonnage.secret_references import SUCH_AS
 
 BackupFile = Annotated[
@@ -20,14 +19,10 @@ Key = Annotated[
 ]
 
 
-class BackupGroup(TyperGroup):
+class BackupGroup(StartGroup):
     """What names no command is a folder: `backup FOLDER` is `backup create FOLDER`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments, with `create` put before what names no command."""
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            args = ["create", *args]
-        return super().parse_args(ctx, args)
+    usual = "create"
 
 
 commands = Commands(

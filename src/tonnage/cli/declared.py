@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from tonnage.api.declaring import Declared, Options, declared_options
 from tonnage.cli import options
@@ -76,6 +77,18 @@ class Commands(typer.Typer):
 
     def callback(self, **settings: Any) -> Callable[[Command], Command]:  # type: ignore[override]  # by keyword alone
         return _as_it_was(super().callback(**settings))
+
+
+class StartGroup(TyperGroup):
+    """What names no command is given to the usual one: `serve TARGET` is `serve start TARGET`."""
+
+    usual = "start"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with the usual command put before what names none."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = [self.usual, *args]
+        return super().parse_args(ctx, args)
 
 
 def given_flags(asked: Options) -> dict[str, object]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from tonnage.api.gateway import GatewayTopOptions
 from tonnage.api.gateway_accounts import (
@@ -19,7 +18,7 @@ from tonnage.api.gateway_accounts import (
     read_labels,
 )
 from tonnage.api.question_pairs import GatewaySimilarOptions
-from tonnage.cli.declared import Commands, ReportSession, completing
+from tonnage.cli.declared import Commands, ReportSession, StartGroup, completing
 
 if TYPE_CHECKING:
     from tonnage.api.answers import Answer
@@ -29,18 +28,8 @@ File = Annotated[
 ]
 
 
-class GatewayGroup(TyperGroup):
-    """What names no command is served: `gateway FILE` is `gateway start FILE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments, with `start` put before what names no command."""
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            args = ["start", *args]
-        return super().parse_args(ctx, args)
-
-
 commands = Commands(
-    cls=GatewayGroup,
+    cls=StartGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="One door for own models and token APIs: `tonnage gateway FILE` is `tonnage gateway start FILE`.",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from tonnage.api.scaling import ScalingOptions
 from tonnage.api.serving import ServeOptions
-from tonnage.cli.declared import Commands, ReportSession, completing, opened_by
+from tonnage.cli.declared import Commands, ReportSession, StartGroup, completing, opened_by
 from tonnage.cli.meter import Meter
 from tonnage.cli.session import Session
 
@@ -47,18 +46,8 @@ def simulate(
 _ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
 
-class ServeGroup(TyperGroup):
-    """What names no command is served: `serve TARGET` is `serve start TARGET`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments, with `start` put before what names no command."""
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            args = ["start", *args]
-        return super().parse_args(ctx, args)
-
-
 commands = Commands(
-    cls=ServeGroup,
+    cls=StartGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Serve a model: `tonnage serve TARGET` is `tonnage serve start TARGET`.",

@@ -29,28 +29,26 @@ class NetworkTrouble(TonnageError):
     """What a run reads over a network cannot be reached, after several tries."""
 
 
-def patiently(read: Callable[[], Found], what: str) -> Found:
+def with_network_retries(read: Callable[[], Found], what: str) -> Found:
     """What `read` gives, tried again where the network failed. NetworkTrouble names `what` and the cause."""
-    for attempt in range(1, ATTEMPTS):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
             return read()
         except Exception as error:
             cause = passing_cause(error)
             if cause is None:
                 raise
+            if attempt >= ATTEMPTS:
+                raise NetworkTrouble(
+                    f"{without_secrets(what)} cannot be reached after {ATTEMPTS} tries: {_words(cause)}",
+                    hint="when the network is back, `tonnage resume` goes on; `tonnage fetch` brings it onto this "
+                    "machine",
+                ) from error
             wait_s = FIRST_WAIT_S * 2 ** (attempt - 1) * uniform(0.75, 1.25)
             _say(f"{what}: {_words(cause)}; trying again in {wait_s:.0f} s")
         time.sleep(wait_s)
-    try:
-        return read()
-    except Exception as error:
-        cause = passing_cause(error)
-        if cause is None:
-            raise
-        raise NetworkTrouble(
-            f"{without_secrets(what)} cannot be reached after {ATTEMPTS} tries: {_words(cause)}",
-            hint="when the network is back, `tonnage resume` goes on; `tonnage fetch` brings it onto this machine",
-        ) from error
 
 
 def passing_cause(error: BaseException) -> BaseException | None:

@@ -1,4 +1,4 @@
-"""What a batch asks, and what it has done: values that the carrier fills and reports show."""
+"""What a batch asks, and what it has done: values that the transfer fills and reports show."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from tonnage.errors import DataError
 from tonnage.recipes import network
 from tonnage.recipes.data.reading import read_rows
-from tonnage.recipes.network import ATTEMPTS, NetworkTrouble, passing_cause, patiently
+from tonnage.recipes.network import ATTEMPTS, NetworkTrouble, passing_cause, with_network_retries
 from tonnage.runs.spec import DataSource
 
 ROWS = b'{"text": "one"}\n{"text": "two"}\n'
@@ -95,4 +95,4 @@ def test_other_errors_pass() -> None:
     ):
         assert passing_cause(error) is None
     with pytest.raises(KeyError):
-        patiently(lambda: {}["x"], "nothing")
+        with_network_retries(lambda: {}["x"], "nothing")

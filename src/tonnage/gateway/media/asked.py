@@ -6,12 +6,10 @@ import struct
 from math import ceil
 from typing import Any, Final, Literal
 
-import orjson
-
 from tonnage.gateway.dialects.usage import Surface, Usage
 from tonnage.gateway.forms import Part, form_fields, read_parts
 from tonnage.gateway.media.rates import MediaRates
-from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest
+from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest, json_object
 from tonnage.http.connection import Headers
 from tonnage.values import dataclass
 
@@ -96,7 +94,7 @@ def read_media(surface: Surface, headers: Headers, body: bytes) -> GatewayReques
                 raise UnreadableRequest("the form has more than one file", param="file")
             audio = body[files[0].begin : files[0].end]
     else:
-        said = _object(body)
+        said = json_object(body)
         kind = b"application/json"
     model = said.get("model")
     if not isinstance(model, str) or not model:
@@ -111,16 +109,6 @@ def read_media(surface: Surface, headers: Headers, body: bytes) -> GatewayReques
         surface=surface, model=model, body=body, said=said, stream=False, wants_usage=False, max_tokens=None,
         answers=1, images=0, unbounded=None, media=media,
     )  # fmt: skip
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise UnreadableRequest("the body must be a JSON object")
-    return said
 
 
 def _units(surface: Surface, said: dict[str, Any], audio: bytes) -> int | None:

@@ -149,14 +149,20 @@ class GatewayRequest(NamedTuple):
         return self.body[:1024]
 
 
-def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
-    """The request of a body. Raises UnreadableRequest, in the words that the client is answered with."""
+def json_object(body: bytes) -> dict[str, Any]:
+    """The object that a body holds. Raises UnreadableRequest."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise UnreadableRequest(f"the body is not JSON: {error}") from error
     if not isinstance(said, dict):
         raise UnreadableRequest("the body must be a JSON object")
+    return said
+
+
+def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
+    """The request of a body. Raises UnreadableRequest, in the words that the client is answered with."""
+    said = json_object(body)
     model = said.get("model")
     if not isinstance(model, str) or not model:
         raise UnreadableRequest("`model` must name a route of the gateway", param="model")

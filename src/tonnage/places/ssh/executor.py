@@ -25,7 +25,7 @@ from tonnage.places.record import (
     write_submission,
 )
 from tonnage.places.ssh.agent import FOLLOWED
-from tonnage.places.ssh.line import Cut, SSHConnection
+from tonnage.places.ssh.line import ConnectionCut, SSHConnection
 from tonnage.places.ssh.mirror import Mirror, fetch_made, follow, write_mirror
 from tonnage.places.ssh.questions import NEEDED, USUAL, against
 from tonnage.places.ssh.shipping import Object, inputs_of, object_of, own_code, send, spec_there, wheels
@@ -73,7 +73,7 @@ class SSHMachine:
         before = time.time()
         try:
             reply = self.line.ask("look", {"modules": [*NEEDED, *USUAL]})
-        except Cut as error:
+        except ConnectionCut as error:
             return (PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""),)
         reply.close()
         skew_s = reply.answer["time"] - (before + time.time()) / 2

@@ -32,7 +32,7 @@ _BOOT: Final = (
 )
 
 
-class Cut(TonnageError):
+class ConnectionCut(TonnageError):
     """The connection could not be made, or broke. `why`: which of the known reasons; None: another."""
 
     def __init__(self, message: str, *, hint: str, why: str | None = None) -> None:
@@ -77,7 +77,7 @@ class SSHConnection:
         return f"ssh {port}{jump}{user}{place.host}" + (f" {' '.join(words)}" if words else "")
 
     def ask(self, verb: str, request: Mapping[str, Any], body: Iterable[bytes] = ()) -> AgentReply:
-        """Have the machine do one thing. Cut where it cannot be reached, AgentRefusal where it says no."""
+        """Have the machine do one thing. ConnectionCut where it cannot be reached, AgentRefusal where it says no."""
         _make_sockets()
         process = self._open(f"{shlex.quote(self.place.python)} -c {shlex.quote(_BOOT)}")
         assert process.stdin is not None
@@ -132,26 +132,28 @@ class SSHConnection:
             return self._cut(said, words)
         if code in {126, 127}:
             message = f"{self.name}: there is no {self.place.python} on {self.place.host}"
-            return Cut(message, hint=f"places.{self.name}.python: another interpreter, or install it", why="no python")
+            return ConnectionCut(
+                message, hint=f"places.{self.name}.python: another interpreter, or install it", why="no python"
+            )
         return TonnageError(
             f"{self.name}: the other side ended with {code}: {words}", hint=f"`tonnage places check {self.name}`"
         )
 
-    def _cut(self, said: str, words: str) -> Cut:
+    def _cut(self, said: str, words: str) -> ConnectionCut:
         host = self.place.host
         if "IDENTIFICATION HAS CHANGED" in said:
             where = f"-f {self.place.known_hosts} " if self.place.known_hosts else ""
             asked = f"[{host}]:{self.place.port}" if self.place.port else host
             hint = f"ask its administrator; then `ssh-keygen {where}-R '{asked}'` and `{self.said('true')}`"
-            return Cut(f"{self.name}: the host key of {host} has changed", hint=hint, why="key changed")
+            return ConnectionCut(f"{self.name}: the host key of {host} has changed", hint=hint, why="key changed")
         if "host key" in said.lower() and ("is known for" in said or "verification failed" in said):
             hint = f"compare its fingerprint: `{self.said('true')}`"
-            return Cut(f"{self.name}: the host key of {host} is not known here", hint=hint, why="key unknown")
+            return ConnectionCut(f"{self.name}: the host key of {host} is not known here", hint=hint, why="key unknown")
         if "Permission denied" in said or "Too many authentication" in said:
             hint = f"`ssh-copy-id {host}`, or places.{self.name}.key; `{self.said('true')}` tries it"
-            return Cut(f"{self.name}: {host} refuses our key: {words}", hint=hint, why="refused")
+            return ConnectionCut(f"{self.name}: {host} refuses our key: {words}", hint=hint, why="refused")
         message = f"{self.name}: {host} cannot be reached: {words or 'the connection broke'}"
-        return Cut(message, hint=f"`{self.said('true')}` tries it", why="unreachable")
+        return ConnectionCut(message, hint=f"`{self.said('true')}` tries it", why="unreachable")
 
 
 _SOCKETS: Final = Path(tempfile.gettempdir()) / f"tonnage-ssh-{os.getuid()}"
@@ -171,7 +173,7 @@ class AgentReply:
         self._process, self._line = process, line
 
     def frames(self) -> Iterator[tuple[str, int, int, Iterator[bytes]]]:
-        """(name, offset, bytes, blocks) of each file. Cut where the connection breaks; read each before the next."""
+        """(name, offset, bytes, blocks) of each file; read each before the next. ConnectionCut where it breaks."""
         for name, offset, size in self.answer["frames"]:
             yield name, offset, size, self._blocks(size)
         self.close()

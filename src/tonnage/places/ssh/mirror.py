@@ -21,7 +21,7 @@ from tonnage.errors import TonnageError
 from tonnage.files import PRIVATE, make_private_folder, move_whole, write_whole
 from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.agent import FOLLOWED
-from tonnage.places.ssh.line import AgentRefusal, Cut, SSHConnection
+from tonnage.places.ssh.line import AgentRefusal, ConnectionCut, SSHConnection
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import hold_lock
 from tonnage.values import dataclass
@@ -59,7 +59,7 @@ def write_mirror(folder: RunFolder, mirror: Mirror) -> None:
 
 
 def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict[str, Any]:
-    """Append what the run has written since, and give what the machine says of it. Cut where it cannot be reached.
+    """Append what the run has written since, and give what the machine says of it. ConnectionCut where that fails.
 
     `there` is False where nothing of the run is there; where its lease is another submission's nothing is appended.
     """
@@ -147,7 +147,7 @@ def fetch_made(line: SSHConnection, folder: RunFolder, run: str) -> int:
             if brought == len(missing):  # a run that goes on has made more meanwhile
                 shutil.rmtree(folder.path / INCOMING, ignore_errors=True)
                 return came
-        except Cut as error:
+        except ConnectionCut as error:
             last = error
             time.sleep(0.2 * attempt)
         except AgentRefusal as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError
-from tonnage.places.ssh.line import Cut, SSHConnection
+from tonnage.places.ssh.line import ConnectionCut, SSHConnection
 from tonnage.runs.locations import files_at, is_remote
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec
 from tonnage.values import dataclass
@@ -150,7 +150,7 @@ def send(line: SSHConnection, run: str, objects: Iterable[Object]) -> tuple[Mapp
             told = [[one.digest, offset, one.size - offset] for one, offset in parts]
             blocks = (block for one, offset in parts for block in one.blocks(offset))
             line.ask("take", {"run": run, "parts": told}, blocks).close()
-        except Cut as error:
+        except ConnectionCut as error:
             left -= 1
             if error.why != "unreachable" or not left:
                 raise

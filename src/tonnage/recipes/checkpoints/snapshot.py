@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
@@ -87,15 +87,20 @@ def _put_own(engine: StepEngine, checkpoint: Checkpoint, weights: Mapping[str, T
     import torch
 
     kept = kept_tensors(engine.raw, trained_only=trained_only)
-    if odd := sorted(kept.keys() ^ weights.keys()):
+    _refuse_others(checkpoint, sorted(kept.keys() ^ weights.keys()))
+    with torch.no_grad():
+        for name, tensor in kept.items():
+            tensor.copy_(weights[name])
+
+
+def _refuse_others(checkpoint: Checkpoint, odd: Sequence[str]) -> None:
+    """CheckpointInvalid where `odd` parameters are in the checkpoint or in the model alone."""
+    if odd:
         raise CheckpointInvalid(
             checkpoint.path,
             f"holds other parameters than this model: {', '.join(odd[:3])}",
             hint="the code or the weights changed since it was written: start the run anew under another name",
         )
-    with torch.no_grad():
-        for name, tensor in kept.items():
-            tensor.copy_(weights[name])
 
 
 def put_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
@@ -141,12 +146,7 @@ def deal_checkpoint(engine: StepEngine, checkpoint: Checkpoint, kept: Mapping[st
 
     team = engine.team
     weights = checkpoint.weights() if team.main else {}
-    if odd := team.gather(sorted(kept.keys() ^ weights.keys()))[0]:
-        raise CheckpointInvalid(
-            checkpoint.path,
-            f"holds other parameters than this model: {', '.join(odd[:3])}",
-            hint="the code or the weights changed since it was written: start the run anew under another name",
-        )
+    _refuse_others(checkpoint, team.gather(sorted(kept.keys() ^ weights.keys()))[0])
     with torch.no_grad():
         for name, tensor in kept.items():
             tensor.copy_(_scattered(team, weights.pop(name, None), tensor))

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.http.urls import without_secrets
 from tonnage.recipes.data.rows import DatasetRows, RowsBuilder
-from tonnage.recipes.network import patiently, refusal
+from tonnage.recipes.network import refusal, with_network_retries
 from tonnage.runs.locations import files_at, is_remote
 from tonnage.runs.secrets import fill_secrets
 from tonnage.runs.spec import DataSource
@@ -26,7 +26,7 @@ def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -
     What comes over a network is read again from its beginning where that fails; NetworkTrouble after several tries.
     """
     try:
-        return patiently(lambda: _read(source, name, wanted), source.location)
+        return with_network_retries(lambda: _read(source, name, wanted), source.location)
     except TonnageError:
         raise
     except Exception as error:

@@ -14,7 +14,7 @@ from tonnage.errors import DataError
 from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
-from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
+from tonnage.recipes.tasks.items import IGNORED, answers, encode, of_texts, pad, pad_widths
 from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
 from tonnage.runs.spec import RunSpec
@@ -37,12 +37,7 @@ def prepare(spec: RunSpec) -> Prepared:
     collate = partial(pad, tokenizer=tokenizer, labels=IGNORED, widths=pad_widths(spec.training.compile, longest))
     return Prepared(
         model=model,
-        train=encoded[0],
-        validation=encoded[1],
-        test=encoded[2] if len(encoded) > 2 else None,
-        collate=collate,
-        longest=longest_first,
-        tokens=count_tokens,
+        **of_texts(encoded, collate),
         evaluate=partial(_evaluate, collate=collate),
         save=partial(_save, tokenizer=tokenizer),
         baseline=partial(_baseline, encoded[0], encoded[-1], len(tokenizer)),

@@ -154,3 +154,12 @@ def answers(
                 yield positions, batch, model(**batch)
     finally:
         model.train(was_training)
+
+
+def of_texts(encoded: Sequence[Items], collate: Callable[[Sequence[Item]], dict[str, Tensor]]) -> dict[str, Any]:
+    """What `Prepared` holds of encoded texts, the same for every task: training, validation and test items (the last
+    where there are three), and how they are counted and batched."""
+    return {
+        "train": encoded[0], "validation": encoded[1], "test": encoded[2] if len(encoded) > 2 else None,
+        "collate": collate, "longest": longest_first, "tokens": count_tokens,
+    }  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.recipes.dealing import is_dealt, reads_weights, where_built
-from tonnage.recipes.network import patiently
+from tonnage.recipes.network import with_network_retries
 from tonnage.recipes.precision import choose_device, choose_precision
 from tonnage.runs.locations import is_remote
 from tonnage.runs.spec import RunSpec
@@ -245,8 +245,8 @@ def _four_bit(spec: RunSpec) -> dict[str, Any]:
 
 
 def _reach(place: str, load: Callable[[], Any]) -> Any:
-    """What `load` gives: patiently, where it comes from a hub."""
-    return patiently(load, place) if is_remote(place) else load()
+    """What `load` gives: with retries, where it comes from a hub."""
+    return with_network_retries(load, place) if is_remote(place) else load()
 
 
 def _local(place: str, *, folder: bool = False) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.workload.huggingface.heads import encoder_heads, modernbert_heads
 from tonnage.workload.huggingface.layer_types import read_windows
-from tonnage.workload.huggingface.reader import ConfigReader, shown
+from tonnage.workload.huggingface.reader import ConfigReader, shown, stack_sizes
 
 
 def read_bert(config: ConfigReader) -> dict[str, Any]:
@@ -101,18 +101,6 @@ def read_modernbert(config: ConfigReader) -> dict[str, Any]:
     }
 
 
-def _stack(config: ConfigReader) -> dict[str, Any]:
-    heads = config.integer("num_attention_heads")
-    return {
-        "layers": config.integer("num_hidden_layers"),
-        "hidden": config.integer("hidden_size"),
-        "heads": heads,
-        "head_dim": config.divided("hidden_size", "num_attention_heads", heads),
-        "ffn": config.integer("intermediate_size"),
-        "vocab": config.integer("vocab_size"),
-    }
-
-
 def _deberta(config: ConfigReader, span: int) -> dict[str, Any]:
     if not config.flag("relative_attention"):
         raise config.error("relative_attention", "DeBERTa without relative positions is not supported; expected true")
@@ -140,3 +128,7 @@ def _position_attention(config: ConfigReader) -> list[str]:
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
         raise config.error("pos_att_type", "is not a list of names; expected c2p and p2c")
     return kinds
+
+
+def _stack(config: ConfigReader) -> dict[str, Any]:
+    return {**stack_sizes(config), "vocab": config.integer("vocab_size")}

@@ -116,3 +116,15 @@ def shown(value: Any) -> str:
     except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
         return "a value too long to print"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def stack_sizes(config: ConfigReader) -> dict[str, Any]:
+    """Layers, widths and heads of an encoder, under the names that most configurations use."""
+    heads = config.integer("num_attention_heads")
+    return {
+        "layers": config.integer("num_hidden_layers"),
+        "hidden": config.integer("hidden_size"),
+        "heads": heads,
+        "head_dim": config.divided("hidden_size", "num_attention_heads", heads),
+        "ffn": config.integer("intermediate_size"),
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.workload.huggingface.reader import ConfigReader
+from tonnage.workload.huggingface.reader import ConfigReader, stack_sizes
 from tonnage.workload.shapes import ModelShape
 
 
@@ -32,13 +32,9 @@ def siglip_image_tower(config: ConfigReader, *, pooled: bool) -> dict[str, Any]:
 
 
 def _image_encoder(config: ConfigReader) -> dict[str, Any]:
-    heads, image, patch = (config.integer(key) for key in ("num_attention_heads", "image_size", "patch_size"))
+    image, patch = (config.integer(key) for key in ("image_size", "patch_size"))
     return {
-        "layers": config.integer("num_hidden_layers"),
-        "hidden": config.integer("hidden_size"),
-        "heads": heads,
-        "head_dim": config.divided("hidden_size", "num_attention_heads", heads),
-        "ffn": config.integer("intermediate_size"),
+        **stack_sizes(config),
         "vocab": 0,
         "image_side": image,
         "patch_side": patch,
