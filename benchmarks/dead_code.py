@@ -22,7 +22,7 @@ ALLOWED = {
         "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
         "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete", "on_message_begin",
         "do_POST", "do_PUT", "do_PATCH", "do_DELETE", "ignore_aliases", "_by_digest", "_hang_together", "_is_a_file",
-        "_has_no_spot",
+        "_has_no_spot", "_reads_the_bucket",
         "pause_writing", "readable", "seekable", "readinto", "get_next", "admit", "after_iteration",
     ],
     "offered to users of the package": [
@@ -30,7 +30,7 @@ ALLOWED = {
         "fake_bedrock", "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google", "environ",
         "vanish", "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of", "fake_dashboard",
         "fake_skypilot", "fake_digitalocean", "fake_azure", "azurite", "preempt", "elsewhere",
-        "evict", "wait_for_pod", "fake_vault",
+        "evict", "wait_for_pod", "fake_vault", "worker_of", "fake_master",
     ],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "mcp", "ps", "list_runs", "compare_runs", "reindex", "import_rows",
