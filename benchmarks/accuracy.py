@@ -158,10 +158,9 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
   planned; launches and device overlap in all three.
 - Documents that say less than they ran: lengths of articles that are cut (BART), chunks of a pipeline stage (NeMo's
   fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs).
-- Encoders on a T4: TensorFlow 1's table takes 1.6 to 1.9 times as long as TensorFlow 2's (32 configurations), 1.1 to
-  1.7 times on V100s. A third document (FasterTransformer's, of TensorFlow with XLA) is with TensorFlow 2's on eight of
-  them (155.9 and 154.1 ms for 8 x 384 tokens in 32 bit, where TensorFlow 1's says 251.6): a card near its base clock of
-  585 MHz, which no column states. It is in the fit, and its 224 rows count.
+- Encoders on a T4: TensorFlow 1's table takes 1.7 times as long as TensorFlow 2's, while on V100s the same two are 1.1
+  apart: a card near its base clock of 585 MHz, which no column states. Another publisher's table of TensorFlow with XLA
+  is with TensorFlow 2's, so that the table is doubted.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
   layouts by up to a factor of 2.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an

@@ -76,16 +76,20 @@ def _training() -> FactKind:
 
 
 def _inference() -> FactKind:
+    from tonnage.calibration.inference_contradictions import doubt_contradicted
     from tonnage.calibration.inference_doubts import doubt_repeated
     from tonnage.calibration.inference_facts import with_inference_facts
     from tonnage.calibration.inference_fit import fit_inference
     from tonnage.calibration.inference_judge import judge_inference
 
+    def read(path: Path, catalog: Catalog) -> Iterator[Any]:
+        rows = (row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path))
+        return doubt_repeated(rows, catalog)
+
     return FactKind(
         name="inference",
-        read=lambda path, catalog: doubt_repeated(
-            (row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path)),
-            catalog,
+        read=lambda path, catalog: (
+            doubt_contradicted(lambda: read(path, catalog)) if path.is_file() else read(path, catalog)
         ),
         judge=judge_inference,
         fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
