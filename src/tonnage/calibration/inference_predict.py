@@ -119,14 +119,15 @@ def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mappin
     first, engine = cases[0], engines[cases[0].engine]
     devices = serving_devices([case.machine for case in cases], first.served.compute)
     tensor = np.array([float(case.tensor_parallel) for case in cases])
-    batch, prompt, users = (
-        np.array([float(getattr(case, name)) for case in cases]) for name in ("batch", "input_tokens", "users")
+    batch, prompt, users, padded = (
+        np.array([float(getattr(case, name)) for case in cases])
+        for name in ("batch", "input_tokens", "users", "padded_tokens")
     )
     if first.load in ("pass", "batching-server", "offline"):
         passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users)
         work = pass_work(first.shape, devices, first.served, engine, batch=passed, query=prompt, keys=prompt,
                          tensor_parallel=tensor, autocast=first.autocast,
-                         channels_last=first.channels_last)  # fmt: skip
+                         channels_last=first.channels_last, padded=padded)  # fmt: skip
         return Group(index=tuple(index), cases=tuple(cases), works=(work,))
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 

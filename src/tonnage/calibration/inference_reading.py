@@ -67,6 +67,7 @@ class InferenceCase:
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
+    padded_tokens: float = 0.0  # around attention, where padding is taken away elsewhere; 0: it is not
     channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
     decoding_threads: int = 0  # of the host, that get photographs ready while the device works; 0: they are ready
     rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
@@ -257,7 +258,8 @@ def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     length = row.mean_input_len or case.input_tokens or (1.0 if row.kind == "vision" else 0.0)
     if not length:
         return _skip(row, "input length not stated")
-    case = replace(case, input_tokens=length)
+    removed = row.padding == "removed"
+    case = replace(case, input_tokens=length, padded_tokens=(row.input_len or 0.0) if removed else 0.0)
     if row.concurrency and row.concurrency > 1:
         return replace(case, load="batching-server", users=int(row.concurrency), batch=max(case.batch, 1.0))
     if case.batch:

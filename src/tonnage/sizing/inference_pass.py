@@ -126,6 +126,7 @@ def pass_work(
     group_tokens: Num = 0.0,
     autocast: bool | None = None,
     channels_last: bool | None = None,
+    padded: Num = 0.0,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
@@ -135,7 +136,8 @@ def pass_work(
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
     all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
     the devices. `autocast`: 16-bit products over weights held in 32 bit (None: as the engine's class does).
-    `channels_last`: how images are laid out (None: as the engine's class does).
+    `channels_last`: how images are laid out (None: as the engine's class does). `padded`: tokens that sequences are
+    padded to around attention, where `query` is what is left of them elsewhere (0: nothing is taken away).
     """
     if host_factor is None:
         host_factor = 1.0 if devices.host_factor is None else devices.host_factor
@@ -148,7 +150,9 @@ def pass_work(
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
         data_ranks=data_ranks, expert_parallel=expert_parallel, group_tokens=group_tokens,
     )  # fmt: skip
-    stored = stores_scores(shape, served, engine, query)
+    length = np.maximum(query, padded)
+    stored = stores_scores(shape, served, engine, length, devices)
+    padding = np.where(stored > 0, length / np.asarray(query, dtype=np.float64), 1.0)
     turned = turns_layout(served, engine, channels_last)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies + repeated_heads(shape, engine))
     stages = tuple(
@@ -167,7 +171,7 @@ def pass_work(
                     turned,
                 )
                 for new in _attention(
-                    _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
+                    _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine, padding
                 )
             ],
         )
@@ -262,15 +266,22 @@ def repeated_heads(shape: ModelShape, engine: Engine) -> float:
     return 2.0 * shared if engine.spelt_out and shared > 1.0 else 0.0
 
 
-def stores_scores(shape: ModelShape, served: ServedFormat, engine: Engine, query: Num) -> Num:
+def stores_scores(
+    shape: ModelShape, served: ServedFormat, engine: Engine, query: Num, devices: Devices | None = None
+) -> Num:
     """1 where attention scores pass through memory: no fused kernel, too long for it, fp32, or a bias per position.
 
-    Kernels without a limit of length (FlashAttention, memory-efficient attention) take fp32 too.
+    Kernels without a limit of length (FlashAttention, memory-efficient attention) take fp32 too. Those of TensorRT and
+    FasterTransformer are made for Turing and newer (NVIDIA/TensorRT, plugin/bertQKVToContextPlugin: sm 72 to 90;
+    NVIDIA/FasterTransformer, docs/bert_guide.md: fused attention from SM 75 on).
     """
+    longest: Num = engine.fused_attention_tokens
+    if 0.0 < engine.fused_attention_tokens < NO_LIMIT and devices is not None and devices.generation is not None:
+        longest = np.where(devices.generation == GENERATIONS.index("Volta"), 0.0, longest)
     if shape.positions == "relative" or (served.element_bytes == 4.0 and engine.fused_attention_tokens < NO_LIMIT):
         return np.ones_like(np.asarray(query, dtype=np.float64))
     length = image_length(shape) if shape.architecture == "vision-transformer" else query
-    return np.where(np.asarray(length) > engine.fused_attention_tokens, 1.0, 0.0)
+    return np.where(np.asarray(length) > longest, 1.0, 0.0)
 
 
 def image_length(shape: ModelShape) -> float:
@@ -313,7 +324,7 @@ def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Opera
 
 
 def _attention(
-    op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num, engine: Engine
+    op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num, engine: Engine, padding: Num = 1.0
 ) -> Sequence[Operator]:
     """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
 
@@ -321,7 +332,8 @@ def _attention(
     bias or a relative term per position adds a product and two transfers. A program as written scales and masks them,
     takes the softmax, and copies queries, keys, values and the output into the order that its products want. Rows of
     scores of an odd number of patches do not start where tensor cores can read them (`UNALIGNED_RATE`); engines pad
-    them, and texts are padded to lengths that they can read.
+    them, and texts are padded to lengths that they can read. `padding`: the length that sequences are padded to
+    around attention over what is left of them elsewhere.
     """
     if op.kind != "attention":
         return (op,)
@@ -344,6 +356,7 @@ def _attention(
     )
     if not np.any(stored):
         return (replace(op, moved_bytes=op.moved_bytes * cached),)
+    fused = replace(fused, moved_bytes=fused.moved_bytes * padding, flop=fused.flop * padding**2)
     return (
         fused,
         replace(
