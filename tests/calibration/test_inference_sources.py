@@ -120,6 +120,14 @@ def test_a_step_of_a_loop_costs_its_hand_over() -> None:
     assert seconds(replace(served, looped="y")) == seconds(served)
 
 
+def test_removed_padding_stays_around_attention() -> None:
+    """A row whose padding is removed keeps the length that it was padded to; another knows of none."""
+    row = replace(ROW, source="mine", engine="fastertransformer", input_len=384.0, mean_input_len=192.0)
+    removed = case_of(replace(row, padding="removed"))
+    assert (removed.input_tokens, removed.padded_tokens) == (192.0, 384.0)
+    assert case_of(row).padded_tokens == 0.0
+
+
 def test_stated_layouts_change_what_convolutions_move() -> None:
     """Images that stay channels first take eager tf32 convolutions longer than channels last; unstated, PyTorch's are
     first, and TensorFlow's last."""
@@ -170,7 +178,7 @@ def test_no_prediction_reads_a_note_or_where_a_row_is_from() -> None:
                 readers[node.attr].add(path.stem)
     fillers = {"inference_facts", "inference_sources", "row_facts", "row_sources"}
     own = {"local_rows"}  # rows that Tonnage wrote, in `key=value` of its own
-    namers = {"inference_reading", "inference_doubts", "inference_fit", "intervals", "training_judge",
+    namers = {"inference_reading", "inference_contradictions", "inference_doubts", "inference_fit", "intervals", "training_judge",
               "training_memory_rows", "inference_judge"}  # fmt: skip
     assert readers["note"] <= fillers | own
     assert readers["source_group"] <= fillers

@@ -421,3 +421,33 @@ def test_scores_of_images_pass_no_mask() -> None:
 
     assert passes("vit-b16-384", 1.0) == pytest.approx(6.0)
     assert passes("bert-base", 512.0) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "stored"),
+    [
+        ("V100-16GB", "library", 1.0),
+        ("V100-16GB", "fused", 1.0),
+        ("V100-16GB", "inductor", 0.0),  # memory-efficient attention runs on Volta
+        ("T4", "library", 0.0),
+        ("A100-40GB-SXM", "fused", 0.0),
+    ],
+)
+def test_fused_attention_of_engines_is_made_for_turing_and_newer(gpu: str, engine: str, stored: float) -> None:
+    """On Volta the scores of TensorRT's and FasterTransformer's BERT pass through memory."""
+    devices = on(gpu, "fp16")
+    found = stores_scores(find_model("bert-base"), FORMATS["fp16"], PRIORS[engine], np.array([384.0]), devices)
+    assert found.tolist() == [stored]
+
+
+@pytest.mark.parametrize(("precision", "seen"), [("fp32", 384.0), ("fp16", 192.0)])
+def test_attention_that_is_not_fused_sees_the_padding(precision: str, seen: float) -> None:
+    """Of 384 tokens of which 192 are left, products of the layers see 192 a sequence; attention whose scores pass
+    through memory is computed over 384 again, a fused kernel over what is there."""
+    work = pass_work(
+        find_model("bert-base"), on("T4", precision), FORMATS[precision], ENGINES["library"], batch=8.0, query=192.0,
+        keys=192.0, padded=384.0,
+    )  # fmt: skip
+    operators = {op.name: op for stage in work.stages for op in stage.operators}
+    assert float(np.sum(operators["attention"].flop)) == pytest.approx(4.0 * 8.0 * seen**2 * 768)
+    assert float(np.sum(operators["mlp up"].flop)) == pytest.approx(2.0 * 8.0 * 192 * 768 * 3072)
