@@ -178,8 +178,8 @@ def test_no_prediction_reads_a_note_or_where_a_row_is_from() -> None:
                 readers[node.attr].add(path.stem)
     fillers = {"inference_facts", "inference_sources", "row_facts", "row_sources"}
     own = {"local_rows"}  # rows that Tonnage wrote, in `key=value` of its own
-    namers = {"inference_reading", "inference_contradictions", "inference_doubts", "inference_fit", "intervals", "training_judge",
-              "training_memory_rows", "inference_judge"}  # fmt: skip
+    namers = {"inference_reading", "inference_contradictions", "inference_doubts", "inference_fit", "intervals",
+              "training_judge", "training_memory_rows", "inference_judge"}  # fmt: skip
     assert readers["note"] <= fillers | own
     assert readers["source_group"] <= fillers
     assert readers["source"] <= fillers | own | namers
