@@ -33,6 +33,10 @@ class Target:
     def slug(self) -> str:
         return re.sub(r"[^a-z]+", "-", self.name.lower()).strip("-")
 
+    def met_by(self, median_pct: float, p90_pct: float) -> bool:
+        """Whether errors are no larger than asked."""
+        return median_pct <= self.median_pct and p90_pct <= self.p90_pct
+
 
 TRAINING_RATES = frozenset({"tokens_per_s_per_gpu", "sequences_per_s", "images_per_s", "iteration_time_s"})
 DECODER_RATES = frozenset({"output_tokens_per_s", "requests_per_s", "total_tokens_per_s"})

@@ -49,7 +49,11 @@ class Study:
 
     def rows(self, target: Target, results: Sequence[JudgedRow | SkippedRow]) -> list[JudgedRow]:
         """Good rows that a target counts."""
-        good = (row for row in results if isinstance(row, JudgedRow) and usable(row) and not row.bound)
+        return [row for row in self.with_bounds(target, results) if not row.bound]
+
+    def with_bounds(self, target: Target, results: Sequence[JudgedRow | SkippedRow]) -> list[JudgedRow]:
+        """The same, and the readings that only bound what they measure."""
+        good = (row for row in results if isinstance(row, JudgedRow) and usable(row))
         return [row for row in good if target.belongs(row, self.cells[row.row_id])]
 
     def doubted(self, target: Target) -> list[JudgedRow]:

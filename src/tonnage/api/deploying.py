@@ -15,7 +15,6 @@ from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
 from tonnage.api.service_updates import read_smoke_test
-from tonnage.deployment.brought import FOLDER
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import save_for_user
 from tonnage.values import dataclass
@@ -80,7 +79,7 @@ def deploy_files(
     InputError for what cannot be kept running or a folder that has such files; TonnageError where a check refuses.
     """
     from tonnage import __version__
-    from tonnage.deployment.brought import bring
+    from tonnage.deployment.brought import FOLDER, bring
     from tonnage.deployment.described import FILES, described, require_known_version
 
     asked = options or DeployOptions()
@@ -133,6 +132,7 @@ def _rendered(what: Deployed, asked: DeployOptions) -> tuple[dict[str, str], tup
     checks = tuple(_judged(one) for one in manifests(what))
     built = () if what.image else (f"docker build -t {what.image_name} . (and push it where the cluster pulls from)",)
     if asked.kind == "helm":
+        from tonnage.deployment.brought import FOLDER
         from tonnage.deployment.helm import helm_files
 
         install = f"helm upgrade --install {what.name} . --wait --atomic --timeout 16m"
