@@ -79,7 +79,9 @@ def added_seconds(costs: EngineCosts, job: TabularJob, rounds: float) -> float:
 
 UNKNOWN_BEFORE_ROWS: Final = ("pytorch-fsdp",)  # of several workers: what gathering costs a step is not modelled
 
+UNMODELLED: Final = ("spark-gbt", "spark-forest")  # Spark's own trees: a job of Spark for each level of each tree
+
 
 def is_unknown(engine: str, workers: int) -> bool:
-    """Whether an engine without rows has no prediction: on several workers one whose exchange nobody modelled."""
-    return engine in UNKNOWN_BEFORE_ROWS and workers > 1
+    """Whether an engine without rows has no prediction: one that nobody modelled, or whose exchange nobody did."""
+    return engine in UNMODELLED or (engine in UNKNOWN_BEFORE_ROWS and workers > 1)

@@ -24,6 +24,7 @@ from tonnage.side_by_side.spec import (
     Generated,
     SqlSource,
     Task,
+    environment_of,
     family_of,
 )
 from tonnage.workload.file.problems import Problem, raise_problems
@@ -131,6 +132,10 @@ def _sql_problems(here: KeyPath, data: DataEntry) -> Iterator[Problem]:
 
 def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> Iterator[Problem]:
     family = family_of(engine.engine)
+    classes = [one.name for one in bench.data if _task(one) == "multiclass"]
+    if engine.engine == "spark-gbt" and classes:
+        fault = f"Spark's boosted trees know two classes, and '{classes[0]}' has several"
+        yield Problem((*here, "engine"), fault, "engine: spark-forest, or another bench for that set")
     for key in sorted({*TREE_KEYS, *NET_KEYS, "learning_rate", "models"} - set(OWN_KEYS[family])):
         if getattr(engine, key) is not None:
             yield Problem((*here, key), f"{engine.engine} has no such parameter", "leave it out")
@@ -143,18 +148,26 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     threads = engine.threads or bench.threads
     if engine.scaling is None and engine.workers > threads:
         yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
-    if engine.devices and engine.engine.startswith("sparkling"):
-        yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
-    if engine.master is not None and not engine.engine.startswith("sparkling"):
-        yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "sparkling-gbm or sparkling-xgboost")
-    if engine.master is not None and not engine.master.startswith("spark://"):
-        yield Problem(
-            (*here, "master"), f"'{engine.master}' is not an address of a cluster", "master: spark://HOST:7077"
-        )
+    yield from _spark_problems(here, engine)
     if engine.devices and engine.scaling is None and len(engine.devices) != engine.workers:
         yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
     if engine.scaling is not None:
         yield from scaling_problems(here, engine, engine.scaling)
+
+
+def _spark_problems(here: KeyPath, engine: EngineEntry) -> Iterator[Problem]:
+    """Of engines in Spark, and of keys that they alone have."""
+    on_spark = environment_of(engine.engine) == "sparkling"
+    if engine.engine == "spark-forest" and engine.learning_rate is not None:
+        yield Problem((*here, "learning_rate"), "trees of a forest do not learn from one another", "leave it out")
+    if engine.devices and on_spark:
+        yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
+    if engine.master is not None and not on_spark:
+        yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "spark-gbt or sparkling-gbm")
+    if engine.master is not None and not engine.master.startswith("spark://"):
+        yield Problem(
+            (*here, "master"), f"'{engine.master}' is not an address of a cluster", "master: spark://HOST:7077"
+        )
 
 
 def _name(one: DataEntry | EngineEntry) -> str:

@@ -18,7 +18,7 @@ MetricName = Literal["auc", "accuracy", "rmse"]
 Packaged = Literal["breast_cancer", "digits", "diabetes", "wine", "iris"]
 EngineKind = Literal[
     "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
-    "h2o-automl", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl",
+    "h2o-automl", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl", "spark-gbt", "spark-forest",
 ]  # fmt: skip
 Sharding = Literal["zero2", "zero3"]
 Family = Literal["trees", "mlp", "automl"]
@@ -34,7 +34,7 @@ PACKAGED_TASKS: Final[Mapping[Packaged, Task]] = MappingProxyType({
     "iris": "multiclass",
 })  # fmt: skip
 DISTRIBUTED: Final[tuple[EngineKind, ...]] = (
-    "pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl",
+    "pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl", "spark-gbt", "spark-forest",
 )  # fmt: skip
 
 
@@ -62,10 +62,12 @@ def family_of(engine: EngineKind) -> Family:
 def environment_of(engine: EngineKind) -> Environment:
     """The environment that the engine's worker runs in: H2O and Sparkling Water exclude one another and need their own.
 
-    >>> environment_of("sparkling-gbm"), environment_of("xgboost")
-    ('sparkling', 'own')
+    Spark's own models run in that of Sparkling Water.
+
+    >>> environment_of("sparkling-gbm"), environment_of("spark-gbt"), environment_of("xgboost")
+    ('sparkling', 'sparkling', 'own')
     """
-    return "sparkling" if engine.startswith("sparkling") else "h2o" if engine.startswith("h2o") else "own"
+    return "sparkling" if engine.startswith("spark") else "h2o" if engine.startswith("h2o") else "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -319,7 +319,8 @@ def test_an_engine_that_is_not_set_up_says_how_to_get_it(tmp_path: Path) -> None
 
 def test_sparkling_water_on_a_cluster_by_its_address() -> None:
     """An executor a worker with its threads and memory; addresses are its own but where it is this host."""
-    from tonnage.benchmarks.engines.apart.engine_workers.h2o_sparkling import local_cluster, session_settings
+    from tonnage.benchmarks.engines.apart.engine_workers.h2o_sparkling import session_settings
+    from tonnage.benchmarks.engines.apart.engine_workers.spark_session import local_cluster
 
     job = {"threads": 4, "workers": 2, "memory_gib": 1.5, "folder": "/f", "ports": [5000], "master": None}
     assert local_cluster(job) == "local-cluster[2,2,1536]"

@@ -16,7 +16,7 @@ ENGINES = {
     "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
     "catboost": "catboost_trees", "pytorch": "pytorch_net", "pytorch-fsdp": "pytorch_fsdp", "h2o-gbm": "h2o_alone",
     "h2o-xgboost": "h2o_alone", "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
-    "h2o-automl": "h2o_automl", "sparkling-automl": "h2o_automl",
+    "h2o-automl": "h2o_automl", "sparkling-automl": "h2o_automl", "spark-gbt": "spark_ml", "spark-forest": "spark_ml",
 }  # fmt: skip
 WARM_UP_ROWS = 2_000
 MOST_POINTS = 20  # of the curve of quality over time
