@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.files import (
-    PRIVATE,
-    SHARED,
-    make_private_folder,
-    move_whole,
-    save_for_user,
-    touch_private,
-    write_whole,
-)
+from tonnage.files import PRIVATE, SHARED, make_private_folder, move_whole, save_for_user, write_whole
 
 
 @pytest.fixture
@@ -123,18 +111,3 @@ def test_private_folders(tmp_path: Path) -> None:
     make_private_folder(tmp_path / "a" / "b")
     modes = [stat.S_IMODE(one.stat().st_mode) for one in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")]
     assert modes == [0o755, 0o700, 0o700]
-
-
-def test_a_database_in_use_keeps_its_locks(tmp_path: Path) -> None:
-    """POSIX ends all locks of a process on a file when any of its descriptors is closed."""
-    path = tmp_path / "book.db"
-    touch_private(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    other = (
-        f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')"
-    )
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        touch_private(path)
-        tried = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-    assert "database is locked" in tried.stderr

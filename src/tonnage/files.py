@@ -87,13 +87,6 @@ def make_private_folder(path: Path) -> None:
             one.mkdir(mode=0o700)
 
 
-def touch_private(path: Path) -> None:
-    """An empty file for the user alone, where there is none. One that is there is not opened: closing it would end the
-    locks that SQLite holds on it for other connections of this process (https://sqlite.org/howtocorrupt.html, 2.2)."""
-    if not path.exists():
-        path.touch(mode=0o600)
-
-
 def make_private(path: Path) -> None:
     """Take from all others what a folder holds: libraries write with the umask of the process."""
     path.chmod(0o700)
