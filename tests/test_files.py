@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.files import PRIVATE, SHARED, make_private_folder, move_whole, save_for_user, write_whole
+from tonnage.files import (
+    PRIVATE,
+    SHARED,
+    make_database_file,
+    make_private_folder,
+    move_whole,
+    save_for_user,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -111,3 +123,37 @@ def test_private_folders(tmp_path: Path) -> None:
     make_private_folder(tmp_path / "a" / "b")
     modes = [stat.S_IMODE(one.stat().st_mode) for one in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")]
     assert modes == [0o755, 0o700, 0o700]
+
+
+def test_a_database_that_another_thread_made_meanwhile_keeps_its_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening it to make it, and closing it, would end the locks of the thread that is in a transaction."""
+    path = tmp_path / "book.db"
+    make_database_file(path)
+    assert stat.S_IMODE(path.stat().st_mode) == PRIVATE
+    other = (
+        f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')"
+    )
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with monkeypatch.context() as raced:
+            raised = FileNotFoundError(str(path))
+            raced.setattr(Path, "exists", lambda _: False)  # as they were before the other thread made it
+            raced.setattr(os, "utime", lambda *_, **__: (_ for _ in ()).throw(raised))
+            make_database_file(path)
+        tried = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+    assert "database is locked" in tried.stderr
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["book.db"]
+
+
+def test_a_database_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk of a camera or a share of Windows."""
+
+    def refused(*_: object) -> NoReturn:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    make_database_file(tmp_path / "book.db")
+    make_database_file(tmp_path / "book.db")
+    assert [(one.name, stat.S_IMODE(one.stat().st_mode)) for one in tmp_path.iterdir()] == [("book.db", PRIVATE)]

@@ -87,6 +87,28 @@ def make_private_folder(path: Path) -> None:
             one.mkdir(mode=0o700)
 
 
+def make_database_file(path: Path) -> None:
+    """An empty file for the user alone, where there is none. One that is there, or that another makes, is not opened.
+
+    POSIX ends all locks of a process on a file when any of its descriptors is closed, those that SQLite holds for other
+    connections among them (https://sqlite.org/howtocorrupt.html, section 2.2): a reader then takes the journal of a
+    transaction for that of a process that died. So the file is closed before it gets its name. Raises OSError.
+    """
+    if path.exists():
+        return
+    beside = path.with_name(f"{DRAFT_PREFIX}{os.getpid()}-{os.urandom(4).hex()}")
+    os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+    finally:
+        beside.unlink()
+
+
 def make_private(path: Path) -> None:
     """Take from all others what a folder holds: libraries write with the umask of the process."""
     path.chmod(0o700)

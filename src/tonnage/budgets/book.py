@@ -19,7 +19,7 @@ from typing import Any, Final
 from tonnage.budgets.file import Budget
 from tonnage.budgets.standing import BudgetStanding, HolderKind, Reservation, SettledCost, standing_of
 from tonnage.errors import PlanRefused, TonnageError
-from tonnage.files import make_private_folder
+from tonnage.files import make_database_file, make_private_folder
 from tonnage.runs.spec import ChargeSpec
 from tonnage.values import dataclass
 
@@ -169,7 +169,7 @@ class ReservationBook:
         """A transaction that all other users of the book wait for."""
         try:
             make_private_folder(self.path.parent)
-            self.path.touch(mode=0o600)
+            make_database_file(self.path)
             with (
                 in_turn(self.path),
                 closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as connection,

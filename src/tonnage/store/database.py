@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.files import make_private_folder
+from tonnage.files import make_database_file, make_private_folder
 
 BUSY_S: Final = 30.0  # a writer waits this long for another
 _WAL_TRIES: Final = 50
@@ -137,7 +137,7 @@ def _engine(url: URL) -> Engine:
     if url.database and url.database != ":memory:":
         _make_folder(Path(url.database).parent)
         with suppress(OSError):  # SQLite says what is wrong with the place
-            Path(url.database).touch(mode=0o600)
+            make_database_file(Path(url.database))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin)
     return engine

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra, TonnageError
-from tonnage.files import make_private_folder
+from tonnage.files import make_database_file, make_private_folder
 from tonnage.http.urls import without_secrets
 
 BUSY_S: Final = 30.0
@@ -102,7 +102,7 @@ class SqlStore:
         path = Path(self.url)
         try:
             make_private_folder(path.parent)
-            path.touch(mode=0o600)
+            make_database_file(path)
             made = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             made.execute("PRAGMA journal_mode=WAL")
             made.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
