@@ -202,6 +202,19 @@ def test_a_port_where_nothing_listens_is_named_after_seconds(source: Path, tmp_p
     assert answer.found.progress.seconds < 8.0
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_without_a_model_wait_for_a_service_that_names_its_own(tmp_path: Path, shared: bool) -> None:
+    """They are no bad rows: nothing is recorded, and the same call carries them once the service is up."""
+    source, out = write_rows(tmp_path, "one", "two"), tmp_path / "out.jsonl"
+    with pytest.raises(InputError, match=r"2 rows without a model, and http://127\.0\.0\.1:9 was asked") as refused:
+        tonnage.batch(source, out, BatchOptions(url="http://127.0.0.1:9", shared=shared))
+    assert "--model" in (refused.value.hint or "")
+    assert sorted(one.name for one in tmp_path.glob("out.jsonl*")) == []
+    with PretendedUpstream() as upstream:
+        tonnage.batch(source, out, BatchOptions(url=upstream.url, shared=shared)).checked()
+    assert once_each(source, out)
+
+
 def test_a_wrong_key_stops_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one line of errors for each row; the right key passes, from the environment."""
     monkeypatch.setenv("SERVICE_KEY", "wrong")

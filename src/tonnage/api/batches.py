@@ -64,9 +64,12 @@ def batch(
         from tonnage.api.started_services import served_here
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
-    options = replace(options, model=options.model or (SERVED_NAME if options.serve else _listed_model(options)))
+    unlisted: str | None = None
+    if options.model is None:
+        name, unlisted = (SERVED_NAME, None) if options.serve else _listed_model(options)
+        options = replace(options, model=name)
     with batch_reserved(current_settings().home, str(output), charge_of(options), _bound_usd(options)) as spend:
-        outcome = _done(source, output, options, service, on_check, spend.following(on_progress or silent))
+        outcome = _done(source, output, options, unlisted, service, on_check, spend.following(on_progress or silent))
     return Answer(replace(outcome, planned=planned), batch_report, _fault(outcome))
 
 
@@ -77,7 +80,7 @@ def _bound_usd(options: BatchOptions) -> float | None:
 
 
 def _done(
-    source: Path | str, output: Path | str, options: BatchOptions, service: Service | None,
+    source: Path | str, output: Path | str, options: BatchOptions, unlisted: str | None, service: Service | None,
     on_check: Callable[[int], None] | None, on_progress: OnProgress,
 ) -> BatchOutcome:  # fmt: skip
     from tonnage.batches.outputs import open_output
@@ -85,10 +88,10 @@ def _done(
     if options.shared:
         from tonnage.api.shared_batches import share
 
-        return share(source, output, options, service, on_check, on_progress)
+        return share(source, output, options, unlisted, service, on_check, on_progress)
     place = open_output(output)
     with place.alone():
-        reading = _Reading(source, place, output, options, on_check)
+        reading = _Reading(source, place, output, options, unlisted, on_check)
         if reading.left == 0:
             place.finish()
             return reading.nothing_left()
@@ -96,20 +99,23 @@ def _done(
             return _carried(reading, url, options, on_progress)
 
 
-def _listed_model(options: BatchOptions) -> str | None:
-    """The first model that the service lists; None where it lists none, or does not answer yet."""
+def _listed_model(options: BatchOptions) -> tuple[str | None, str | None]:
+    """The first model that the service lists, or why it is not known: it lists none, or does not answer."""
     import httpx
 
     from tonnage.http.listed_models import first_listed, models_path
 
     if options.url is None:
-        return None
+        return None, None
     base = options.url.rstrip("/")
     try:
         answer = httpx.get(base + models_path(base), headers=key_headers(options.api_key_env), timeout=LIST_TIMEOUT_S)
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return None
-    return first_listed(answer.content)
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+        return None, None  # said where the address is read
+    except httpx.HTTPError as error:
+        return None, f"{options.url} was asked for its models and gave no answer: {error}"
+    found = first_listed(answer.content)
+    return found, None if found else f"{options.url} lists no model (status {answer.status_code})"
 
 
 class _Reading:
@@ -117,7 +123,7 @@ class _Reading:
 
     def __init__(
         self, source: Path | str, output: BatchOutput, named: Path | str, options: BatchOptions,
-        on_check: Callable[[int], None] | None,
+        unlisted: str | None, on_check: Callable[[int], None] | None,
     ) -> None:  # fmt: skip
         from tonnage.batches.reading import BatchInput, check_input, open_input
 
@@ -128,7 +134,7 @@ class _Reading:
         if options.retry_errors:
             output.forget_errors()
         self.finished: Finished = output.finished()
-        self.checked = check_input(self.source, self.finished, on_check, part_lines=RAY_PART_ROWS)
+        self.checked = check_input(self.source, self.finished, on_check, part_lines=RAY_PART_ROWS, unlisted=unlisted)
         self.rows = self.checked.rows
 
     @property

@@ -26,11 +26,13 @@ def share(
     source: Path | str,
     output: Path | str,
     options: BatchOptions,
+    unlisted: str | None,
     service: Service | None,
     on_check: Callable[[int], None] | None,
     on_progress: OnProgress,
 ) -> BatchOutcome:
-    """Carry leased parts of `source` until all are done, by whomever; one worker then merges the shards into `output`.
+    """Carry leased parts of `source` until all are done, by any worker; one of them then merges the shards into
+    `output`. `unlisted`: why the service's model is not known (`check_input`).
 
     Everything is in the folder `OUT.parts` meanwhile. The outcome counts this worker's rows; those of others are
     done before.
@@ -51,7 +53,7 @@ def share(
     folder = output.with_name(output.name + ".parts")
     if output.exists() and not folder.is_dir():
         raise InputError(f"{output} was not written with --shared", hint="go on without it, or name another output")
-    checked = check_input(given, read_finished((), cut=False), on_check)
+    checked = check_input(given, read_finished((), cut=False), on_check, unlisted=unlisted)
     book = LeaseBook(folder, worker_name(), len(checked.begins), options.lease_s)
     _agree(folder, given, checked)
     worker = _Worker(given, checked, book, folder, output, options)

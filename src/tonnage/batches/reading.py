@@ -15,7 +15,7 @@ import numpy as np
 from tonnage.batches.objects import ObjectChanged, ObjectPlace, is_object_url
 from tonnage.batches.records import Finished
 from tonnage.errors import DataError, InputError, MissingExtra
-from tonnage.traffic.batch import BadRow, BatchRow, RowFault, Task, read_row
+from tonnage.traffic.batch import NO_MODEL, BadRow, BatchRow, RowFault, Task, read_row
 from tonnage.values import dataclass
 
 LONGEST_LINE_BYTES: Final = 64 * 2**20
@@ -120,13 +120,15 @@ def check_input(
     on_rows: Callable[[int], None] | None = None,
     *,
     part_lines: int = PART_LINES,
+    unlisted: str | None = None,
 ) -> CheckedInput:
     """Read all rows once. DataError where two have one custom_id; InputError where there is no row, and where
-    `finished` holds rows that this input has not: it is another input, or was changed.
+    `finished` holds rows that this input has not: it is another input, or was changed; also where rows name no model
+    and `unlisted` says why that of the service is not known.
 
     Eight bytes a row are kept meanwhile, a hash of the custom_id; equal hashes are resolved by a second reading.
     """
-    hashes, bad, count, done = array("Q"), 0, 0, 0
+    hashes, bad, without_model, count, done = array("Q"), 0, 0, 0, 0
     begins: list[int] = []
 
     def mark(number: int, place: int) -> None:
@@ -136,13 +138,19 @@ def check_input(
     rows = source.rows(mark)
     while group := list(islice(rows, READ_ROWS)):
         count += len(group)
-        bad += sum(isinstance(row, BadRow) for row in group)
+        faults = [row.reason for row in group if isinstance(row, BadRow)]
+        bad, without_model = bad + len(faults), without_model + faults.count(NO_MODEL)
         hashes.extend(_short_hash(row.custom_id) for row in group if isinstance(row, BatchRow))
         done += sum(finished.holds([row.key for row in group]))
         if on_rows is not None:
             on_rows(count)
     if not count:
         raise InputError(f"{source.path} has no row")
+    if without_model and unlisted is not None:
+        raise InputError(
+            f"{_rows_words(without_model)} without a model, and {unlisted}",
+            hint="start the service, or name the model: with --model, or in each row; nothing was recorded",
+        )
     _refuse_duplicates(source, hashes)
     if done < len(finished.keys):
         raise InputError(

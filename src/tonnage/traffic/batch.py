@@ -40,6 +40,9 @@ class BadRow:
     key: str
 
 
+NO_MODEL: Final = "no model: name it in the body, or with --model"
+
+
 class RowFault(ValueError):
     """What is wrong with a row."""
 
@@ -63,7 +66,7 @@ def read_row(found: Any, line: int, *, task: Task, model: str | None) -> BatchRo
     if model is not None and not body.get("model"):
         body["model"] = model
     if path.startswith("/v1/") and not body.get("model"):
-        raise RowFault("no model: name it in the body, or with --model")
+        raise RowFault(NO_MODEL)
     if body.get("stream"):
         raise RowFault("a batch does not stream: leave out `stream`")
     text = _ENCODER.encode(body).encode()
