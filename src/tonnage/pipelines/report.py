@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from tonnage.pipelines.pipeline import Pipeline, PipelineStep
 from tonnage.pipelines.results import DoneStep
-from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
+from tonnage.reports.blocks import Block, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, named_values
 from tonnage.reports.rendering import Report
 from tonnage.values import dataclass
 
 PIPELINE_SCHEMA: Final = "tonnage/pipeline@1"
-COLUMNS: Final = ("step", "kind", "needs", "state", "seconds", "run", "figures", "message")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,61 +24,22 @@ class StepLine:
     result: DoneStep | None = None
     message: str = ""
 
-    def values(self) -> dict[str, Any]:
-        result = self.result
-        return {
-            "step": self.step.name,
-            "kind": self.step.kind,
-            "needs": list(self.step.needs),
-            "state": self.state,
-            "seconds": result.seconds if result else None,
-            "run": result.run if result else None,
-            "figures": dict(result.figures) if result else {},
-            "message": self.message,
-        }
-
 
 def pipeline_report(pipeline: Pipeline, lines: tuple[StepLine, ...]) -> Report:
     """The steps in their order."""
-    return Report(
-        page=lambda: _page(pipeline, lines),
-        document=lambda: {
+    return fields_report(
+        lambda: _page(pipeline, lines),
+        lambda: {
             "schema": PIPELINE_SCHEMA,
             "name": pipeline.name,
-            "steps": [line.values() for line in lines],
+            "steps": [field_values(_STEP, line) for line in lines],
         },
-        columns=COLUMNS,
-        rows=lambda: [[_cell(value) for value in line.values().values()] for line in lines],
-    )
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return " ".join(value)
-    return _shown(value) if isinstance(value, Mapping) else value
+        _STEP, lines,
+    )  # fmt: skip
 
 
 def _page(pipeline: Pipeline, lines: tuple[StepLine, ...]) -> Page:
-    columns = (
-        Column(title="step"),
-        Column(title="does", folds=2),
-        Column(title="after", folds=3, wraps=True),
-        Column(title="state"),
-        Column(title="seconds", align="right", folds=1),
-        Column(title="ended with", wraps=True),
-    )
-    rows = tuple(
-        (
-            line.step.name,
-            line.step.kind,
-            ", ".join(line.step.needs),
-            line.state,
-            "" if line.result is None else f"{line.result.seconds:,.1f}",
-            line.message.split("\n")[0] or _ended_with(line.result),
-        )
-        for line in lines
-    )
-    blocks: list[Block] = [Table(columns=columns, rows=rows)]
+    blocks: list[Block] = [field_table(_STEP, lines)]
     failed = [line.step.name for line in lines if line.state == "failed"]
     if failed:
         blocks.append(Paragraph(text=f"Failed: {', '.join(failed)}. Run again to go on from there.", tone="warning"))
@@ -88,11 +49,25 @@ def _page(pipeline: Pipeline, lines: tuple[StepLine, ...]) -> Page:
 def _ended_with(result: DoneStep | None) -> str:
     if result is None:
         return ""
-    return _shown(result.figures) or (f"run {result.run}" if result.run else ", ".join(result.outputs))
+    return named_values(result.figures) or (f"run {result.run}" if result.run else ", ".join(result.outputs))
 
 
-def _shown(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+def _of_result(name: str) -> Callable[[StepLine], Any]:
+    return lambda line: None if line.result is None else getattr(line.result, name)
+
+
+_STEP: Final[Fields[StepLine]] = (
+    Field("step", lambda line: line.step.name, title="step"),
+    Field("kind", lambda line: line.step.kind, title="does", folds=2),
+    Field("needs", lambda line: line.step.needs, title="after", show=", ".join, folds=3, wraps=True),
+    Field("state", lambda line: line.state, title="state"),
+    Field("seconds", _of_result("seconds"), json=lambda seconds: seconds, title="seconds", right=True, folds=1,
+          show=lambda seconds: "" if seconds is None else f"{seconds:,.1f}"),
+    Field("run", _of_result("run")),
+    Field("figures", lambda line: dict(line.result.figures) if line.result else {}),
+    Field("message", lambda line: line.message),
+    cell("ended with", lambda line: line.message.split("\n")[0] or _ended_with(line.result), wraps=True),
+)  # fmt: skip
 
 
 def render_graph(pipeline: Pipeline) -> str:

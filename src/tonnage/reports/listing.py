@@ -124,14 +124,25 @@ def field_values(fields: Fields[T], item: T) -> dict[str, Any]:
 
 
 def field_rows(fields: Fields[T], items: Sequence[T]) -> list[list[Any]]:
-    """Items as CSV carries them: the parts of a list in one cell."""
-    return [
-        [
-            " ".join(map(str, value)) if isinstance(value, list) else value
-            for value in field_values(fields, item).values()
-        ]
-        for item in items
-    ]
+    """Items as CSV carries them: the parts of a list or of a mapping in one cell."""
+    return [[_csv_cell(value) for value in field_values(fields, item).values()] for item in items]
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return named_values(value) if isinstance(value, dict) else value
+
+
+def named_values(values: Mapping[str, Any]) -> str:
+    """Values beside their names, numbers to four digits.
+
+    >>> named_values({"loss": 0.123456, "task": "mlp"})
+    'loss 0.1235, task mlp'
+    """
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
 
 
 def field_table(fields: Fields[T], items: Sequence[T], *, first_is_best: bool = False) -> Table:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.reports.plain import plain_instant, plain_number, plain_usd
+from tonnage.reports.listing import field_values
+from tonnage.reports.plain import plain_instant, plain_number
+from tonnage.reports.run_fields import ARTIFACTS, CHECKPOINTS, session_fields
 from tonnage.reports.run_figures import measured_document
 from tonnage.runs.diagnosis import Compared
 from tonnage.runs.states import RunState
@@ -40,20 +42,9 @@ def run_document(run: RunSummary) -> dict[str, Any]:
             {"at": event.at.isoformat(), "who": event.who, "kind": event.kind.value, **event.fields}
             for event in run.records.events
         ],
-        "spend": [
-            {"session": one.number, "starts": one.attempts, "started_at": plain_instant(one.started_at),
-             "ended_at": None if one.ended_at is None else plain_instant(one.ended_at),
-             "held_s": plain_number(one.seconds), "usd_per_hour": one.usd_per_hour,
-             "billing_quantum_s": plain_number(run.records.spec.guard.billing_quantum_s),
-             "cost_usd": None if one.usd is None else plain_usd(one.usd)}
-            for one in run.sessions
-        ],
-        "checkpoints": [
-            {"step": one.step, "path": one.path, "size_bytes": one.bytes, "written_in_s": plain_number(one.seconds),
-             "kept": one.there}
-            for one in run.checkpoints
-        ],
-        "artifacts": [{"what": one.what, "path": one.path, "size_bytes": one.bytes} for one in run.artifacts],
+        "spend": [field_values(session_fields(run.records.spec.guard.billing_quantum_s), one) for one in run.sessions],
+        "checkpoints": [field_values(CHECKPOINTS, one) for one in run.checkpoints],
+        "artifacts": [field_values(ARTIFACTS, one) for one in run.artifacts],
     }  # fmt: skip
 
 
