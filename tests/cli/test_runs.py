@@ -38,6 +38,21 @@ def test_an_unknown_run_is_told_the_nearest(inside: Run) -> None:
     assert "'bert'" in answer.stderr
 
 
+def test_each_machine_of_a_run_has_its_log(inside: Run, home: Path) -> None:
+    """The first has the run's own. One that is not there, and what only the first's log can do, are refused: exit 2."""
+    folder = RunFolder(home / "runs" / "bert")
+    folder.log_file.write_text("of the first\n")
+    (folder.path / "log-machine-2.txt").write_text("one\ntwo\n")
+    assert inside("logs", "bert", "--machine", "1").stdout == inside("logs", "bert").stdout == "of the first\n"
+    assert inside("logs", "bert", "--machine", "2", "--tail", "1").stdout == "two\n"
+    missing = inside("logs", "bert", "--machine", "3")
+    assert (missing.returncode, "no log of machine 3" in missing.stderr) == (2, True)
+    assert "--machine 1, 2" in missing.stderr
+    followed = inside("logs", "bert", "--machine", "2", "-f")
+    assert (followed.returncode, "first machine's log alone" in followed.stderr) == (2, True)
+    assert inside("logs", "bert-lora", "--machine", "2").returncode == 2
+
+
 def test_a_broken_folder_is_named(inside: Run, home: Path) -> None:
     """Which file of it, and where: exit 2."""
     with (home / "runs" / "bert" / "metrics.jsonl").open("a") as file:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.errors import TonnageError
 from tonnage.places.bucket.layout import Keys
-from tonnage.places.bucket.objects import FolderObjects
-from tonnage.supervisor import members
-from tonnage.supervisor.members import Beside, Gathering, Member, join, meeting_env, told_by_the_cloud
+from tonnage.places.bucket.objects import FolderObjects, StoredObject
+from tonnage.supervisor import meeting
+from tonnage.supervisor.meeting import JOIN_S, Beside, Gathering
+from tonnage.supervisor.members import Member, join, meeting_env, told_by_the_cloud
 
 KEYS = Keys(base="home/run", number=1)
 
@@ -27,7 +29,7 @@ def store(tmp_path: Path) -> FolderObjects:
 
 
 def beside(store: FolderObjects, member: Member) -> Beside:
-    return Beside(store, KEYS, member, every_s=0.0, token="t")
+    return Beside(store, KEYS, member, every_s=0.0, token="t", notice_s=20.0)
 
 
 def aged(tmp_path: Path, key: str, seconds: float) -> None:
@@ -118,7 +120,7 @@ def test_one_machine_that_is_lost_ends_the_attempt(
 ) -> None:
     """By the signal that a machine taken away gets: the run is saved where it can be, and ends. Once."""
     signals: list[int] = []
-    monkeypatch.setattr(members.os, "kill", lambda _, number: signals.append(number))
+    monkeypatch.setattr(meeting.os, "kill", lambda _, number: signals.append(number))
     first, second, third = three(store)
     gathering = Gathering(store, KEYS, first, every_s=0.1)
     others = [beside(store, second), beside(store, third)]
@@ -138,6 +140,71 @@ def test_one_machine_that_is_lost_ends_the_attempt(
     assert len(signals) == 1
 
 
+def test_a_machine_that_never_comes_ends_the_attempt_by_name(
+    store: FolderObjects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Before torchrun gives up, which names none; with the addresses of those that have come. Not a moment sooner."""
+    signals: list[int] = []
+    monkeypatch.setattr(meeting.os, "kill", lambda _, number: signals.append(number))
+    first, second = (join(store, KEYS, 3) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    now = [0.0]
+    gathering = Gathering(store, KEYS, replace(first, address="10.0.0.1"), every_s=0.1, clock=lambda: now[0])
+    beside(store, replace(second, address="10.0.0.2")).flush(waiting=True)
+    now[0] = JOIN_S - 1
+    gathering.look(1)
+    assert (gathering.lost, signals) == ("", [])
+    now[0] = JOIN_S + 1
+    gathering.look(1)
+    said = "machine 3 of 3 has not come in 9 minutes (those that have: 10.0.0.1, 10.0.0.2)"
+    assert said in gathering.lost
+    assert said in capfd.readouterr().err
+    assert len(signals) == 1
+
+
+class Unreachable(FolderObjects):
+    """A bucket that no machine reaches any more."""
+
+    def read(self, key: str, *, start: int = 0) -> StoredObject | None:
+        raise TonnageError(f"{key}: no answer from byte {start}", hint="")
+
+    def write(self, key: str, content: bytes) -> None:
+        raise TonnageError(f"{key}: no answer to {len(content)} bytes", hint="")
+
+
+def test_a_machine_that_is_taken_away_ends_where_the_bucket_is_out_of_reach(
+    store: FolderObjects, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After its notice and two exchanges, in which the first might have ended the run; never while it only waits."""
+    _, second, _ = three(store)
+    now = [0.0]
+    gone = Unreachable(tmp_path / "bucket")
+    other = Beside(gone, KEYS, second, every_s=5.0, token="t", notice_s=20.0, clock=lambda: now[0])
+    for now[0] in (0.0, 600.0):
+        other.flush(waiting=True)
+        assert other.code is None
+    other.leave()
+    for now[0] in (600.0, 629.0):
+        other.flush()
+        assert other.code is None
+    now[0] = 630.0
+    other.flush()
+    assert other.code == 75
+    assert "the first has not ended the run in time" in capfd.readouterr().err
+
+
+def test_a_bucket_that_fails_while_a_machine_looks_for_the_first_is_asked_again(
+    store: FolderObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = three(store)
+    gathering, other = Gathering(store, KEYS, first, every_s=0.1), beside(store, second)
+    gathering.look(1)
+    answers = iter([Unreachable(tmp_path / "bucket").read, *[store.read] * 20])
+    monkeypatch.setattr(store, "read", lambda key, **more: next(answers)(key, **more))
+    assert other.meet() == gathering.endpoint
+
+
 def test_a_machine_of_an_older_submission_ends(store: FolderObjects) -> None:
     _, second, _ = three(store)
     other = beside(store, second)
@@ -150,7 +217,7 @@ def test_a_start_of_a_newer_epoch_ends_the_older_ones_machines(store: FolderObje
     """The fence of a place that starts a submission again; one whose first has not taken its epoch yet waits on."""
     keys = replace(KEYS, epoch=2)
     member = Member(number=1, machines=2, address="10.0.0.2", identity="b")
-    other = Beside(store, keys, member, every_s=0.0, token="t")
+    other = Beside(store, keys, member, every_s=0.0, token="t", notice_s=20.0)
     other.flush(waiting=True)
     assert other.code is None
     store.write(KEYS.lease, b'{"token": "t", "number": 1, "epoch": 3}')

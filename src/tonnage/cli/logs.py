@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import QuietSession
 from tonnage.cli.streams import write_stdout
+
+if TYPE_CHECKING:
+    from tonnage.runs.folder import RunFolder
 
 
 def logs(
@@ -23,6 +26,12 @@ def logs(
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="WHEN", help="A duration such as 10m, or an instant.", show_default=False),
+    ] = None,
+    machine: Annotated[
+        int | None,
+        typer.Option(
+            "--machine", metavar="N", min=1, help="Of a run over several machines; the first is 1.", show_default=False
+        ),
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Each line with its time (UTC).")] = False,
     *,
@@ -38,16 +47,17 @@ def logs(
     folder = find_run(session.settings, run)
     if folder.mirror_file.exists() and (told := look_at_place(session.settings, folder)):
         session.say(told)
-    offset = _shown_from(folder.log_file, tail=tail, since=since)
+    log = _log(folder, machine, follow=follow, by_time=times or since is not None)
+    offset = _shown_from(log, tail=tail, since=since)
     if not follow and times:
         from tonnage.runs.logs import timed_lines
 
-        for line in timed_lines(folder.log_file, offset) if folder.log_file.exists() else ():
+        for line in timed_lines(log, offset) if log.exists() else ():
             write_stdout(line)
         return
     if not follow:
-        if folder.log_file.exists():
-            with folder.log_file.open("rb") as file:
+        if log.exists():
+            with log.open("rb") as file:
                 file.seek(offset)
                 for block in iter(lambda: file.read(1 << 16), b""):
                     write_stdout(block.decode("utf-8", errors="replace"))
@@ -69,6 +79,20 @@ def logs(
         session.say(fault)
     session.say(last_words(folder, state))
     raise typer.Exit(Told(exit_code(state)))
+
+
+def _log(folder: RunFolder, machine: int | None, *, follow: bool, by_time: bool) -> Path:
+    """The file to show. InputError where there is none of that machine, or not in that way."""
+    if machine is None or machine == 1:
+        return folder.log_file
+    from tonnage.errors import InputError
+    from tonnage.runs.logs import log_of_machine
+
+    if follow or by_time:
+        refused = "-f" if follow else "-t and --since"
+        raise InputError(f"{refused}: of the first machine's log alone", hint=f"`tonnage logs {folder.path.name} "
+                         f"--machine {machine}`, with --tail")  # fmt: skip
+    return log_of_machine(folder, machine)
 
 
 def _plain(line: str) -> None:

@@ -1,17 +1,44 @@
-"""When which part of a run's log was written: the log is the workers' own words, its times stand beside it."""
+"""Logs of a run: when which part was written (the times stand beside the workers' words), and those of each machine."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tonnage.runs.folder import append_values
+from tonnage.errors import InputError
+from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.tail import Tail
 
 NOTE_EVERY_S: Final = 1.0
+MACHINE_LOG: Final = re.compile(r"log-machine-\d+\.txt")  # of what the workers of a further machine print
+
+
+def machine_log(number: int) -> str:
+    """The log's name of a machine of a run; the first is 1, and has the run's own.
+
+    >>> machine_log(2)
+    'log-machine-2.txt'
+    """
+    return f"log-machine-{number}.txt"
+
+
+def machine_logs(folder: RunFolder) -> list[str]:
+    """Those of further machines that are in a run's folder."""
+    return sorted(one.name for one in folder.path.glob("log-machine-*.txt") if MACHINE_LOG.fullmatch(one.name))
+
+
+def log_of_machine(folder: RunFolder, number: int) -> Path:
+    """The log of a machine, the first is 1. InputError where there is none."""
+    found = folder.log_file if number == 1 else folder.path / machine_log(number)
+    if found.exists():
+        return found
+    has = ", ".join(re.sub(r"\D", "", name) for name in machine_logs(folder))
+    hint = f"--machine 1, {has}" if has else "places whose machines meet in a bucket have one for each further machine"
+    raise InputError(f"the run has no log of machine {number}", hint=hint)
 
 
 def index_file(log: Path) -> Path:

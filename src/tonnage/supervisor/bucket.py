@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -30,7 +31,9 @@ from tonnage.places.bucket.secrets import fill_environment
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.states import RunStatus, WorkerExit
-from tonnage.supervisor.members import Gathering, join, meeting_env, work_beside
+from tonnage.supervisor.beside import sent_content, work_beside
+from tonnage.supervisor.meeting import Gathering
+from tonnage.supervisor.members import join, meeting_env
 from tonnage.supervisor.pod import until_its_end
 
 JOURNAL: Final = "journal.jsonl"
@@ -62,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--machines", type=int, default=1, help="of the run: all run this command")
     parser.add_argument("--shared", action="store_true", help="the run's folder is one of all machines")
     asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WorkerExit.PREEMPTED))  # a container's first process ignores it
     if asked.secret:
         fill_environment(asked.secret, region=asked.region)
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
@@ -75,8 +79,9 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         if not member.first:
             return work_beside(
-                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, shared=asked.shared
-            )
+                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, notice_s=asked.notice_s,
+                shared=asked.shared,
+            )  # fmt: skip
         gathering = Gathering(objects, keys, member, every_s=asked.every_s)
         os.environ.update(meeting_env(gathering.endpoint, member))
     if keys.epoch:
@@ -91,6 +96,8 @@ def main(arguments: Sequence[str]) -> int:
     insisted(exchange.finish, LAST_WORDS_S)
     if gathering is not None:
         insisted(lambda: gathering.over(code), LAST_WORDS_S)
+        if gathering.lost:
+            sys.stderr.write(f"tonnage: {gathering.lost}\n")  # the machine's last words, which the place shows
     alone_taken = gathering is None or not gathering.lost
     if asked.stay and alone_taken and code == WorkerExit.PREEMPTED:
         time.sleep(STAYS_S)
@@ -112,7 +119,7 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
     shutil.rmtree(folder.path, ignore_errors=True)  # of an older submission, on a disk that stayed
     make_private_folder(folder.path)
     make_private_folder(folder.checkpoints)
-    inputs = json.loads(_sent(objects, keys, "inputs.json"))
+    inputs = json.loads(sent_content(objects, keys, "inputs.json"))
     for inside, digest in inputs.items():
         path = folder.path / inside
         if not path.exists():
@@ -121,7 +128,7 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
             objects.get(input_key(digest), beside)
             os.replace(beside, path)
     for name in SENT[:2]:
-        write_whole(folder.path / name, _sent(objects, keys, name))
+        write_whole(folder.path / name, sent_content(objects, keys, name))
     for name in ALONG:
         if (found := objects.read(keys.sent(name))) is not None:
             write_whole(folder.path / name, found.content)
@@ -138,7 +145,7 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
 
 def _write_place(objects: Objects, keys: Keys, folder: RunFolder) -> None:
     """The submission and the start that this folder is of: what its supervisor looks for."""
-    place = json.loads(_sent(objects, keys, SENT[2]))
+    place = json.loads(sent_content(objects, keys, SENT[2]))
     write_whole(folder.place_file, json.dumps(place | ({"epoch": keys.epoch} if keys.epoch else {})) + "\n")
 
 
@@ -274,13 +281,6 @@ def insisted(act: Callable[[], Any], longest_s: float) -> Any:
                 raise
             sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
             time.sleep(PAUSE_S)
-
-
-def _sent(objects: Objects, keys: Keys, name: str) -> bytes:
-    found = objects.read(keys.sent(name))
-    if found is None:
-        raise TonnageError(f"{objects.url}/{keys.sent(name)} is not there", hint="submit the run again")
-    return found.content
 
 
 def writer_in(folder: RunFolder) -> tuple[str, int] | None:

@@ -26,6 +26,7 @@ from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.together import JOINT, joint_view
 from tonnage.values import dataclass
 
 SERVICE: Final = "ec2"
@@ -39,8 +40,6 @@ PHASES: Final[Mapping[str, Phase]] = {
     "pending": Phase.PROVISIONING, "running": Phase.RUNNING, "shutting-down": Phase.ENDING,
     "stopping": Phase.ENDING, "stopped": Phase.ENDED, "terminated": Phase.ENDED,
 }  # fmt: skip
-JOINT: Final = ","  # between the instances of one job
-SLOWEST: Final = (Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING, Phase.ENDING)
 BY_A_USER: Final = "Client.UserInitiatedShutdown"
 BY_ITSELF: Final = "Client.InstanceInitiatedShutdown"
 NO_CAPACITY: Final = frozenset({"InsufficientInstanceCapacity", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
@@ -290,34 +289,6 @@ def view_of(told: Mapping[str, Any]) -> JobView:
     if phase is Phase.ENDED and why.get("Code") == BY_A_USER:
         phase = Phase.CANCELLED
     return JobView(phase=phase, job_id=str(told["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
-
-
-def joint_view(views: Sequence[JobView]) -> JobView:
-    """Several machines as one job: it works while one of them does, and is where the slowest is.
-
-    Why one has ended before the others is kept: that is why the job ends.
-
-    >>> taken = JobView(phase=Phase.ENDED, job_id="i-2", word="terminated", reason="Spot took it")
-    >>> joint_view([JobView(phase=Phase.RUNNING, job_id="i-1", word="running"), taken]).reason
-    'i-2: Spot took it'
-    """
-    if len(views) == 1:
-        return views[0]
-    live = [one for one in views if one.phase in SLOWEST]
-    over = [one for one in views if one.phase not in SLOWEST]
-    shown = min(live, key=lambda one: SLOWEST.index(one.phase)) if live else _ended_as(over)
-    first = next((one for one in over if one.reason and one.phase is Phase.ENDED), over[0] if over else shown)
-    said = first.reason or ("no longer listed" if first.phase is Phase.GONE else "")
-    reason = f"{first.job_id}: {said}" if said and over else shown.reason
-    return JobView(
-        phase=shown.phase, job_id=JOINT.join(str(one.job_id) for one in views), word=shown.word, reason=reason
-    )  # fmt: skip
-
-
-def _ended_as(over: Sequence[JobView]) -> JobView:
-    """Of machines that have all ended: the end that says most."""
-    order = (Phase.ENDED, Phase.CANCELLED, Phase.GONE)
-    return min(over, key=lambda one: order.index(one.phase))
 
 
 def _nothing_started(errors: list[dict[str, Any]], name: str, *, has: int, of: int) -> TonnageError:

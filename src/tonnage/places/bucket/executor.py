@@ -47,6 +47,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor
+from tonnage.runs.logs import machine_logs
 from tonnage.runs.requests import cancel_request, write_request
 from tonnage.runs.secrets import named_secrets
 from tonnage.runs.spec import RunSpec, dump_spec
@@ -202,7 +203,8 @@ class BucketRuns:
         }
         for name, content in sent.items():
             self.objects.write(keys.sent(name), content)
-        here = {name: path.stat().st_size if (path := folder.path / name).exists() else 0 for name in GROWN}
+        grown = (*GROWN, *machine_logs(folder))
+        here = {name: path.stat().st_size if (path := folder.path / name).exists() else 0 for name in grown}
         write_mirror(folder, Mirror(token=record.token, there={"journal.jsonl": len(journal)}, here=here, base=here))
         self._take_lease(keys, record)
 

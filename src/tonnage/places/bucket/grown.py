@@ -14,6 +14,7 @@ from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.mirror import Mirror, append_grown, read_mirror
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import heartbeat_file, hold_lock
+from tonnage.runs.logs import MACHINE_LOG
 
 LOCK_WAIT_S: Final = 60.0
 MOST_SEGMENTS: Final = 64  # of log to catch up with; more stays there
@@ -26,14 +27,14 @@ class Writer:
 
     def __init__(self, objects: Objects, keys: Keys, folder: RunFolder) -> None:
         self._objects, self._keys, self._folder = objects, keys, folder
-        self._written = dict.fromkeys(GROWN, 0)
+        self._written: dict[str, int] = {}
 
     def write(self, name: str) -> None:
         """Whatever the file has gained since the last call."""
         path = self._folder.path / name
         length = path.stat().st_size if path.exists() else 0
-        while self._written[name] < length:
-            segment = self._written[name] // SEGMENT_BYTES
+        while (written := self._written.get(name, 0)) < length:
+            segment = written // SEGMENT_BYTES
             with path.open("rb") as file:
                 file.seek(segment * SEGMENT_BYTES)
                 content = file.read(SEGMENT_BYTES)
@@ -71,7 +72,9 @@ def follow(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> None:
         if mirror.epoch != keys.epoch:
             mirror = _from_its_beginning(mirror, keys.epoch)
         found = objects.sizes(f"{keys.part}/grown/")
-        for name in reversed(GROWN):  # the journal last: what it tells of is here then
+        names = {key.removeprefix(f"{keys.part}/grown/").partition("/")[0] for key in found}
+        others = sorted(name for name in names if MACHINE_LOG.fullmatch(name))
+        for name in (*others, *reversed(GROWN)):  # the journal last: what it tells of is here then
             mirror = _follow_one(objects, keys, folder, mirror, name, found)
         _keep_beat(objects, keys, folder)
 
@@ -82,7 +85,10 @@ def _from_its_beginning(mirror: Mirror, epoch: int) -> Mirror:
     The journal's lines are compared with those that are here; the other files are laid over those of the older start.
     """
     base = {name: mirror.base.get(name, 0) for name in GROWN}
-    return replace(mirror, epoch=epoch, there={JOURNAL: base[JOURNAL]}, here=base)
+    kept = {
+        name: length for name, length in mirror.here.items() if MACHINE_LOG.fullmatch(name)
+    }  # a start begins its own
+    return replace(mirror, epoch=epoch, there={JOURNAL: base[JOURNAL]}, here={**kept, **base})
 
 
 def _follow_one(
@@ -93,7 +99,7 @@ def _follow_one(
     last = max(numbers, default=-1)
     have = mirror.there.get(name, 0)
     skipped = {}
-    if name == LOG and last - have // SEGMENT_BYTES > MOST_SEGMENTS:
+    if (name == LOG or MACHINE_LOG.fullmatch(name)) and last - have // SEGMENT_BYTES > MOST_SEGMENTS:
         skipped = {name: last * SEGMENT_BYTES - have}
         have = last * SEGMENT_BYTES
     for segment in range(have // SEGMENT_BYTES, last + 1):

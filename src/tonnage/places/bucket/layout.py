@@ -7,7 +7,8 @@
     HOME/RUN/NUMBER/machines/K.json       machine K of several, renewed while it works; 0 is the first
     HOME/RUN/NUMBER/sent/...              what one submission says, the journal up to it
     HOME/RUN/NUMBER/asked/stop | cancel   what the client asks of its supervisor
-    HOME/RUN/NUMBER/grown/FILE/K          MiB K of a file that grows: journal, figures, samples, log
+    HOME/RUN/NUMBER/grown/FILE/K          MiB K of a file that grows: journal, figures, samples, log, logs of
+                                          further machines
     HOME/RUN/NUMBER/beat.json             the newest heartbeat
     HOME/RUN/NUMBER/made/THING.json       what was saved: its files with sizes and hashes, written after the files
 
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.logs import MACHINE_LOG
 from tonnage.values import dataclass
 
 SEGMENT_BYTES: Final = 1 << 20
@@ -136,6 +138,7 @@ def things_in(folder: RunFolder) -> list[str]:
     others = sorted(
         one.name for one in folder.path.iterdir()
         if one.name not in APART and one.suffix not in {".lock", ".pid"} and not one.name.startswith(".")
+        and not MACHINE_LOG.fullmatch(one.name)
     )  # fmt: skip
     return [*(f"checkpoints/{name}" for name in steps if STEP.fullmatch(f"checkpoints/{name}")), *others]
 
