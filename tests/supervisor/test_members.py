@@ -16,7 +16,7 @@ from tonnage.places.bucket.layout import Keys
 from tonnage.places.bucket.objects import FolderObjects, StoredObject
 from tonnage.supervisor import meeting
 from tonnage.supervisor.meeting import JOIN_S, Beside, Gathering
-from tonnage.supervisor.members import Member, join, meeting_env, told_by_the_cloud
+from tonnage.supervisor.members import Member, join, meeting_env, own_address, told_by_the_cloud
 
 KEYS = Keys(base="home/run", number=1)
 
@@ -62,6 +62,13 @@ def test_a_number_that_the_cloud_says_is_taken(monkeypatch: pytest.MonkeyPatch, 
     assert found is not None
     assert (found.number, found.address) == (0, "algo-1")
     assert list(tmp_path.rglob("machines")) == []
+
+
+def test_azure_ml_and_batch_number_their_nodes() -> None:
+    """By variables of theirs; a rank that somebody else has set is none of Azure ML's."""
+    assert told_by_the_cloud({"AZUREML_RUN_ID": "t-a", "NODE_RANK": "3"}) == (3, own_address())
+    assert told_by_the_cloud({"NODE_RANK": "3"}) is None
+    assert told_by_the_cloud({"AWS_BATCH_JOB_NODE_INDEX": "2"}) == (2, own_address())
 
 
 def test_the_others_learn_where_the_first_is(store: FolderObjects) -> None:

@@ -78,6 +78,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.bucket.executor import BucketRuns
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureMachines(name=name, place=place))
+        case "azureml":
+            from tonnage.places.azure.jobs import AzureMLJobs
+            from tonnage.places.bucket.executor import BucketRuns
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureMLJobs(name=name, place=place))
         case "digitalocean":
             from tonnage.places.bucket.executor import BucketRuns
             from tonnage.places.digitalocean.droplets import Droplets

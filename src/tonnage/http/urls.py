@@ -9,6 +9,7 @@ from typing import Final
 VARIABLE: Final = re.compile(r"\$\{(\w+)\}")  # stands for a secret, and is none
 _URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>\\]+")
 _USER: Final = re.compile(r"^([^:]+://)([^/?#]*)@")  # greedy: a password may hold an `@`
+CONTAINED: Final = ("az://", "abfs://", "abfss://", "wasb://", "wasbs://")  # CONTAINER@ACCOUNT: no user's name
 _SIGNED: Final = re.compile(
     r"([?&#;](?:[^=&#;\s]*(?:signature|token|secret|password|passwd|pwd|credential|api[-_]?key|access[-_]?key)[^=&#;\s]*"
     r"|sig|key|auth|code)=)([^&#;\s]*)",
@@ -30,6 +31,8 @@ def without_secrets(text: str) -> str:
     'https://***@host/rows.csv'
     >>> without_secrets("https://host/rows.csv?sig=${TONNAGE_SECRET_1}")
     'https://host/rows.csv?sig=${TONNAGE_SECRET_1}'
+    >>> without_secrets("az://runs@account.blob.core.windows.net/a?sig=x")
+    'az://runs@account.blob.core.windows.net/a?sig=***'
     """
     return replace_secrets(text, lambda said: said if VARIABLE.fullmatch(said) else "***") if "://" in text else text
 
@@ -39,6 +42,8 @@ def replace_secrets(text: str, give: Callable[[str], str]) -> str:
 
     def user(found: re.Match[str]) -> str:
         name, colon, password = found[2].partition(":")
+        if found[1].lower() in CONTAINED and not colon:
+            return found[0]
         return f"{found[1]}{name}:{give(password)}@" if colon else f"{found[1]}{give(found[2])}@"
 
     def url(found: re.Match[str]) -> str:

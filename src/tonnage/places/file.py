@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.azure.job_place import AzureMLPlace
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.digitalocean.place import DigitalOceanPlace
@@ -94,6 +95,7 @@ WrittenPlace = (
     | GCEPlace
     | VertexPlace
     | AzurePlace
+    | AzureMLPlace
     | DigitalOceanPlace
     | DatabricksPlace
     | RayPlace
@@ -107,7 +109,8 @@ AnyPlace = WrittenPlace | LocalPlace
 GONE: Final[Mapping[str, tuple[str, str]]] = {
     "aci": (
         "Azure Container Instances offers no GPUs any more: they were retired",
-        'kind = "azure" is a virtual machine with GPUs, kind = "kubernetes" with cluster = "aks" a cluster of them',
+        'kind = "azure" is a virtual machine with GPUs, "azureml" a job on nodes of Azure ML, "kubernetes" with '
+        'cluster = "aks" a cluster of them',
     ),
 }  # what is asked for and is no kind: why, and what to take instead
 LOCAL: Final = "local"  # this machine's name among places

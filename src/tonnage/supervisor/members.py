@@ -43,7 +43,7 @@ def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -
     """(number, own address) where a managed service says which machine this is; None where none does.
 
     SageMaker: `hosts` and `current_host` of resourceconfig.json, which its toolkit shows as SM_HOSTS and
-    SM_CURRENT_HOST; Vertex AI: CLUSTER_SPEC.
+    SM_CURRENT_HOST; Vertex AI: CLUSTER_SPEC; Azure ML: NODE_RANK of its PyTorch launcher; AWS Batch: the node's index.
 
     >>> told_by_the_cloud({"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"})
     (1, 'algo-2')
@@ -64,6 +64,10 @@ def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -
         order = [(pool, index) for pool in sorted(pools) for index in range(len(pools[pool]))]
         pool, index = str(told["task"]["type"]), int(told["task"]["index"])
         return order.index((pool, index)), pools[pool][index].partition(":")[0]
+    if "AZUREML_RUN_ID" in environ and "NODE_RANK" in environ:
+        return int(environ["NODE_RANK"]), own_address()
+    if "AWS_BATCH_JOB_NODE_INDEX" in environ:
+        return int(environ["AWS_BATCH_JOB_NODE_INDEX"]), own_address()
     return None
 
 

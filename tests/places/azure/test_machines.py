@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.record_azure_schema import FILE, excerpt
+from benchmarks.record_azure_schema import MACHINES, excerpt
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.azure.checks import grants
@@ -116,7 +116,7 @@ def test_what_azure_would_refuse_is_refused_before_anything_is_sent(patch: dict[
 
 def test_the_recorded_members_are_those_of_the_installed_models() -> None:
     pytest.importorskip("azure.mgmt.compute")
-    assert json.loads(FILE.read_text()) == excerpt()
+    assert json.loads(MACHINES.file.read_text()) == excerpt()
 
 
 def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:

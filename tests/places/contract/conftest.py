@@ -17,6 +17,8 @@ from tonnage.places.aws.ec2 import EC2
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker import SageMaker
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.azure.job_place import AzureMLPlace
+from tonnage.places.azure.jobs import AzureMLJobs
 from tonnage.places.azure.machines import AzureMachines
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.bucket.executor import BucketRuns
@@ -49,6 +51,7 @@ from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
+from tonnage.testing.azure import machine_learning
 from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
@@ -80,6 +83,7 @@ MEMBERS = [
     "gce",
     "vertex",
     pytest.param("azure", marks=[NEEDS_AZURE]),
+    pytest.param("azureml", marks=[NEEDS_AZURE]),
     pytest.param("digitalocean", marks=[NEEDS_MOTO]),
     pytest.param("ray", marks=[pytest.mark.slow, NEEDS_RAY]),
     pytest.param("spark", marks=[pytest.mark.slow, NEEDS_SPARK]),
@@ -335,6 +339,35 @@ def azure_trial(home: Path, service: FakeAzure, monkeypatch: pytest.MonkeyPatch)
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
 
 
+AZUREML_TERMS: dict[str, Any] = {
+    "kind": "azureml", "subscription": SUBSCRIPTION, "resource_group": "ml", "region": "eastus", "workspace": "team",
+    "compute": "gpus", "cores": 1, "memory_gib": 1, "bucket": "az://runs@account.blob.core.windows.net/tonnage",
+    "instance_type": "Standard_NC24ads_A100_v4", "identity": machine_learning.CLIENT_ID, "spot": True, "grace_s": 8,
+    "time_limit_minutes": 240, "exchange_s": 0.3, "python": sys.executable, "image": AZURE_TERMS["image"],
+}  # fmt: skip
+
+
+def azureml_trial(home: Path, service: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """Azure ML's command jobs and Blob Storage; nodes are processes of this machine."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = AzureMLPlace(**AZUREML_TERMS, mount=str(home / "there"))
+        return BucketRuns(kind="azureml", name="ml", place=terms, cloud=AzureMLJobs(name="ml", place=terms, **more))
+
+    def live(folder: RunFolder) -> list[str]:
+        return [name for name, one in service.ml.jobs.items() if one.status not in machine_learning.ENDS
+                and one.body["properties"]["tags"]["tonnage-run"] == folder.path.name]  # fmt: skip
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("TONNAGE_AZURE_MANAGEMENT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(
+        executor=place(), home=home / "here", alive=lambda folder: len(live(folder)),
+        preempt=lambda folder: service.ml.preempt(live(folder)[0]), out_of_reach=out_of_reach,
+    )  # fmt: skip
+
+
 def digitalocean_trial(
     home: Path, service: FakeDigitalOcean, aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> PlaceTrial:  # fmt: skip
@@ -508,6 +541,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         "vertex": lambda: vertex_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "azure": lambda: azure_trial(tmp_path, request.getfixturevalue("azure"), monkeypatch),
+        "azureml": lambda: azureml_trial(tmp_path, request.getfixturevalue("azure"), monkeypatch),
         "digitalocean": lambda: digitalocean_trial(
             tmp_path, request.getfixturevalue("digitalocean"), request.getfixturevalue("aws"), monkeypatch
         ),

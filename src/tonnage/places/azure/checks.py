@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
-from tonnage.places.azure.place import AzurePlace
+from tonnage.places.azure.place import AzurePlace, AzureTerms
 from tonnage.places.bucket.azure import AzureError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.contract import PlaceFinding
@@ -30,6 +30,29 @@ V_RIGHTS: Final = "2022-04-01"
 
 def questions_of(call: Call, place: AzurePlace, *, name: str) -> Iterator[PlaceFinding]:
     """The resource group first: without it nothing else can be asked."""
+    against = list(group_questions(call, place))
+    yield from against
+    if against:
+        return
+    yield from right_questions(call, place.group, RIGHTS)
+    yield from _size(call, place, name)
+    yield from _boot_image(call, place)
+    yield from _subnet(call, place)
+    yield from _identity(call, place)
+    yield from vault_questions(call, place)
+    yield image_unchecked(place.image)
+
+
+def image_unchecked(image: str) -> PlaceFinding:
+    """Registries are not asked: only the machine's identity may."""
+    host = image.partition("/")[0]
+    return PlaceFinding(
+        kind="unchecked", message=f"the image of {host} is not looked for", hint=f"`skopeo inspect docker://{image}`"
+    )
+
+
+def group_questions(call: Call, place: AzureTerms) -> Iterator[PlaceFinding]:
+    """Whether subscription and resource group are there, and the sign-in is taken."""
     try:
         call("GET", place.group, version=V_RESOURCES)
     except AzureError as error:
@@ -40,29 +63,20 @@ def questions_of(call: Call, place: AzurePlace, *, name: str) -> Iterator[PlaceF
             yield refused(f"there is no resource group {place.resource_group}", f"`az group create {words}`")
         else:
             yield refused(error.message, error.hint or "")
-        return
     except TonnageError as error:
         yield refused(error.message, error.hint or "")
-        return
-    yield from _rights(call, place)
-    yield from _size(call, place, name)
-    yield from _boot_image(call, place)
-    yield from _subnet(call, place)
-    yield from _identity(call, place)
-    yield from _vault(call, place)
-    yield PlaceFinding(kind="unchecked", message=f"the image of {place.image.partition('/')[0]} is not looked for",
-                       hint=f"`skopeo inspect docker://{place.image}`")  # fmt: skip
 
 
-def _rights(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
+def right_questions(call: Call, group: str, wanted: Sequence[str]) -> Iterator[PlaceFinding]:
+    """Whether the caller has these rights in a resource group."""
     try:
-        told = call("GET", f"{place.group}/providers/Microsoft.Authorization/permissions", version=V_RIGHTS)
+        told = call("GET", f"{group}/providers/Microsoft.Authorization/permissions", version=V_RIGHTS)
     except TonnageError as error:
         yield unasked("your rights", error)
         return
-    lacking = [right for right in RIGHTS if not any(grants(one, right) for one in told.get("value") or ())]
+    lacking = [right for right in wanted if not any(grants(one, right) for one in told.get("value") or ())]
     if lacking:
-        words = f'--assignee YOU --role Contributor --scope "{place.group}"'
+        words = f'--assignee YOU --role Contributor --scope "{group}"'
         yield refused(f"you may not: {', '.join(lacking)}", f"`az role assignment create {words}`")
 
 
@@ -195,7 +209,7 @@ def _identity(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
             yield unasked(f"the identity {short}", error)
 
 
-def _vault(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
+def vault_questions(call: Call, place: AzureTerms) -> Iterator[PlaceFinding]:
     """The vault alone: to ask for the secret is to read it."""
     if place.secret is None:
         return

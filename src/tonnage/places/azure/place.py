@@ -8,26 +8,51 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.places.bucket.place import MachinePlace
+from tonnage.places.bucket.place import CloudPlace, MachinePlace
 from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 30  # the least between a Preempt event and the end: Azure, «Scheduled Events»
 IMAGE: Final = r"^([^:/\s]+:[^:/\s]+:[^:/\s]+:[^:/\s]+|/(subscriptions|SharedGalleries|CommunityGalleries)/\S+)$"
+UUID: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 RESOURCE: Final = r"^/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/\S+$"
 NOT_IN_TAGS: Final = re.compile(r"[<>%&\\?/]")  # of tags' names
 HOW_BUCKET: Final = "`bucket` is one of Blob Storage: az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX"
 
 
-class AzurePlace(MachinePlace):
+class AzureTerms(CloudPlace):
+    """Terms of all that is Azure's."""
+
+    subscription: Annotated[str, Field(pattern=UUID)]
+    resource_group: Annotated[str, Field(pattern=r"^[\w().-]{1,89}[\w()-]$")]
+
+    @model_validator(mode="after")
+    def _as_azure_takes_it(self) -> AzureTerms:
+        if not re.fullmatch(r"az://[a-z0-9-]+@[a-z0-9]+\.blob\.[a-z0-9.]+(/.*)?", self.bucket):
+            raise ValueError(HOW_BUCKET)
+        if self.secret is not None and self.secret.count("/") != 1:
+            raise ValueError("`secret` is one of Key Vault: VAULT/NAME")
+        wrong = [key for key in self.labels if NOT_IN_TAGS.search(key)]
+        if wrong:
+            raise ValueError(f"`labels`: {wrong[0]!r} cannot be the name of a tag: <>%&\\?/ are not taken")
+        return self
+
+    @property
+    def secret_address(self) -> str | None:
+        """Of Key Vault."""
+        return None if self.secret is None else f"azure:{self.secret}"
+
+    @property
+    def group(self) -> str:
+        """The resource group's path."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+
+
+class AzurePlace(MachinePlace, AzureTerms):
     """Virtual machines of one size in one region. A run has one; it deletes itself where it may."""
 
     platform: ClassVar[Platform] = "vm"
     stays: ClassVar[bool] = True
     kind: Literal["azure"]
-    subscription: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-    resource_group: Annotated[
-        str, Field(pattern=r"^[\w().-]{1,89}[\w()-]$")
-    ]  # machines, disks and cards are made in it
     zones: Annotated[tuple[Literal["1", "2", "3"], ...], Field(strict=False, max_length=3)] = ()  # asked in this order
     instance_type: Annotated[str, Field(pattern=r"^(Standard|Basic)_[A-Za-z0-9_-]+$")]  # the size
     boot_image: Annotated[str, Field(pattern=IMAGE)]  # PUBLISHER:OFFER:SKU:VERSION or an identifier
@@ -41,8 +66,6 @@ class AzurePlace(MachinePlace):
 
     @model_validator(mode="after")
     def _hang_together(self) -> AzurePlace:
-        if not re.fullmatch(r"az://[a-z0-9-]+@[a-z0-9]+\.blob\.[a-z0-9.]+(/.*)?", self.bucket):
-            raise ValueError(HOW_BUCKET)
         if self.most_usd_per_hour is not None and not self.spot:
             raise ValueError("`most_usd_per_hour` is of spot machines")
         if self.spot and self.capacity_reservation is not None:
@@ -50,11 +73,6 @@ class AzurePlace(MachinePlace):
         if self.spot and self.grace_s > SPOT_NOTICE_S - 10:
             said = f"Azure gives {SPOT_NOTICE_S} s, and the last checkpoint is brought away in them"
             raise ValueError(f"`grace_s`: {said}")
-        if self.secret is not None and self.secret.count("/") != 1:
-            raise ValueError("`secret` is one of Key Vault: VAULT/NAME")
-        wrong = [key for key in self.labels if NOT_IN_TAGS.search(key)]
-        if wrong:
-            raise ValueError(f"`labels`: {wrong[0]!r} cannot be the name of a tag: <>%&\\?/ are not taken")
         return self
 
     @property
@@ -62,16 +80,6 @@ class AzurePlace(MachinePlace):
         """The size in the place's own region."""
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         return CatalogMachine(self.platform, "azure", self.instance_type, self.region, bought)
-
-    @property
-    def secret_address(self) -> str | None:
-        """Of Key Vault."""
-        return None if self.secret is None else f"azure:{self.secret}"
-
-    @property
-    def group(self) -> str:
-        """The resource group's path."""
-        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
 
     @property
     def subnet_id(self) -> str:

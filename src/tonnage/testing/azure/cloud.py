@@ -1,4 +1,4 @@
-"""An Azure subscription: virtual machines with their documented life, Blob Storage, and what `check` asks of others.
+"""An Azure subscription: virtual machines and Azure ML with their documented life, Blob Storage, and what `check` asks.
 
 with fake_azure(folder) as service: ...      # every variable of `service.environ()` set
 
@@ -21,7 +21,9 @@ from typing import Any, Final
 
 from tonnage.http.body_shapes import faults_of, recorded_schemas
 from tonnage.places.azure.checks import RIGHTS
+from tonnage.places.azure.job_checks import RIGHTS as ML_RIGHTS
 from tonnage.testing.azure.blobs import FakeBlobs
+from tonnage.testing.azure.machine_learning import FakeAzureML
 from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
 from tonnage.testing.machines import FakeMachine, start_machine
@@ -63,7 +65,7 @@ class FakeAzure:
         self.machines: dict[str, FakeVM] = {}
         self.operations: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: Azure's code
-        self.rights = list(RIGHTS)
+        self.rights = [*RIGHTS, *ML_RIGHTS]
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
@@ -73,6 +75,7 @@ class FakeAzure:
         self._numbers = itertools.count(1)
         self.http = server_of(self)
         self.blobs = FakeBlobs()
+        self.ml = FakeAzureML(folder, GROUP, lambda: self.url, azure_fault)
         self.skus: list[Document] = [
             _sku("Standard_D2s_v5", "standardDSv5Family", 2, 8, 0, ["1", "2", "3"]),
             _sku("Standard_NC24ads_A100_v4", "StandardNCADSA100v4Family", 24, 220, 1, ["1"]),
@@ -127,6 +130,8 @@ class FakeAzure:
                 return self._operation(found[1])
             if found := MACHINES.fullmatch(asked.path):
                 return self._machines(asked, found)
+            if (told := self.ml.answer(asked)) is not None:
+                return told
             return self._others(asked)
 
     def _token(self, asked: Asked) -> HTTPAnswer:
@@ -138,10 +143,11 @@ class FakeAzure:
 
     def _events(self, name: str) -> HTTPAnswer:
         one = self.machines.get(name)
-        if one is None or one.notice is None:
+        notice = self.ml.notice_of(name) if one is None else one.notice
+        if notice is None:
             return HTTPAnswer(document={"DocumentIncarnation": 1, "Events": []})
         event = {"EventId": "e1", "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [name],
-                 "EventStatus": "Scheduled", "NotBefore": format_datetime(one.notice, usegmt=True)}  # fmt: skip
+                 "EventStatus": "Scheduled", "NotBefore": format_datetime(notice, usegmt=True)}  # fmt: skip
         return HTTPAnswer(document={"DocumentIncarnation": 2, "Events": [event]})
 
     def _others(self, asked: Asked) -> HTTPAnswer:
@@ -243,6 +249,7 @@ class FakeAzure:
     def tick(self) -> None:
         """What happens by itself."""
         with self.lock:
+            self.ml.tick()
             for name, one in list(self.machines.items()):
                 if not one.taken:
                     self._advance(name, one)
@@ -276,6 +283,7 @@ class FakeAzure:
 
     def close(self) -> None:
         """Nothing is left running."""
+        self.ml.close()
         for one in self.machines.values():
             if one.machine is not None and one.machine.ended() is None:
                 one.machine.kill()
