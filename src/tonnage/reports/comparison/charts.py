@@ -9,9 +9,9 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.criteria import HIGHEST
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.scoring import WeightFlip
-from tonnage.reports.blocks import Column, Table
 from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, TaskSpan, TaskSpans
 from tonnage.reports.comparison.sections import Chart
+from tonnage.reports.listing import Field, Fields, cell, field_table
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
 
@@ -51,24 +51,27 @@ def sensitivity_chart(comparison: Comparison) -> Chart | None:
         )
         for one in flips
     )
-    rows = tuple(
-        (criteria[one.criterion], short(one.weight_now), f"{one.side} {short(one.weight_at_tie)}",
-         comparison.title_of[one.rival])
-        for one in flips
-    )  # fmt: skip
-    columns = (
-        Column(title="Aspect", wraps=True),
-        Column(title="Weight now", align="right"),
-        Column(title="Another wins", align="right"),
-        Column(title="Which", wraps=True),
-    )
     return Chart(
         key="chart-weights",
         title="How far each weight is from changing the winner",
         note="Ring: the weight as it is. Diamond: the weight at which another wins.",
         text="; ".join(f"{one.name}: {one.label}" for one in shifts),
         drawing=Shifts(shifts=shifts, x_title="weight"),
-        figures=Table(columns=columns, rows=rows),
+        figures=field_table(flip_fields(comparison), flips),
+    )
+
+
+def flip_fields(comparison: Comparison) -> Fields[WeightFlip]:
+    """A weight at which another wins."""
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
+    return (
+        Field("aspect", lambda one: one.criterion, title="Aspect", show=criteria.__getitem__, wraps=True),
+        Field("rival", lambda one: one.rival),
+        Field("weight_now", lambda one: one.weight_now, title="Weight now", show=short, right=True),
+        Field("weight_at_tie", lambda one: one.weight_at_tie),
+        cell("Another wins", lambda one: f"{one.side} {short(one.weight_at_tie)}", right=True),
+        cell("Which", lambda one: comparison.title_of[one.rival], wraps=True),
+        Field("rival_wins", lambda one: one.side),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.scoring import WeightFlip
+from tonnage.comparison.decision import DecisionStep
+from tonnage.comparison.scoring import Scored, WeightFlip
 from tonnage.comparison.sizes import load_sizes
 from tonnage.comparison.verdict import Verdict
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
@@ -13,7 +15,7 @@ from tonnage.reports.comparison.caveats import caveats, level
 from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import counted, money
-from tonnage.reports.comparison.guidance import horizon_steps
+from tonnage.reports.comparison.guidance import YES_NO, horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.verdict_words import (
     SHORT_OUT,
@@ -22,6 +24,7 @@ from tonnage.reports.comparison.verdict_words import (
     headline,
     reason_words,
 )
+from tonnage.reports.listing import Field, Fields, cell, field_table
 from tonnage.reports.reasons.comparison import split_words
 from tonnage.reports.wording import render_money, short
 from tonnage.sizing.estimates import Figure
@@ -97,19 +100,18 @@ def _against(comparison: Comparison, name: str) -> str:
     return f"{said}, {render_money(one.usd.value - chosen.usd.value)} more than the answer"
 
 
+STEP: Final[Fields[DecisionStep]] = (
+    Field("question", lambda one: one.question.name),
+    Field("ask", lambda one: one.question.ask, title="Question", show=str, wraps=True),
+    Field("answer", lambda one: one.answer, title="Answer", show=lambda answer: YES_NO[answer]),
+    Field("found", lambda one: one.found, title="Found", show=str, wraps=True),
+    Field("from", lambda one: one.origin, title="From", show=str, wraps=True),
+)
+
+
 def decision_section(comparison: Comparison) -> Section:
     """Each question with its answer and where that came from; the tree; what would change the outcome."""
     decision = comparison.decision
-    rows = tuple(
-        (step.question.ask, step.answer if step.answer != "unknown" else "not known", step.found, step.origin)
-        for step in decision.steps
-    )
-    columns = (
-        Column(title="Question", wraps=True),
-        Column(title="Answer"),
-        Column(title="Found", wraps=True),
-        Column(title="From", wraps=True),
-    )
     flips = tuple(
         f"if {one.change}: {one.leaf.say}" if one.leaf else f"if {one.change}: undecided, {one.missing} is not known"
         for one in decision.flips
@@ -123,7 +125,7 @@ def decision_section(comparison: Comparison) -> Section:
             Paragraph(
                 text=f"Rule set «{rules.title}» ({rules.name}). {rules.about} Source: {rules.source}.", tone="faint"
             ),
-            Table(columns=columns, rows=rows),
+            field_table(STEP, decision.steps),
             Subheading(text="What would lead the rules elsewhere"),
             Bullets(items=flips or ("no single other answer leads elsewhere",)),
             Subheading(text="The whole tree"),
@@ -132,30 +134,33 @@ def decision_section(comparison: Comparison) -> Section:
     )
 
 
+def ranking_fields(comparison: Comparison) -> Fields[Scored]:
+    """An alternative by its score, and how often it is first where weights and scores are drawn."""
+
+    def first_share(one: Scored) -> float:
+        return comparison.first_share[one.alternative]
+
+    return (
+        Field("thing", lambda one: one.alternative, title="Alternative", show=comparison.title_of.__getitem__),
+        Field("score", lambda one: one.total, title="Score", show="{:.2f}".format, right=True),
+        Field("low", lambda one: one.low),
+        Field("high", lambda one: one.high),
+        cell("With what is unknown at 1 and 5", lambda one: f"{one.low:.2f}–{one.high:.2f}"),
+        Field("unknown", lambda one: one.unknown),
+        Field(
+            "first_share", first_share, title="First in draws", show=lambda share: f"{100 * share:.0f} %", right=True
+        ),
+        cell("Unknown", lambda one: ", ".join(one.unknown) or "none", wraps=True),
+    )
+
+
 def score_section(comparison: Comparison) -> Section:
     """Weights and scores, the ranking, and how far it holds."""
     request, names = comparison.request, [alternative.name for alternative in comparison.request.alternatives]
-    ranking = tuple(
-        (
-            comparison.title_of[one.alternative],
-            f"{one.total:.2f}",
-            f"{one.low:.2f}–{one.high:.2f}",
-            f"{100 * comparison.first_share[one.alternative]:.0f} %",
-            ", ".join(one.unknown) or "none",
-        )
-        for one in comparison.ranking
-    )
-    ranking_columns = (
-        Column(title="Alternative"),
-        Column(title="Score", align="right"),
-        Column(title="With what is unknown at 1 and 5"),
-        Column(title="First in draws", align="right"),
-        Column(title="Unknown", wraps=True),
-    )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
     parts: list[Part] = [
         Paragraph(text=score_words(comparison)),
-        Table(columns=ranking_columns, rows=ranking),
+        field_table(ranking_fields(comparison), comparison.ranking),
     ]
     if (chart := score_chart(comparison)) is not None:
         parts.append(chart)

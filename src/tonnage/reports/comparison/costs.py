@@ -22,6 +22,7 @@ from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
 from tonnage.reports.ledger_blocks import source_words
+from tonnage.reports.listing import Field, Fields, cell, field_table
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import (
     render_date,
@@ -60,27 +61,15 @@ def cost_section(comparison: Comparison) -> Section:
 
 
 def _total_table(comparison: Comparison) -> Table:
-    rows = []
-    for alternative in comparison.request.alternatives:
-        total = comparison.totals[alternative.name]
-        rows.append(
-            (
-                alternative.title,
-                money(total.run_usd_per_month),
-                money(total.people_usd_per_month),
-                money(total.usd_per_month),
-                money(total.setup_usd),
-                _oldest(total),
-            )
-        )
-    titles = ("Alternative", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
-    return Table(
-        columns=tuple(
-            Column(title=title, align="left" if title == "Alternative" else "right", wraps=title == "Oldest price")
-            for title in titles
-        ),
-        rows=tuple(rows),
+    fields: Fields[Total] = (
+        cell("Alternative", lambda one: comparison.title_of[one.alternative]),
+        cell("Run a month", lambda one: money(one.run_usd_per_month), right=True),
+        cell("People a month", lambda one: money(one.people_usd_per_month), right=True),
+        cell("Together a month", lambda one: money(one.usd_per_month), right=True),
+        cell("Set-up, once", lambda one: money(one.setup_usd), right=True),
+        cell("Oldest price", _oldest, right=True, wraps=True),
     )
+    return field_table(fields, list(comparison.totals.values()))
 
 
 def _oldest(total: Total) -> str:
@@ -160,34 +149,32 @@ def _at(figure: Figure | None) -> str:
 def _break_even_parts(comparison: Comparison) -> list[Part]:
     if not comparison.crossings:
         return [Paragraph(text="Fewer than two of them can do any of the work: there is nothing to cross.")]
-    titles = comparison.title_of
     parts: list[Part] = []
-    rows = tuple(
-        (
-            one.work or _whole(comparison),
-            titles[one.first],
-            titles[one.second],
-            crossing_words(comparison, one),
-            one.method,
-        )
-        for one in comparison.crossings
-        if one.factor is not None
-    )
-    columns = (
-        Column(title="Work"),
-        Column(title="One"),
-        Column(title="Other"),
-        Column(title="Break-even", wraps=True),
-        Column(title="Found"),
-    )
-    if rows:
+    crossing = [one for one in comparison.crossings if one.factor is not None]
+    if crossing:
         note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
-        parts += [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
+        parts += [field_table(crossing_fields(comparison), crossing), Paragraph(text=note, tone="faint")]
     never = _never_rows(comparison)
     if never:
         said = (Column(title="Work"), Column(title="Always costs less"), Column(title="Than", wraps=True))
         parts += [Paragraph(text="No break-even at any volume looked at:"), Table(columns=said, rows=never)]
     return parts
+
+
+def crossing_fields(comparison: Comparison) -> Fields[CostCrossing]:
+    """A break-even; `factor` None: there is none at any volume."""
+    title = comparison.title_of.__getitem__
+    return (
+        Field("work", lambda one: one.work or None, title="Work", show=lambda work: work or _whole(comparison)),
+        Field("first", lambda one: one.first, title="One", show=title),
+        Field("second", lambda one: one.second, title="Other", show=title),
+        Field("volume_factor", lambda one: one.factor),
+        Field("low", lambda one: one.low),
+        Field("high", lambda one: one.high),
+        Field("cheaper_above", lambda one: one.cheaper_above),
+        cell("Break-even", lambda one: crossing_words(comparison, one), wraps=True),
+        Field("method", lambda one: one.method, title="Found"),
+    )
 
 
 def _whole(comparison: Comparison) -> str:
@@ -234,21 +221,19 @@ def _amount(comparison: Comparison, one: CostCrossing) -> str:
 
 def performance_section(comparison: Comparison) -> Section:
     """The cheapest option of each alternative for each work: machine, time, latency, rate."""
-    rows = []
-    for alternative in comparison.request.alternatives:
-        for row in comparison.totals[alternative.name].rows:
-            rows.append((alternative.title, row.work, *_option_cells(row)))
-    titles = (
-        "Alternative",
-        "Work",
-        "Cheapest way",
-        "Time of a job",
-        "p95",
-        "Rate",
-        "Dollars a job or month",
-        "Options",
+    fields: Fields[WorkRow] = (
+        cell("Alternative", lambda row: comparison.title_of[row.alternative]),
+        cell("Work", lambda row: row.work),
+        cell("Cheapest way", _way, wraps=True),
+        cell(
+            "Time of a job", lambda row: "runs all the time" if row.option and row.is_service else duration(row.time_s)
+        ),
+        cell("p95", lambda row: duration(row.latency_p95_s) if row.option is None or row.is_service else "—"),
+        cell("Rate", lambda row: rate(row.rate)),
+        cell("Dollars a job or month", lambda row: UNKNOWN if row.option is None else money(row.option.cost_usd)),
+        cell("Options", lambda row: f"{row.options:,}" if row.option else "0"),
     )
-    columns = tuple(Column(title=title, wraps=title == "Cheapest way") for title in titles)
+    rows = [row for total in comparison.totals.values() for row in total.rows]
     return Section(
         key="performance",
         title="Performance",
@@ -258,7 +243,7 @@ def performance_section(comparison: Comparison) -> Section:
                 "workload file states, or «not known».",
                 tone="faint",
             ),
-            Table(columns=columns, rows=tuple(rows)),
+            field_table(fields, rows),
             *alike_parts(comparison),
             *speed_parts(comparison),
             *front_charts(comparison),
@@ -267,19 +252,17 @@ def performance_section(comparison: Comparison) -> Section:
     )
 
 
-def _option_cells(row: WorkRow) -> tuple[str, ...]:
+def _time(row: WorkRow) -> str:
+    return "runs all the time" if row.option is not None and row.is_service else duration(row.time_s)
+
+
+def _way(row: WorkRow) -> str:
+    """The machines of the cheapest option, how they are bought, and where."""
     option = row.option
     if option is None:
-        return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
+        return "none computed (see the costs)"
     machines = render_machines(option.count, option.instance_type)
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
     if isinstance(option, MachineOption):
         where = f"{where.strip()} ({render_gpus(option.gpu, option.gpu_count, option.count)})"
-    return (
-        where.strip(),
-        "runs all the time" if row.is_service else duration(option.time_s),
-        duration(row.latency_p95_s) if row.is_service else "—",
-        rate(row.rate),
-        money(option.cost_usd),
-        f"{row.options:,}",
-    )
+    return where.strip()

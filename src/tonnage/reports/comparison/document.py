@@ -11,9 +11,12 @@ from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profile_file import Evidence
 from tonnage.comparison.profiles import Cell
-from tonnage.reports.comparison.costs import total_figure
+from tonnage.reports.comparison.charts import flip_fields
+from tonnage.reports.comparison.choice import STEP, ranking_fields
+from tonnage.reports.comparison.costs import crossing_fields, total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
 from tonnage.reports.ledger_blocks import source_words
+from tonnage.reports.listing import field_values
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -49,19 +52,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             for one in comparison.works
         ],
         "things": [_alternative(comparison, alternative.name) for alternative in request.alternatives],
-        "break_even": [
-            {
-                "work": one.work or None,
-                "first": one.first,
-                "second": one.second,
-                "volume_factor": plain_number(one.factor),
-                "low": plain_number(one.low),
-                "high": plain_number(one.high),
-                "cheaper_above": one.cheaper_above,
-                "method": one.method,
-            }
-            for one in comparison.crossings
-        ],
+        "break_even": [field_values(crossing_fields(comparison), one) for one in comparison.crossings],
         "decision": decision_document(comparison),
         "scores": _scores(comparison),
         "recommendation": [advice_document(one) for one in comparison.advice],
@@ -229,16 +220,7 @@ def decision_document(comparison: Comparison) -> dict[str, Any]:
         "say": decision.leaf.say if decision.leaf else None,
         "because": decision.leaf.because if decision.leaf else None,
         "missing": decision.missing or None,
-        "steps": [
-            {
-                "question": one.question.name,
-                "ask": one.question.ask,
-                "answer": one.answer,
-                "found": one.found,
-                "from": one.origin,
-            }
-            for one in decision.steps
-        ],
+        "steps": [field_values(STEP, one) for one in decision.steps],
         "would_change": [
             {"question": one.question, "change": one.change, "leaf": one.leaf.name if one.leaf else None}
             for one in decision.flips
@@ -250,27 +232,8 @@ def _scores(comparison: Comparison) -> dict[str, Any]:
     return {
         "weights": {key: plain_number(weight) for key, weight in comparison.request.weights.items() if weight > 0},
         "counted": list(comparison.counted),
-        "ranking": [
-            {
-                "thing": one.alternative,
-                "score": plain_number(one.total),
-                "low": plain_number(one.low),
-                "high": plain_number(one.high),
-                "unknown": list(one.unknown),
-                "first_share": plain_number(comparison.first_share[one.alternative]),
-            }
-            for one in comparison.ranking
-        ],
-        "weight_flips": [
-            {
-                "aspect": one.criterion,
-                "rival": one.rival,
-                "weight_now": plain_number(one.weight_now),
-                "weight_at_tie": plain_number(one.weight_at_tie),
-                "rival_wins": one.side,
-            }
-            for one in comparison.flips
-        ],
+        "ranking": [field_values(ranking_fields(comparison), one) for one in comparison.ranking],
+        "weight_flips": [field_values(flip_fields(comparison), one) for one in comparison.flips],
         "draws": comparison.request.draws,
         "seed": comparison.request.seed,
     }

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TypeVar
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.decision import way_to
+from tonnage.comparison.computed import Total, WorkRow
+from tonnage.comparison.decision import Answer, way_to
 from tonnage.comparison.migration import Migration
 from tonnage.planning.plan import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import CodePart, Part, Section, Subheading
+from tonnage.reports.listing import Fields, cell, field_table
 from tonnage.reports.reasons.comparison import missing_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
 MOST = 5  # criteria named in one line
+YES_NO: Final[Mapping[Answer, str]] = MappingProxyType({"yes": "yes", "no": "no", "unknown": "not known"})
 Same = TypeVar("Same", bound=Hashable)
 
 
@@ -54,8 +58,7 @@ def _ways(comparison: Comparison, name: str) -> list[str]:
                 if now
                 else way_to(rules, leaf.name)
             )
-            said = {"yes": "yes", "no": "no", "unknown": "not known"}
-            out.append(" ".join(f"{question.ask} {said[answer]}." for question, answer in way))
+            out.append(" ".join(f"{question.ask} {YES_NO[answer]}." for question, answer in way))
     return out
 
 
@@ -148,32 +151,18 @@ def moves_section(comparison: Comparison) -> Section:
 
 def footprint_section(comparison: Comparison) -> Section:
     """Energy and carbon with the factors they are made of, or what is missing."""
-    rows = []
-    for alternative in comparison.request.alternatives:
-        found = comparison.totals[alternative.name].footprint
-        factors = "; ".join(
-            f"{name}: {f'{short(one.value)} {one.unit}'.strip()} ({one.origin})" for name, one in found.factors
-        )
-        rows.append(
-            (
-                alternative.title,
-                amount(found.energy_kwh, "kWh"),
-                amount(found.carbon_kg, "kg"),
-                factors or "none",
-                missing_words(found.missing) or "nothing",
-            )
-        )
-    columns = (
-        Column(title="Alternative"),
-        Column(title="Energy a month"),
-        Column(title="CO2 equivalent a month"),
-        Column(title="Factors", wraps=True),
-        Column(title="Missing", wraps=True),
+    fields: Fields[Total] = (
+        cell("Alternative", lambda one: comparison.title_of[one.alternative]),
+        cell("Energy a month", lambda one: amount(one.footprint.energy_kwh, "kWh")),
+        cell("CO2 equivalent a month", lambda one: amount(one.footprint.carbon_kg, "kg")),
+        cell("Factors", _factors, wraps=True),
+        cell("Missing", lambda one: missing_words(one.footprint.missing) or "nothing", wraps=True),
     )
+    totals = list(comparison.totals.values())
     evidence = {
         one.evidence.title: one.evidence.url
-        for alternative in comparison.request.alternatives
-        for _, one in comparison.totals[alternative.name].footprint.factors
+        for total in totals
+        for _, one in total.footprint.factors
         if one.evidence is not None
     }
     text = (
@@ -182,10 +171,16 @@ def footprint_section(comparison: Comparison) -> Section:
         "load of the service: both ends are assumptions (idle_fraction, power_fraction). "
         "What is not known is not zero: the compare file may state carbon: {grid_g_per_kwh, pue, power_fraction}."
     )
-    parts: list[Part] = [Paragraph(text=text, tone="faint"), Table(columns=columns, rows=tuple(rows))]
+    parts: list[Part] = [Paragraph(text=text, tone="faint"), field_table(fields, totals)]
     if evidence:
         parts.append(Bullets(items=tuple(f"{title}: {url}" for title, url in sorted(evidence.items()))))
     return Section(key="footprint", title="Energy and carbon", parts=tuple(parts))
+
+
+def _factors(total: Total) -> str:
+    factors = (f"{name}: {f'{short(one.value)} {one.unit}'.strip()} ({one.origin})"
+               for name, one in total.footprint.factors)  # fmt: skip
+    return "; ".join(factors) or "none"
 
 
 def owned_parts(comparison: Comparison) -> list[Part]:
@@ -222,36 +217,35 @@ def untimed(kind: str) -> str:
 
 def speed_parts(comparison: Comparison) -> list[Part]:
     """The fastest way of each alternative beside the cheapest, and what it holds in memory."""
-    rows = []
-    for alternative in comparison.request.alternatives:
-        for row in comparison.totals[alternative.name].rows:
-            one = row.option
-            if one is None:
-                continue
-            fast = row.fastest
-            memory = UNKNOWN
-            if isinstance(one, MachineOption):
-                used = one.run.memory_gib
-                memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
-            if fast is None:
-                rows.append((alternative.title, row.work, memory, untimed(row.kind), "—", "—"))
-                continue
-            machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
-            rows.append((alternative.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))
-    columns = (
-        Column(title="Alternative"),
-        Column(title="Work"),
-        Column(title="Memory, cheapest way"),
-        Column(title="Fastest way", wraps=True),
-        Column(title="Time of a job"),
-        Column(title="Dollars a job", align="right"),
+    fields: Fields[WorkRow] = (
+        cell("Alternative", lambda row: comparison.title_of[row.alternative]),
+        cell("Work", lambda row: row.work),
+        cell("Memory, cheapest way", _memory),
+        cell("Fastest way", _fastest, wraps=True),
+        cell("Time of a job", lambda row: duration(row.fastest.time_s) if row.fastest else "—"),
+        cell("Dollars a job", lambda row: money(row.fastest.cost_usd) if row.fastest else "—", right=True),
     )
+    rows = [row for total in comparison.totals.values() for row in total.rows if row.option is not None]
     note = "Memory: of one device, or of the host where there is none. The times further up are of the cheapest way."
     return [
         Subheading(text="Memory, and the fastest way"),
-        Table(columns=columns, rows=tuple(rows)),
+        field_table(fields, rows),
         Paragraph(text=note, tone="faint"),
     ]
+
+
+def _memory(row: WorkRow) -> str:
+    if not isinstance(row.option, MachineOption):
+        return UNKNOWN
+    run = row.option.run
+    return f"{short(run.memory_gib.value)} of {short(run.memory_available_gib)} GiB"
+
+
+def _fastest(row: WorkRow) -> str:
+    if row.fastest is None:
+        return untimed(row.kind)
+    machines = render_machines(row.fastest.count, row.fastest.instance_type)
+    return f"{machines}, {render_purchase(row.fastest.purchase)}"
 
 
 def horizon_steps(comparison: Comparison) -> list[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.migration import Migration, Task
@@ -12,25 +13,10 @@ from tonnage.reports.comparison.charts import migration_chart
 from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.sections import Checks, CodePart, Part, Section, Subheading
 from tonnage.reports.comparison.verdict_words import payback_words
+from tonnage.reports.listing import Field, Fields, field_keys, field_rows
 from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
-
-COLUMNS = (
-    "id",
-    "phase",
-    "task",
-    "after",
-    "hours_low",
-    "hours_likely",
-    "hours_high",
-    "wait_days_likely",
-    "start",
-    "end",
-    "end_if_slow",
-    "critical",
-    "checks",
-)
 
 
 def migration_section(migration: Migration, comparison: Comparison) -> Section:
@@ -111,28 +97,28 @@ def _task_table(migration: Migration) -> Table:
 
 def migration_csv(migration: Migration) -> str:
     """One row a task."""
-    rows = []
-    for task in migration.tasks:
-        first, last = migration.dates(task.id)
-        slow = migration.dates(task.id, "high")[1]
-        rows.append(
-            (
-                task.id,
-                task.phase,
-                task.title,
-                " ".join(task.after),
-                task.hours.low,
-                task.hours.likely,
-                task.hours.high,
-                task.wait_days.likely if task.wait_days else 0,
-                first.isoformat(),
-                last.isoformat(),
-                slow.isoformat(),
-                task.id in migration.critical,
-                "; ".join(task.checks),
-            )
-        )
-    return dump_csv(COLUMNS, rows)
+    fields = _task_fields(migration)
+    return dump_csv(field_keys(fields), field_rows(fields, migration.tasks))
+
+
+def _task_fields(migration: Migration) -> Fields[Task]:
+    return (
+        Field("id", lambda task: task.id),
+        Field("phase", lambda task: task.phase),
+        Field("task", lambda task: task.title),
+        Field("after", lambda task: task.after),
+        *(Field(f"hours_{end}", attrgetter(f"hours.{end}"), json=_exact) for end in ("low", "likely", "high")),
+        Field("wait_days_likely", lambda task: task.wait_days.likely if task.wait_days else 0, json=_exact),
+        Field("start", lambda task: migration.dates(task.id)[0]),
+        Field("end", lambda task: migration.dates(task.id)[1]),
+        Field("end_if_slow", lambda task: migration.dates(task.id, "high")[1]),
+        Field("critical", lambda task: task.id in migration.critical),
+        Field("checks", lambda task: "; ".join(task.checks)),
+    )
+
+
+def _exact(value: float) -> float:
+    return value
 
 
 def migration_calendar(migration: Migration, as_of: datetime) -> str:
