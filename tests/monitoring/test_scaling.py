@@ -13,6 +13,7 @@ import pytest
 from tonnage.api.watch_figures import home_figures
 from tonnage.api.watch_scaling import scale_service
 from tonnage.errors import InputError, TonnageError
+from tonnage.metric_names import REGISTRY
 from tonnage.serving.replicas.raised import Raised, read_raised
 from tonnage.serving.running.record import PlannedCost, RunningService, this_process, write_costs, write_record
 from tonnage.settings import Settings, current_settings
@@ -100,6 +101,25 @@ def test_fewer_requests_at_a_time_are_asked_of_the_balancer(tmp_path: Path) -> N
     assert found.least == 1
     assert found.slots is not None
     assert found.slots < 256
+
+
+def test_the_predicted_p95_stands_beside_the_measured_one(tmp_path: Path) -> None:
+    """A service whose plan predicted it has both as figures of the home; one without has the measured alone."""
+    late = Late(tmp_path)
+    late.says(p95_s=0.9, rate=55.0)
+
+    def figures() -> dict[tuple[str, str | None], float]:
+        found = home_figures(late.settings, datetime.now(UTC))
+        return {(key.metric, key.label("end")): value for key, value in found if "p95_seconds" in key.metric}
+
+    measured, predicted = "tonnage_service_p95_seconds", REGISTRY["tonnage_service_p95_seconds"].predicted
+    assert figures() == {(measured, None): 0.9}
+    assert late.service.planned is not None
+    planned = replace(late.service.planned, predicted_p95_s=(0.5, 0.4, 0.7))
+    write_record(late.folder, replace(late.service, planned=planned))
+    late.says(p95_s=0.9, rate=55.0)
+    ends = {(predicted, "value"): 0.5, (predicted, "low"): 0.4, (predicted, "high"): 0.7}
+    assert figures() == {(measured, None): 0.9, **ends}
 
 
 def test_what_cannot_be_made_is_said_and_nothing_is_changed(tmp_path: Path) -> None:

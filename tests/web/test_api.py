@@ -13,17 +13,20 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.web.conftest import DAY, EXAMPLES, Open
+from tests.web.conftest import DAY, EXAMPLES, Open, listening
 from tests.web.scenes import spend
 
 import tonnage
 from tonnage.client import Client
 from tonnage.errors import InputError, SourceError, TonnageError, UnknownName
 from tonnage.runs import EventKind
-from tonnage.settings import Settings
+from tonnage.settings import Settings, current_settings
 from tonnage.store.answers import AnswerStore, AskedOnce
 from tonnage.testing.runs import write_run
+from tonnage.web.access import LOCAL_NAMES, Access
+from tonnage.web.app import WebServer
 from tonnage.web.asked import workload_files
+from tonnage.web.keys import KeyFile
 from tonnage.web.resources import RESOURCES
 from tonnage.web.whatif import changed_workload
 
@@ -153,6 +156,72 @@ def test_what_is_done_is_done_once_and_written_down(
     ]  # fmt: skip
     assert (audited[0]["address"], audited[0]["before"], audited[1]["after"]) == ("127.0.0.1", "running", "running")
     assert audited[1]["end"] == "done"
+
+
+def test_nothing_is_done_that_the_audit_cannot_hold(
+    settings: Settings, keys: KeyFile, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: 507 in words and the way on, and no run is touched. One that fills up meanwhile keeps what was done
+    from no answer."""
+    asked, full = list[str](), [True]
+    write_run(home / "runs" / "teach", finished=False)
+
+    def stop(run: str, *, at_once: bool, wait: bool, settings: Any) -> Any:
+        asked.append(f"{run} {at_once} {wait}")
+        full[0] = True
+        return tonnage.show(run, settings=settings)
+
+    def audit(**_: object) -> None:
+        if full[0]:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tonnage.api.runs.stop", stop)
+    monkeypatch.setattr("tonnage.api.stop", stop, raising=False)
+    access, held = Access(keys=keys, open_here=True, hosts=LOCAL_NAMES), list[str]()
+    made = WebServer(settings, EXAMPLES, access, secure=False, audit=audit,
+                     audit_later=lambda **one: held.append(one["what"]))  # fmt: skip
+    with listening(made) as url, httpx.Client(base_url=url, timeout=60) as client:
+        refused = client.post("/api/v1/runs/teach/cancel", json={})
+        assert (refused.status_code, asked) == (507, [])
+        assert refused.json()["detail"] == "nothing was done: the audit cannot be written: No space left on device"
+        assert "tonnage cancel teach" in refused.json()["hint"]
+        full[0] = False
+        assert client.post("/api/v1/runs/teach/cancel", json={}).status_code == 200
+    assert (asked, held) == (["teach True False"], ["ui cancel ended"])
+
+
+def test_a_database_that_is_gone_for_a_while(
+    server: Open, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A request with an Idempotency-Key is refused in words, and nothing is done; what needs no database is shown; the
+    same request is done once it is back."""
+    asked = list[str]()
+    write_run(home / "runs" / "teach", finished=False)
+
+    def stop(run: str, *, at_once: bool, wait: bool, settings: Any) -> Any:
+        assert at_once
+        assert not wait
+        asked.append(run)
+        return tonnage.show(run, settings=settings)
+
+    monkeypatch.setattr("tonnage.api.runs.stop", stop)
+    monkeypatch.setattr("tonnage.api.stop", stop, raising=False)
+    client = server()
+    place = Path(current_settings().database_url.removeprefix("sqlite:///"))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for beside in place.parent.glob(f"{place.name}*"):
+        beside.rename(tmp_path / beside.name)
+    place.mkdir()  # as where a disk is not mounted: no file can be opened there
+    headers = {"idempotency-key": "one"}
+    refused = client.post("/api/v1/runs/teach/cancel", json={}, headers=headers)
+    assert (refused.status_code, asked) == (503, [])
+    assert "database" in refused.json()["detail"]
+    assert refused.json()["hint"]
+    assert client.get("/api/v1/runs/teach").status_code == 200
+    place.rmdir()
+    assert client.post("/api/v1/runs/teach/cancel", json={}, headers=headers).status_code == 200
+    assert client.post("/api/v1/runs/teach/cancel", json={}, headers=headers).status_code == 200
+    assert asked == ["teach"]
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ def open_ui(
 
     from tonnage.api.audits import open_audit
     from tonnage.gateway.top.keeping import GatewayLooks
+    from tonnage.monitoring.late_audit import LateAudit
     from tonnage.web.access import LOCAL_NAMES, Access
     from tonnage.web.app import WebServer, make_app
 
@@ -74,6 +75,7 @@ def open_ui(
         access,
         secure=not alone,
         audit=audit.append,
+        audit_later=LateAudit(audit, say).put,
         gateways=looks,
         sign_in=sign_in,
     )

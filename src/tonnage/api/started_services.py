@@ -132,12 +132,14 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
     option, cost = planned.option, None
     layout = {} if option is None else dict(option.run.layout_fields)
     if option is not None and planned.requests_per_month is not None:
+        p95 = option.run.latency_p95_s
         cost = PlannedCost(
             rank=option.rank, provider=option.provider, instance_type=option.instance_type, machines=option.count,
             usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
             high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
             p95_latency_s=planned.p95_latency_s, tensor_parallel=int(layout.get("tensor_parallel", 1)),
             concurrency=int(layout["concurrency"]) if "concurrency" in layout else None,
+            predicted_p95_s=None if p95 is None else (p95.value, p95.low, p95.high),
         )  # fmt: skip
     price, price_from, each = asked.usd_per_hour, "--usd-per-hour", None
     if price is None and option is not None:  # the planned machine's, as if each that the plan has held its replicas

@@ -113,16 +113,18 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     from tonnage.monitoring.actions import ActionRunner
     from tonnage.monitoring.collecting import Collector
     from tonnage.monitoring.history import MetricHistory
+    from tonnage.monitoring.late_audit import LateAudit
     from tonnage.monitoring.otlp import OtlpWriter
     from tonnage.monitoring.page import WatchPage
     from tonnage.monitoring.watcher import Watcher, WatchParts
 
     folder = watch_folder(settings)
-    audit, page = open_audit(settings), WatchPage()
+    audit, page = LateAudit(open_audit(settings), say), WatchPage()
     actions = ActionRunner(channels=rules.channels, hands=_hands(settings), audit=audit, say=say)
     runs = partial(all_runs, settings) if rules.runs else tuple
     with contextlib.ExitStack() as stack:
         history = stack.enter_context(MetricHistory(history_file(settings), keep_s=rules.keep_s))
+        stack.callback(lambda: audit.close(datetime.now(UTC)))
         stack.callback(actions.close)
         plans = watched_plans(rules.plans, settings, folder / "plans.json", say)
         collector = Collector(

@@ -68,8 +68,9 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
             month = one.planned.usd_per_month, one.planned.low_usd_per_month, one.planned.high_usd_per_month
             hourly = tuple(usd / HOURS_PER_MONTH for usd in month)
             for name, ends in (("usd_per_1000_requests", one.planned.usd_per_1000_requests()),
-                               ("cost_usd_per_hour", hourly)):  # fmt: skip
-                for end, value in zip(("value", "low", "high"), ends, strict=True):
+                               ("cost_usd_per_hour", hourly),
+                               ("p95_seconds", one.planned.predicted_p95_s or ())):  # fmt: skip
+                for end, value in zip(("value", "low", "high"), ends, strict=bool(ends)):
                     metric = REGISTRY[f"tonnage_service_predicted_{name}"].name
                     yield series(metric, {"service": one.name, "end": end}), value
 

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.monitoring.alerts.engine import Happening
-from tonnage.monitoring.alerts.rules import Action, Channel
-from tonnage.monitoring.audit import AuditFile
+from tonnage.monitoring.alerts.rules import Action, ActionKind, Channel
+from tonnage.monitoring.late_audit import LateAudit
 from tonnage.monitoring.notifying import AlertMessage, notify
 from tonnage.runs.secrets import masked
 from tonnage.values import dataclass
 
 COMMAND_S: Final = 120.0
 POST_S: Final = 20.0
-THREADS: Final = 4
+THREADS: Final = 4  # of each kind of action: webhooks that hang keep no run from being stopped
 LONGEST_OUTPUT: Final = 400
 
 
@@ -59,10 +59,10 @@ class ActionRunner:
     """
 
     def __init__(
-        self, *, channels: Mapping[str, Channel], hands: Hands, audit: AuditFile, say: Callable[[str], None]
+        self, *, channels: Mapping[str, Channel], hands: Hands, audit: LateAudit, say: Callable[[str], None]
     ) -> None:
         self._channels, self._hands, self._audit, self._say = channels, hands, audit, say
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="action")
+        self._threads = {kind: ThreadPoolExecutor(THREADS, thread_name_prefix=kind) for kind in get_args(ActionKind)}
         self._under_way: set[Future[ActionOutcome]] = set()
         self._newest: dict[tuple[str, str, str], Future[ActionOutcome]] = {}  # of each action of each alert
         self._lock = Lock()
@@ -70,8 +70,8 @@ class ActionRunner:
     def start(self, happening: Happening) -> Future[ActionOutcome]:
         """Write down that it is due, and carry it out. A dry run is written down, and not carried out.
 
-        Where the audit cannot be written that is said, and the action is carried out all the same: a full disk must not
-        keep a run from being stopped.
+        Where the audit cannot be written its lines are held, and the action is carried out all the same: a full disk
+        must not keep a run from being stopped.
         """
         action = happening.action
         assert action is not None  # an action is due
@@ -87,7 +87,7 @@ class ActionRunner:
         future: Future[ActionOutcome] = Future()
 
         def carry(_: object = None) -> None:
-            self._threads.submit(self._carried, happening, action).add_done_callback(
+            self._threads[action.kind].submit(self._carried, happening, action).add_done_callback(
                 lambda done: future.set_result(done.result())
             )
 
@@ -108,7 +108,8 @@ class ActionRunner:
         with self._lock:
             under_way = tuple(self._under_way)
         wait(under_way)
-        self._threads.shutdown(wait=True)
+        for pool in self._threads.values():
+            pool.shutdown(wait=True)
 
     def _ended(self, key: tuple[str, str, str], future: Future[ActionOutcome]) -> None:
         with self._lock:
@@ -123,10 +124,7 @@ class ActionRunner:
         self._write_down(what, outcome.happening, words=outcome.words)
 
     def _write_down(self, what: str, happening: Happening, **more: str) -> None:
-        try:
-            self._audit.append(at=datetime.now(UTC), who="watch", what=what, **described(happening), **more)
-        except OSError as error:
-            self._say(f"{happening.rule.name}: {what}, but the audit cannot be written: {error}")
+        self._audit.put(at=datetime.now(UTC), who="watch", what=what, **described(happening), **more)
 
     def _carried(self, happening: Happening, action: Action) -> ActionOutcome:
         try:
@@ -174,14 +172,16 @@ class ActionRunner:
             case "stop" if action.of == "budget":
                 budget = happening.series.label("budget")
                 if budget is None:
-                    return "no budget is named by this alert: nothing to stop"
+                    raise InputError("no budget is named by this alert", hint="a metric with the label `budget`")
                 return self._hands.stop_budget(budget)
+            case "stop" if run is None and happening.rule.condition.across == "each":
+                raise InputError("no run is named by this alert", hint="`across: sum` stops every run under way")
             case "stop":
                 return self._hands.stop(run)
-            case "batch":
-                return self._hands.smaller_batch(run) if run is not None else "no run is named by this alert"
-            case "plan":
-                return self._hands.plan(run) if run is not None else "no run is named by this alert: nothing to plan"
+            case "batch" | "plan":
+                if run is None:
+                    raise InputError("no run is named by this alert", hint="a metric with the label `run`")
+                return self._hands.smaller_batch(run) if action.kind == "batch" else self._hands.plan(run)
             case "scale":
                 return self._scaled(happening)
             case "command":

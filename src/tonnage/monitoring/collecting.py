@@ -54,7 +54,12 @@ class Collector:
     def collect(self, at: float) -> Round:
         """One round. What does not answer is a fault of its own; the others are looked at all the same."""
         figures, faults = dict[SeriesKey, float](), dict[str, str]()
-        for folder in self._runs():
+        folders = list[RunFolder]()
+        try:
+            folders.extend(self._runs())
+        except OSError as error:  # the home's disk is gone for a while
+            faults["runs"] = str(error)
+        for folder in folders:
             try:
                 for one in run_figures(folder, now=datetime.fromtimestamp(at, UTC)):
                     figures[series(one.metric.name, one.labels)] = one.value

@@ -56,7 +56,8 @@ def post_json(url: str, told: Mapping[str, Any]) -> None:
 
     for left in reversed(range(TRIES)):
         try:
-            httpx.post(url, json=dict(told), timeout=TIMEOUT_S, follow_redirects=True).raise_for_status()
+            with httpx.stream("POST", url, json=dict(told), timeout=TIMEOUT_S, follow_redirects=True) as answer:
+                answer.raise_for_status()  # its body, which may never end, is not read
         except httpx.HTTPStatusError as error:
             if not left:
                 raise OSError(

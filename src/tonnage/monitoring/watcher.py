@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,16 +18,18 @@ from tonnage.monitoring.actions import ActionRunner, described
 from tonnage.monitoring.alerts.engine import AlertEngine, Happening
 from tonnage.monitoring.alerts.rules import WatchRules
 from tonnage.monitoring.alerts.windows import RecentFigures
-from tonnage.monitoring.audit import AuditFile
 from tonnage.monitoring.collecting import Collector
 from tonnage.monitoring.divergence import SLOW, likely_reason
+from tonnage.monitoring.figures import Figures
 from tonnage.monitoring.history import MetricHistory
+from tonnage.monitoring.late_audit import LateAudit
 from tonnage.monitoring.otlp import OtlpWriter
 from tonnage.monitoring.page import WatchPage
 from tonnage.values import dataclass
 
 THIN_EVERY_S: Final = 3600.0
 JUMP_S: Final = 5.0  # the clock on the wall against the one that only goes forward
+MOST_UNKEPT: Final = 120  # rounds, of 0.3 MB each with 200 runs, that wait for a disk or file that refuses
 STATE_SCHEMA: Final = "tonnage/watch-state@1"
 
 
@@ -61,7 +64,7 @@ class WatchParts:
     collector: Collector
     history: MetricHistory
     actions: ActionRunner
-    audit: AuditFile
+    audit: LateAudit
     page: WatchPage
     state_file: Path
     say: Callable[[str], None]
@@ -78,6 +81,7 @@ class Watcher:
         self._recent = RecentFigures(keep_s=rules.longest_s, every_s=rules.every_s)
         self._said: dict[str, str] = {}  # faults that hold, by what has them
         self._thinned_at = self._clock.now()
+        self._unkept = deque[tuple[float, Figures]]()
         self._restore()
 
     def run(self, stop: Event, *, rounds: int | None = None) -> None:
@@ -100,7 +104,9 @@ class Watcher:
         self._tell_faults(seen.faults)
         if parts.otlp is not None:
             parts.otlp.put(self._clock.wall(), seen.figures)
-        self._attempt("figures", lambda: parts.history.add(self._clock.wall(), seen.figures))
+        self._unkept.append((self._clock.wall(), seen.figures))
+        self._attempt("figures", self._keep)
+        parts.audit.flush(datetime.now(UTC))
         if at - self._thinned_at >= THIN_EVERY_S:
             self._thinned_at = at
             self._attempt("old figures", lambda: parts.history.thin(self._clock.wall()))
@@ -111,6 +117,15 @@ class Watcher:
         for one in found:
             self._carry(one)
         return found
+
+    def _keep(self) -> None:
+        """Write the rounds that are not kept yet, the oldest first."""
+        if len(self._unkept) > MOST_UNKEPT:
+            self._unkept.popleft()
+            self._parts.say(f"figures: a round is lost: {MOST_UNKEPT} wait already")
+        while self._unkept:
+            self._parts.history.add(*self._unkept[0])
+            self._unkept.popleft()
 
     def _with_reason(self, one: Happening, at: float) -> Happening:
         """An alert of a run that is slower than predicted, with the likely reason."""
@@ -126,10 +141,7 @@ class Watcher:
             value = "" if one.value is None else f" ({one.value:.4g})"
             why = f": {one.why}" if one.why else ""
             parts.say(f"{one.rule.name} {one.kind}{value} {one.series.text}{why}")
-            self._attempt(
-                "audit",
-                lambda: parts.audit.append(at=datetime.now(UTC), who="watch", what=one.kind, **described(one)),
-            )
+            parts.audit.put(at=datetime.now(UTC), who="watch", what=one.kind, **described(one))
             if one.kind in ("ended", "gone"):
                 for action in (action for action in one.rule.actions if action.kind == "notify"):
                     parts.actions.start(replace(one, action=action))
@@ -167,7 +179,11 @@ class Watcher:
         parts, now = self._parts, self._clock.now()
         with contextlib.suppress(FileNotFoundError):
             try:
-                self.engine.restore(json.loads(parts.state_file.read_text(encoding="utf-8")))
+                state = json.loads(parts.state_file.read_text(encoding="utf-8"))
+                back_s = max(float(state["at"]) - now, 0.0)
+                if back_s > JUMP_S:
+                    parts.say(f"the clock is {back_s:.0f} s behind the last watch: its alerts' times go back with it")
+                self.engine.restore(state, back_s=back_s)
             except (ValueError, KeyError, TypeError) as error:
                 parts.say(f"{parts.state_file} is left aside, alerts begin anew: {error}")
         conditions = [rule.condition for rule in parts.rules.rules]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from errno import EDQUOT, ENOSPC
 from hashlib import blake2b
 from http import HTTPStatus
 from importlib.resources import files
@@ -56,16 +57,20 @@ STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
 
 
 class WebServer:
-    """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom."""
+    """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom; nothing
+    is done where it raises OSError. `audit_later` (else `audit`) is told how it ended, and holds what a full disk
+    refuses."""
 
     def __init__(
         self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object],
         gateways: GatewayLooks | None = None, sign_in: OidcSignIn | None = None,
+        audit_later: Callable[..., object] | None = None,
     ) -> None:  # fmt: skip
         from tonnage.gateway.top.keeping import GatewayLooks
 
         self.gateways, self.sign_in = gateways or GatewayLooks(), sign_in
         self.settings, self.folder, self.access, self.secure, self.audit = settings, folder, access, secure, audit
+        self._audit_later = audit_later or audit
         self._computing = Semaphore(max(2, os.cpu_count() or 1))
         self._recent = RecentAnswers()
         self._once = OnceOnly(settings.database_url)
@@ -130,7 +135,13 @@ class WebServer:
                 return dump_json(verb.do(name, said, self.settings, NO_FOLDER if own else Path.cwd()).document())
         run = visible_run(self._asked(who, name, {}))
         said = {"who": who.name, "name": name, "address": address}
-        self.audit(at=now_utc(), what=f"ui {verb.name}", **said, before=run.state().state.value, body=dict(body))
+        before = run.state().state.value
+        try:
+            self.audit(at=now_utc(), what=f"ui {verb.name}", **said, before=before, body=dict(body))
+        except OSError as error:
+            words = f"nothing was done: the audit cannot be written: {error.strerror}"
+            hint = f"make room on the disk of the home; on the machine itself `tonnage {verb.name} {name}` still works"
+            raise Denied(HTTPStatus.INSUFFICIENT_STORAGE, words, hint=hint) from error
         end = "failed"
         try:
             with self._computing:
@@ -141,7 +152,9 @@ class WebServer:
             raise
         finally:
             self._recent.forget()
-            self.audit(at=now_utc(), what=f"ui {verb.name} ended", **said, after=run.state().state.value, end=end)
+            self._audit_later(
+                at=now_utc(), what=f"ui {verb.name} ended", **said, after=run.state().state.value, end=end
+            )
         return document
 
 
@@ -253,6 +266,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         (400, "Bad input, with a hint"), (401, "No key that holds"), (403, "The role does not allow it"),
         (404, "No such thing, with the nearest names"), (409, "Refused, as the command does with exit code 4"),
         (422, "Nothing fits"), (429, "Too many requests"), (501, "An extra is missing"),
+        (503, "A file or database of the server's cannot be used"), (507, "The server's disk is full"),
     )
 }  # fmt: skip
 
@@ -264,6 +278,13 @@ def _add_errors(app: FastAPI) -> None:
         if status == HTTPStatus.UNAUTHORIZED and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/login", status_code=303)
         return _problem(status, str(error), error.hint or "", request)
+
+    @app.exception_handler(OSError)
+    def disk(request: Request, error: OSError) -> Response:
+        words, hint = f"the server's disk: {error.strerror or 'it cannot be used'}", "tell who looks after this server"
+        full = error.errno in (ENOSPC, EDQUOT)
+        status = HTTPStatus.INSUFFICIENT_STORAGE if full else HTTPStatus.SERVICE_UNAVAILABLE
+        return _problem(status, words, hint, request)
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:

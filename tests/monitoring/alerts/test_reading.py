@@ -88,6 +88,32 @@ def test_what_is_wrong_names_line_and_key(text: str, key: str, said: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("when", "action", "said"),
+    [
+        ("metric: tonnage_run_step, above: 1, across: sum", "batch: smaller", "has no run to act on: one figure"),
+        ("metric: tonnage_backup_age_seconds, above: 1", "stop: run", "does not say which run it is of"),
+        ("metric: tonnage_run_step, above: 1", "stop: budget", "does not say which budget it is of"),
+        ("metric: tonnage_requests_waiting, above: 1", "scale: replicas", "does not say which service it is of"),
+        ("metric: tonnage_encoder_request_seconds, take: p95, over: 5m, above: 1", "plan: run", "which run it is of"),
+    ],
+)
+def test_an_action_without_a_target_is_refused(when: str, action: str, said: str) -> None:
+    """Where the alert can never name what is to be acted on: line and key of the action, and a metric that could."""
+    text = f"defaults: no\nrules:\n  a:\n    when: {{{when}}}\n    do:\n      - {{{action}}}\n"
+    with pytest.raises(WorkloadError, match=said) as caught:
+        read_rules(text, file="w.yaml")
+    assert (caught.value.line, "rules.a.do[0]." + action.split(":")[0] in str(caught.value)) == (6, True)
+    labelled = f"scrape: {{a: {{url: 'http://127.0.0.1:1/m', labels: {{run: x, budget: y, service: z}}}}}}\n{text}"
+    if "across" not in when:
+        assert read_rules(labelled, file="w.yaml")
+
+
+def test_a_stop_over_a_sum_is_of_every_run() -> None:
+    """As the default rule on money has it."""
+    assert read_rules(rules_text(a="when: {metric: load, across: sum, above: 1}, do: [{stop: run}]"), file=None)
+
+
+@pytest.mark.parametrize(
     ("up", "down", "fight"),
     [
         ("above: 10", "below: 5", False),

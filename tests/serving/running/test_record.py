@@ -29,7 +29,7 @@ from tonnage.serving.running.record import (
 EXAMPLE = Path(__file__).parents[3] / "examples" / "serve-llama-7b-realtime.tonnage.yaml"
 PLANNED = PlannedCost(
     rank=1, provider="gcp", instance_type="g2-standard-4", machines=2, usd_per_month=1000.0, low_usd_per_month=500.0,
-    high_usd_per_month=2000.0, requests_per_month=4e6,
+    high_usd_per_month=2000.0, requests_per_month=4e6, predicted_p95_s=(0.25, 0.125, 0.5),
 )  # fmt: skip
 
 
@@ -119,6 +119,8 @@ def test_show_sets_its_cost_beside_the_plan(home: Path) -> None:
         page = told("show", "service:reviews")
     assert found["costs"]["now"]["usd_per_1000_requests"] == pytest.approx(0.2)
     assert found["planned"]["usd_per_1000_requests"] == {"value": 0.25, "low": 0.125, "high": 0.5}
+    assert found["planned"]["p95_latency_s"] == {"value": 0.25, "low": 0.125, "high": 0.5}
+    assert "0.25 (0.125 to 0.5), at its busy rate" in page
     assert found["apis"] is None
     assert "without a workload file" in found["why_no_apis"]
     assert "$1.80 (--usd-per-hour)" in page

@@ -166,13 +166,21 @@ class AlertEngine:
         ]
         return {"alerts": alerts, "acted": acted}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another left off; alerts of rules that are gone are forgotten. KeyError, TypeError: no state."""
+    def restore(self, state: Mapping[str, Any], *, back_s: float = 0.0) -> None:
+        """Go on where another left off; alerts of rules that are gone are forgotten. KeyError, TypeError: no state.
+
+        `back_s`: by how much the clock has been set back since: times that lie ahead would hold alerts up for so long.
+        """
         known = {rule.name for rule in self._rules}
-        self.states |= {place: one for place, one in self.states_of(state).items() if place[0] in known}
+        self.states |= {
+            place: replace(one, since=one.since - back_s,
+                           acted_at=None if one.acted_at is None else one.acted_at - back_s)
+            for place, one in self.states_of(state).items() if place[0] in known
+        }  # fmt: skip
         for one in state["acted"]:
             if one["rule"] in known:
-                self._acted[one["rule"], _key(one["metric"], one["labels"])] = [float(when) for when in one["at"]]
+                times = [float(when) - back_s for when in one["at"]]
+                self._acted[one["rule"], _key(one["metric"], one["labels"])] = times
 
     @staticmethod
     def states_of(state: Mapping[str, Any]) -> dict[tuple[str, SeriesKey], AlertState]:

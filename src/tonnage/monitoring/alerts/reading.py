@@ -10,6 +10,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.metric_names import REGISTRY, find_metric
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
 from tonnage.monitoring.alerts.entries import (
     ActionEntry,
@@ -92,7 +93,8 @@ def _problems(entries: WatchEntries, rules: Mapping[str, AlertRuleEntry]) -> Ite
         here: tuple[str | int, ...] = ("rules", name)
         yield from _condition_problems((*here, "when"), rule.when)
         for index, action in enumerate(rule.do):
-            yield from _action_problems((*here, "do", index), action, entries.channels, rule)
+            yield from _action_problems((*here, "do", index), action, entries.channels)
+            yield from _target_problems((*here, "do", index), action, rule.when, entries)
         for other in rule.unless:
             if other not in rules:
                 yield unknown((*here, "unless"), "rule", other, rules)
@@ -119,7 +121,7 @@ def _condition_problems(path: tuple[str | int, ...], when: ConditionEntry) -> It
 
 
 def _action_problems(
-    path: tuple[str | int, ...], action: ActionEntry, channels: Mapping[str, ChannelEntry], rule: AlertRuleEntry
+    path: tuple[str | int, ...], action: ActionEntry, channels: Mapping[str, ChannelEntry]
 ) -> Iterator[Problem]:
     given = _given(action, ACTION_KINDS)
     if len(given) != 1:
@@ -133,7 +135,39 @@ def _action_problems(
         yield Problem((*path, "post"), "says a knob without its direction, or the other way round", "give both")
     if action.post is not None and action.post.url.startswith("http://") and "@" in action.post.url:
         yield Problem((*path, "post", "url"), "carries a password in the clear", "leave it out of the URL")
-    del rule
+
+
+def _target_problems(
+    path: tuple[str | int, ...], action: ActionEntry, when: ConditionEntry, entries: WatchEntries
+) -> Iterator[Problem]:
+    """An action of a run, budget or service whose alert can name none: one figure over all series has no labels, and
+    of a metric of the registry they are known. `stop: run` over a sum stops every run."""
+    key, label = _targeted(action)
+    if label is None or (action.stop == "run" and when.across != "each"):
+        return
+    if when.across != "each":
+        words = f"has no {label} to act on: one figure over all series names none"
+        yield Problem((*path, key), words, "leave `across` out, so that each series is looked at by itself")
+        return
+    metric = find_metric(when.metric)
+    given = {name for one in entries.scrape.values() for name in one.labels}
+    if metric is not None and label not in metric.labels and label not in given:
+        others = [one.name for one in REGISTRY.values() if label in one.labels]
+        hint = f"a metric with the label `{label}`, such as {others[0]}: `tonnage watch names`"
+        yield Problem(
+            (*path, key), f"has no {label} to act on: {when.metric} does not say which {label} it is of", hint
+        )
+
+
+def _targeted(action: ActionEntry) -> tuple[str, str | None]:
+    """The key of an action and the label that names its target; None: it has another target, or none."""
+    if action.stop is not None:
+        return "stop", action.stop
+    if action.batch is not None:
+        return "batch", "run"
+    if action.plan is not None:
+        return "plan", action.plan
+    return ("scale", "service") if action.scale is not None else ("", None)
 
 
 def _hours_problems(path: tuple[str | int, ...], hours: str) -> Iterator[Problem]:

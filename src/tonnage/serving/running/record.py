@@ -40,6 +40,7 @@ class PlannedCost:
     p95_latency_s: float | None = None  # promised; None: it is not
     tensor_parallel: int = 1
     concurrency: int | None = None  # of a replica, as planned
+    predicted_p95_s: tuple[float, float, float] | None = None  # from request to answer: value, low and high end
 
     def usd_per_1000_requests(self) -> tuple[float, float, float]:
         """Value, low and high end."""

@@ -71,6 +71,7 @@ def _spans(costs: Mapping[str, Any]) -> Table:
         ("USD an hour", costs.get("usd_per_hour"), _hourly(whole)),
         ("USD", now.get("usd"), whole.get("usd")),
         ("requests", now.get("requests"), whole.get("requests")),
+        ("p95 latency in s", costs.get("p95_s"), None),
         ("requests a second", now.get("requests_per_s"), whole.get("requests_per_s")),
         ("USD per 1,000 requests", now.get("usd_per_1000_requests"), whole.get("usd_per_1000_requests")),
         ("USD per million tokens", now.get("usd_per_million_tokens"), whole.get("usd_per_million_tokens")),
@@ -100,7 +101,13 @@ def _plan_blocks(planned: PlannedCost | None) -> Iterator[Block]:
         ("a month", f"{render_money(planned.usd_per_month)} "
                     f"({render_money(planned.low_usd_per_month)} to {render_money(planned.high_usd_per_month)})"),
         ("USD per 1,000 requests", f"{short(value, 4)} ({short(low, 4)} to {short(high, 4)}), at its busy rate"),
+        *(() if planned.predicted_p95_s is None else (("p95 latency in s", _spanned(planned.predicted_p95_s)),)),
     ))  # fmt: skip
+
+
+def _spanned(ends: tuple[float, float, float]) -> str:
+    value, low, high = (short(one, 3) for one in ends)
+    return f"{value} ({low} to {high}), at its busy rate"
 
 
 def _token_blocks(shown: ServiceShown) -> Iterator[Block]:
@@ -142,6 +149,8 @@ def _document(shown: ServiceShown) -> dict[str, Any]:
             "usd_per_month": {"value": planned.usd_per_month, "low": planned.low_usd_per_month,
                               "high": planned.high_usd_per_month},
             "usd_per_1000_requests": {"value": value, "low": low, "high": high},
+            "p95_latency_s": None if planned.predicted_p95_s is None
+            else dict(zip(("value", "low", "high"), planned.predicted_p95_s, strict=True)),
         }  # fmt: skip
     if shown.beside is not None:
         found["apis"] = [api_document(shown.beside, one) for one in shown.beside.apis]
