@@ -13,6 +13,7 @@ ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "scaling", "planning",
     "rightsizing", "service", "claimed_gains", "optimisations", "portfolios", "claims", "http", "secret_references",
+    "encryption",
     "comparison",
     "metric_names", "features", "bills", "relocation", "runs", "traffic", "trials", "side_by_side",
     "preparing", "reports",

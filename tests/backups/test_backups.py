@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import tonnage
 from tonnage import BackupOptions
 from tonnage.backups.archive import restore_backup, verify_backup, write_backup
-from tonnage.backups.sealing import CHUNK_BYTES, SealedReader, SealedWriter
+from tonnage.encryption.streams import CHUNK_BYTES, SealedReader, SealedWriter
 from tonnage.errors import DataError, InputError
 
 pytest.importorskip("cryptography")
@@ -228,6 +228,20 @@ def test_sealed_streams_give_back_what_they_took(sizes: list[int], reads: int) -
 
 def _refuses(*_: object, **__: object) -> None:
     raise DataError("not whole")
+
+
+@pytest.mark.parametrize("place", ["home/backup.key", "kept/backup.key"])
+def test_a_key_that_lies_beside_what_it_seals_is_refused(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """In the home, which the backup holds, or beside the backups: nothing is written."""
+    monkeypatch.setenv("TONNAGE_HOME", str(home))
+    key = tmp_path / place
+    key.parent.mkdir(exist_ok=True)
+    key.write_text("a" * 40)
+    with pytest.raises(InputError, match="lies beside what it encrypts"):
+        tonnage.backup(tmp_path / "kept", BackupOptions(key=f"file:{key}"))
+    assert list((tmp_path / "kept").glob("*.gz*")) == []
 
 
 @pytest.mark.parametrize("secret", ["abc", "nineteen characters"])

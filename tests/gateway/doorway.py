@@ -8,9 +8,11 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from tonnage.encryption.data_keys import DataKeys
 from tonnage.gateway.file.reading import load_gateway
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import SpendBook
@@ -152,6 +154,7 @@ class Doorway:
     """
 
     EXPRESS = True
+    STATE_KEYS: DataKeys | None = None
 
     def __init__(self, folder: Path, upstreams: dict[str, Scripted], **file: Any) -> None:
         self.folder, self.upstreams, self.file = folder, upstreams, file
@@ -171,6 +174,7 @@ class Doorway:
             path, home=self.folder, environment={"KEY_A": "secret-a", "KEY_B": "secret-b"},
             catalog_rates=_unused, planned_speeds=_unused,
         )  # fmt: skip
+        self.gateway = replace(self.gateway, state_keys=self.STATE_KEYS)
         self.accounts = SharedAccounts(self.gateway.store)
         self.book = SpendBook(self.accounts, self.folder / "journals")
         await self.book.open()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class Page:
         with listening(made) as url:
             # the address is known only now: the port was free until here
             made.sign_in.file = read_oidc_file(oidc_file(self.folder, issuer, url))
-            with httpx.Client(base_url=url, timeout=30) as client:
+            with httpx.Client(base_url=url, timeout=30) as client, closing(made.sign_in):
                 yield client
 
 

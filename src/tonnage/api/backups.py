@@ -58,6 +58,10 @@ def backup(
     folder cannot be written: nothing is left of the new file then, and older ones stay.
     """
     asked, settings = options or BackupOptions(), settings or current_settings()
+    if asked.key is not None:
+        from tonnage.encryption.keeping import refuse_beside
+
+        refuse_beside(asked.key, "--key", [settings.home, *(() if _in_store(folder) else (Path(folder),))])
     secret = _secret(asked.key)
     if secret is not None and len(secret) < SHORTEST_KEY:
         raise InputError(

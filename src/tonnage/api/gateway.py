@@ -86,11 +86,15 @@ def open_gateway(
     for name in ("httptools", "orjson", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra("a gateway", "gateway")
+    from tonnage.api.gateway_keys import with_state_keys
     from tonnage.gateway.processes import GatewayProcesses
 
     settings, say = settings or current_settings(), say or (lambda _: None)
-    found = load_gateway_file(path, settings=settings)
-    reload = partial(load_gateway_file, path, settings=settings)
+
+    def reload() -> Gateway:
+        return with_state_keys(load_gateway_file(path, settings=settings), settings)
+
+    found = reload()
     # journals belong to one store: those of another gateway in this home are none of its business
     folder = settings.home / "gateway" / blake2b(found.store.encode(), digest_size=4).hexdigest()
     run_batches = None

@@ -94,7 +94,11 @@ def open_ui(
         say(f"{scheme}://{asked.host}:{port} shows runs, plans and prices; Ctrl-C ends it")
         if on_begin is not None:
             on_begin(port)
-        uvicorn.Server(config).run(sockets=[listening])
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            if sign_in is not None:
+                sign_in.close()
 
 
 def make_ui_key(

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast
 
-from tonnage.backups.sealing import SealedReader, SealedWriter, is_sealed
+from tonnage.encryption.streams import SealedReader, SealedWriter, is_sealed
 from tonnage.errors import DataError, InputError
 from tonnage.files import move_whole
 from tonnage.values import dataclass

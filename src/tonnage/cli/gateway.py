@@ -179,6 +179,42 @@ def budgets(file: File, *, session: ReportSession) -> None:
     session.show_answer(api.gateway_budgets(file, settings=session.settings))
 
 
+@commands.command("rotate", short_help="Wrap the keys of what is kept with a new key")
+def rotate(
+    file: File,
+    before: Annotated[
+        str | None,
+        typer.Option("--from", metavar="REFERENCE", show_default=False,
+                     help="The key that wraps them so far. Default: the one in the file, for a new data key alone."),
+    ] = None,
+    *,
+    session: ReportSession,
+) -> None:  # fmt: skip
+    """Wrap the data keys with the key that `encrypt.key` names now, and make a new one for what is kept from now on.
+
+    Nothing that is kept is written anew: the older data keys open it. A gateway that runs goes on with the keys it has;
+    SIGHUP has it take the new one.
+    """
+    from tonnage import api
+
+    count = api.rotate_gateway_keys(file, before=before, settings=session.settings)
+    session.say(f"{count} data keys, wrapped with the key in {file}; SIGHUP has a gateway that runs take the newest")
+
+
+@commands.command("log", short_help="Print a file of the request log with its bodies in the clear")
+def log(
+    file: File,
+    lines: Annotated[Path, typer.Argument(metavar="LOG", help="A file of the request log.", show_default=False)],
+    *,
+    session: ReportSession,
+) -> None:
+    """Print the lines of a file of the request log; bodies that are encrypted are opened with `encrypt.key`."""
+    from tonnage import api
+
+    for line in api.read_request_log(file, lines, settings=session.settings):
+        typer.echo(line)
+
+
 @commands.command("key", short_help="Make a key, and the hash that stands for it in the file")
 def key() -> None:
     """Print a new key, once, and the line for `keys:` in the gateway file; neither is kept."""

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from tonnage.errors import InputError, MissingExtra
+from tonnage.encryption.data_keys import DataKeys
+from tonnage.errors import DataError, InputError, MissingExtra
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.http.urls import without_secrets
@@ -39,8 +40,9 @@ class SharedAnswer(NamedTuple):
 class SharedCache:
     """Of one worker, in its event loop. `url`: redis://, rediss:// or unix://."""
 
-    def __init__(self, url: str, measures: GatewayMeasures) -> None:
-        """Raises MissingExtra, InputError; nothing is connected yet."""
+    def __init__(self, url: str, measures: GatewayMeasures, keys: DataKeys | None = None) -> None:
+        """`keys`: answers are encrypted with these. Raises MissingExtra, InputError; nothing is connected yet."""
+        self._keys = keys
         try:
             from redis.asyncio import Redis
             from redis.asyncio.retry import Retry
@@ -70,7 +72,7 @@ class SharedCache:
         except Exception:  # of a client library: whatever it is, the cache has nothing
             self._failed("away")
             return None
-        made = None if found is None or left_ms <= 0 else _read(found, left_ms / 1000.0)
+        made = None if found is None or left_ms <= 0 else self._read(found, place, left_ms / 1000.0)
         self._counts["miss" if found is None else "unreadable" if made is None else "hit"][0] += 1
         return made
 
@@ -91,11 +93,22 @@ class SharedCache:
     async def _put(self, place: bytes, answer: SharedAnswer) -> None:
         try:
             async with asyncio.timeout(PUT_WAIT_S):
-                await self._redis.set(place, _written(answer), px=max(int(answer.left_s * 1000), 1))
+                content = _written(answer)
+                sealed = content if self._keys is None else self._keys.seal(content, place)
+                await self._redis.set(place, sealed, px=max(int(answer.left_s * 1000), 1))
         except Exception:  # as above
             self._failed("not-kept")
         else:
             self._counts["kept"][0] += 1
+
+    def _read(self, found: bytes, place: bytes, left_s: float) -> SharedAnswer | None:
+        """None for what this gateway has no key of, too: an answer in the clear where it encrypts is not its own."""
+        if self._keys is None:
+            return _read(found, left_s)
+        try:
+            return _read(self._keys.open(found, place), left_s)
+        except DataError:
+            return None
 
     def _failed(self, what: str) -> None:
         self._counts[what][0] += 1

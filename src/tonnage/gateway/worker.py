@@ -177,13 +177,15 @@ class Worker:
 
     def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:
         """Who looks at requests; the same one as before where nothing of it has changed. Raises InputError."""
-        wanted = (gateway.request_log, gateway.spans, gateway.spans_headers)
+        wanted = (gateway.request_log, gateway.spans, gateway.spans_headers, gateway.state_keys)
         known = None if before is None else before.gateway
-        if known is not None and (known.request_log, known.spans, known.spans_headers) == wanted:
+        if known is not None and (known.request_log, known.spans, known.spans_headers, known.state_keys) == wanted:
             return self.door.observer
         if gateway.request_log is None and gateway.spans is None:
             return None
-        log = None if gateway.request_log is None else RequestLogWriter(gateway.request_log, self.measures, say)
+        log = None
+        if gateway.request_log is not None:
+            log = RequestLogWriter(gateway.request_log, self.measures, say, keys=gateway.state_keys)
         spans = None
         if gateway.spans is not None:
             spans = SpanWriter(gateway.spans, gateway.spans_headers, self.measures, say)

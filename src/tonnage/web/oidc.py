@@ -67,6 +67,10 @@ class OidcSignIn:
         self._known: dict[str, Any] | None = None
         self._keys: KeySet | None = None
 
+    def close(self) -> None:
+        """End its connections."""
+        self._http.close()
+
     def begin(self) -> tuple[str, str]:
         """Where the browser is sent, and the state that its cookie holds meanwhile. Raises Denied: 502."""
         known = self._discovered()

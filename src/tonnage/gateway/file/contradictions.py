@@ -46,6 +46,12 @@ def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
         yield Problem(("redis",), "keeps nothing: no route has a cache", "`cache: {ttl: 1h}` in a route")
     if entries.batches is not None and entries.batches.file_mb > entries.listen.body_mb:
         yield Problem(("batches", "file_mb"), "is more than a request may have", "raise `listen.body_mb` too")
+    if entries.encrypt is not None:
+        if entries.batches is not None and "batches" not in entries.encrypt.plain:
+            yield Problem(("encrypt",), "does not encrypt the files of `batches`, which hold requests and answers",
+                          "say so: `plain: [batches]`, on an encrypted disk; or leave `batches` out")  # fmt: skip
+        if entries.batches is None and entries.encrypt.plain:
+            yield Problem(("encrypt", "plain"), "names what is not there", "leave it out")
     if entries.spans is not None:
         try:
             read_endpoint(entries.spans.endpoint)

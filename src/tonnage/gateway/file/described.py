@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
+from tonnage.encryption.data_keys import DataKeys
 from tonnage.gateway.dialects.usage import Dialect, Surface
 from tonnage.gateway.file.batches import BatchesEntry
 from tonnage.gateway.file.classifier_entries import RequestClassifier
 from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
+from tonnage.gateway.file.encrypting import EncryptEntry
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
@@ -142,6 +144,8 @@ class Gateway:
     request_log: RequestLogEntry | None
     spans: SpansEntry | None
     spans_headers: dict[str, str]  # what their receiver asks for
+    encrypt: EncryptEntry | None = None
+    state_keys: DataKeys | None = None  # opened where the gateway is started
 
     def allowances_at(self, deployment: str) -> tuple[Allowance, ...]:
         """What a request at a deployment is taken from beside that: its provider's limits, and the file's for it."""

@@ -18,6 +18,7 @@ from tonnage.gateway.file.conduct_entries import (
     SemanticEntry,
     ShadowEntry,
 )
+from tonnage.gateway.file.encrypting import EncryptEntry
 from tonnage.gateway.file.guardrail_entries import GuardrailEntry, Texts
 from tonnage.gateway.file.media_entries import MediaEntry
 from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
@@ -281,6 +282,10 @@ class GatewayEntries(StrictModel):
         "Requests wait at limits of requests at a time. Default: they are refused.", default=None
     )
     idempotency: IdempotencyEntry = entry("Requests that clients send again.", default=IdempotencyEntry)
+    encrypt: EncryptEntry | None = entry(
+        "What is kept of requests and answers is encrypted. Default: it is readable by the gateway's own user.",
+        default=None,
+    )  # fmt: skip
     store: Word | None = entry(
         "Accounts: a file, or a postgresql:// URL by reference. Default: in the home.", default=None
     )

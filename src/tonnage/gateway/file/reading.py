@@ -88,6 +88,7 @@ def load_gateway(
             for name, reference in (entries.spans.headers if entries.spans else {}).items()
         },
         idempotency=entries.idempotency if entries.idempotency.on else None,
+        encrypt=entries.encrypt,
     )
     raise_problems(quality_contradictions(found), document)
     return found

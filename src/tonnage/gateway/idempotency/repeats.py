@@ -13,9 +13,11 @@ from hashlib import blake2b
 from time import time
 from typing import Any, Final, TypeVar
 
+from tonnage.encryption.data_keys import DataKeys, is_sealed
+from tonnage.errors import DataError
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.conduct_entries import IdempotencyEntry
-from tonnage.gateway.idempotency.store import Claim, IdempotencyStore, ReplayableAnswer
+from tonnage.gateway.idempotency.store import Claim, IdempotencyStore, KeyLookup, ReplayableAnswer
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.sql_store import AccountsError
@@ -34,6 +36,28 @@ _OF_A_DEPLOYMENT: Final = b"x-tonnage-deployment: "
 _COST: Final = b"x-tonnage-cost-usd: "
 
 
+def _parts(answer: ReplayableAnswer) -> tuple[tuple[bytes, bytes], ...]:
+    return (b"head", answer.head), (b"body", answer.body)
+
+
+def _context(claim: Claim, part: bytes) -> bytes:
+    """What a kept part is authenticated with: whose key it is of, which, and which part of the answer."""
+    return b"\0".join((b"idempotency", claim.owner.encode(), claim.name.encode(), part))
+
+
+def _in_the_clear(found: KeyLookup, answer: ReplayableAnswer, claim: Claim, keys: DataKeys | None) -> KeyLookup:
+    """The kept answer opened; one that cannot be opened is not repeated, and not computed a second time."""
+    if not is_sealed(answer.head):
+        return found
+    if keys is None:
+        return KeyLookup("not-kept")
+    try:
+        head, body = (keys.open(part, _context(claim, name)) for name, part in _parts(answer))
+    except DataError:
+        return KeyLookup("not-kept")
+    return KeyLookup("kept", answer._replace(head=head, body=body))
+
+
 def idempotency_key(headers: Headers) -> bytes | None:
     """The key of a request; None: it has none."""
     for name, value in headers:
@@ -45,8 +69,11 @@ def idempotency_key(headers: Headers) -> bytes | None:
 class Repeats:
     """Of one worker. Its connection to the store is made when the first key comes."""
 
-    def __init__(self, book: SpendBook, measures: GatewayMeasures) -> None:
-        self.book, self.measures = book, measures
+    def __init__(
+        self, book: SpendBook, measures: GatewayMeasures, keys: Callable[[], DataKeys | None] = lambda: None
+    ) -> None:
+        """`keys`: those that answers are encrypted with now; None: they are kept as they are."""
+        self.book, self.measures, self._keys = book, measures, keys
         self._store: IdempotencyStore | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-idempotency")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,6 +96,8 @@ class Repeats:
             reply = GatewayReply(status=503, kind="accounts_unavailable", message=said, retry_after_s=1.0)
             send_reply(exchange, reply, surface)
             return
+        if found.answer is not None:
+            found = _in_the_clear(found, found.answer, claim, self._keys())
         self.measures.count("tonnage_gateway_idempotency_total", (("met", found.met),))
         if found.met == "claimed":
             layer = _ClaimedExchange(exchange, self, claim, entry)
@@ -113,6 +142,11 @@ class Repeats:
         until_s: float,
         then: Callable[[], None] | None,
     ) -> None:
+        keys = self._keys()
+        if answer is not None and keys is not None:
+            head, body = (keys.seal(part, _context(claim, name)) for name, part in _parts(answer))
+            answer = answer._replace(head=head, body=body)
+
         def write(store: IdempotencyStore) -> None:
             if released:
                 store.release(claim)

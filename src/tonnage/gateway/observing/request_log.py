@@ -6,14 +6,16 @@ lost, counted and said.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import orjson
 
-from tonnage.errors import InputError
+from tonnage.encryption.data_keys import DataKeys
+from tonnage.errors import DataError, InputError
 from tonnage.files import make_private_folder
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
@@ -25,15 +27,19 @@ from tonnage.gateway.observing.spoken import spoken_text
 
 MOST_WAITING_BYTES: Final = 32 << 20
 FAILED_STATUS: Final = 400
+BODIES: Final = ("body", "answer")
+SEALED: Final = "sealed:"  # before a body that is encrypted, in base64
 
 
 class RequestLogWriter:
     """Of one worker. `say`: is told once when lines begin to be lost, and when they are written again."""
 
     def __init__(
-        self, entry: RequestLogEntry, measures: GatewayMeasures, say: Callable[[str], None], *, seed: int | None = None
-    ) -> None:
-        """InputError where the folder cannot be made."""
+        self, entry: RequestLogEntry, measures: GatewayMeasures, say: Callable[[str], None], *,
+        keys: DataKeys | None = None, seed: int | None = None,
+    ) -> None:  # fmt: skip
+        """`keys`: bodies are encrypted with these. InputError where the folder cannot be made."""
+        self._keys = keys
         assert entry.folder is not None  # the file's reader has named one
         self.entry, self._say = entry, say
         folder = Path(entry.folder)
@@ -98,7 +104,29 @@ class RequestLogWriter:
             said = b"".join(record.answer)
             answer = spoken_text(record.surface, said) if record.asked.stream else said.decode("utf-8", "replace")
             document["answer"] = self._shown(answer, most)
+            if self._keys is not None:
+                for name in BODIES:
+                    sealed = self._keys.seal(document[name].encode(), _context(document, name))
+                    document[name] = SEALED + b64encode(sealed).decode()
         return document
 
     def _shown(self, text: str, most: int) -> str:
         return (redacted(text) if self.entry.redact else text)[:most]
+
+
+def opened_line(document: Mapping[str, Any], keys: DataKeys | None) -> dict[str, Any]:
+    """A line of the log with its bodies in the clear. DataError where one does not open, or there are no keys."""
+    made = dict(document)
+    for name in BODIES:
+        found = made.get(name)
+        if isinstance(found, str) and found.startswith(SEALED):
+            if keys is None:
+                raise DataError("its bodies are encrypted", hint="`encrypt:` in the gateway file names the key")
+            content = keys.open(b64decode(found.removeprefix(SEALED)), _context(made, name))
+            made[name] = content.decode("utf-8", "replace")
+    return made
+
+
+def _context(document: Mapping[str, Any], name: str) -> bytes:
+    """What a body is authenticated with: its request and which of the two it is."""
+    return f"request log\0{document.get('request')}\0{document.get('at_s')}\0{name}".encode()

@@ -64,7 +64,7 @@ class Door:
         self.semantic = _semantic_caches(running, book)
         self.shadows = _shadows(running)
         self.classifying = route_classifying(running, book)
-        self.repeats = Repeats(book, measures)
+        self.repeats = Repeats(book, measures, lambda: self.running.gateway.state_keys)
         self.waiting = WaitingRoom(book, measures)
         self.express = Express(self)
         self._numbers = count()

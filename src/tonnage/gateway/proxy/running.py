@@ -47,10 +47,11 @@ class Running:
             if one.sign_in is not None:
                 self.signers[name] = before.signers[name] if before and known else make_signer(one.sign_in)
         self.shared_cache: SharedCache | None = None
-        if before is not None and before.gateway.redis == gateway.redis:
+        same = (gateway.redis, gateway.state_keys)
+        if before is not None and (before.gateway.redis, before.gateway.state_keys) == same:
             self.shared_cache = before.shared_cache
         elif gateway.redis is not None:
-            self.shared_cache = SharedCache(gateway.redis, measures)
+            self.shared_cache = SharedCache(gateway.redis, measures, gateway.state_keys)
         self.caches = {
             name: RouteCache(
                 route.cache.items, route.cache.ttl, monotonic, self.shared_cache, shared_prefix(gateway, name)

@@ -30,8 +30,8 @@ class SealedWriter:
     def __init__(self, out: IO[bytes], secret: str) -> None:
         self._out, self._held, self._number = out, bytearray(), 0
         salt, nonce, key = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES), os.urandom(_KEY_BYTES)
-        out.write(MAGIC + salt + nonce + _cipher(_derived(secret, salt)).encrypt(nonce, key, MAGIC))
-        self._cipher = _cipher(key)
+        out.write(MAGIC + salt + nonce + aead(derived_key(secret, salt)).encrypt(nonce, key, MAGIC))
+        self._cipher = aead(key)
 
     def write(self, data: bytes) -> int:
         self._held += data
@@ -58,8 +58,8 @@ class SealedReader:
             raise DataError(f"{what} is not a sealed file", hint="leave the key out, if it was written without one")
         salt = head[len(MAGIC) :][:_SALT_BYTES]
         nonce = head[len(MAGIC) + _SALT_BYTES :][:_NONCE_BYTES]
-        key = self._opened(_cipher(_derived(secret, salt)), nonce, head[-_WRAPPED_BYTES:], MAGIC)
-        self._cipher = _cipher(key)
+        key = self._opened(aead(derived_key(secret, salt)), nonce, head[-_WRAPPED_BYTES:], MAGIC)
+        self._cipher = aead(key)
         self._ahead = source.read(CHUNK_BYTES + TAG_BYTES)
 
     def read(self, size: int = -1) -> bytes:
@@ -96,15 +96,17 @@ def _nonce(number: int) -> bytes:
     return struct.pack(">4xQ", number)
 
 
-def _derived(secret: str, salt: bytes) -> bytes:
+def derived_key(secret: str, salt: bytes) -> bytes:
+    """32 bytes from a secret, by scrypt: some 0.1 s of a processor and 32 MiB."""
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
     return Scrypt(salt=salt, length=_KEY_BYTES, **_SCRYPT).derive(secret.encode())
 
 
-def _cipher(key: bytes) -> Any:
+def aead(key: bytes) -> Any:
+    """AES-256-GCM with a key. MissingExtra without `cryptography`."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
-        raise MissingExtra("a sealed backup", "backup") from error
+        raise MissingExtra("encryption", "backup") from error
     return AESGCM(key)

@@ -1,0 +1,83 @@
+"""Encryption of what a gateway keeps: its data keys opened and rotated, encrypted lines of its log read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DataError, InputError
+from tonnage.settings import Settings, current_settings
+
+if TYPE_CHECKING:
+    from tonnage.gateway.file.described import Gateway
+
+WHAT = "encrypt.key"
+
+
+def with_state_keys(gateway: Gateway, settings: Settings) -> Gateway:
+    """The gateway with its data keys; as it is where its file encrypts nothing.
+
+    InputError where the key is not there, can be guessed or lies beside what it encrypts; DataError where it is another
+    than the data keys were wrapped with.
+    """
+    from dataclasses import replace
+
+    from tonnage.gateway.state_keys import open_state_keys
+
+    if gateway.encrypt is None:
+        return gateway
+    secret = _secret(gateway, gateway.encrypt.key, WHAT, settings)
+    return replace(gateway, state_keys=open_state_keys(gateway.store, secret, what=WHAT))
+
+
+def rotate_gateway_keys(path: Path | str, *, before: str | None = None, settings: Settings | None = None) -> int:
+    """Wrap the data keys with the key that the file names now, and make a new one for what is kept from now on. How
+    many data keys there are then: older ones open what was kept before.
+
+    `before`: a reference to the key that they are wrapped with; None: the same as now. A gateway that runs takes it at
+    SIGHUP. Raises as `with_state_keys`.
+    """
+    from tonnage.api.gateway import load_gateway_file
+    from tonnage.gateway.state_keys import rotate_state_keys
+
+    settings = settings or current_settings()
+    gateway = load_gateway_file(path, settings=settings)
+    if gateway.encrypt is None:
+        raise InputError(f"{path} encrypts nothing", hint="`encrypt: {key: env:NAME}`")
+    after = _secret(gateway, gateway.encrypt.key, WHAT, settings)
+    old, what = (after, WHAT) if before is None else (_secret(gateway, before, "--from", settings), "--from")
+    return rotate_state_keys(gateway.store, old, after, what=what)
+
+
+def read_request_log(path: Path | str, log: Path | str, *, settings: Settings | None = None) -> Iterator[str]:
+    """The lines of a file of the request log with their bodies in the clear. DataError names the line whose body does
+    not open."""
+    from tonnage.api.gateway import load_gateway_file
+    from tonnage.gateway.observing.request_log import opened_line
+
+    settings = settings or current_settings()
+    gateway = with_state_keys(load_gateway_file(path, settings=settings), settings)
+    try:
+        with Path(log).open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    yield json.dumps(opened_line(json.loads(line), gateway.state_keys), ensure_ascii=False)
+                except (DataError, ValueError) as error:
+                    hint = error.hint if isinstance(error, DataError) else "is it a file of the request log?"
+                    raise DataError(f"{log}:{number}: {error}", hint=hint) from error
+    except OSError as error:
+        raise InputError(f"{log} cannot be read: {error.strerror}", hint="a file of the request log") from error
+
+
+def _secret(gateway: Gateway, reference: str, what: str, settings: Settings) -> str:
+    from tonnage.encryption.keeping import read_key
+
+    beside = [settings.home]
+    if "://" not in gateway.store:
+        beside.append(Path(gateway.store).parent)
+    if gateway.request_log is not None and gateway.request_log.folder is not None:
+        beside.append(Path(gateway.request_log.folder))
+    return read_key(reference, os.environ, what, data=beside)
