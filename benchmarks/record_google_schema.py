@@ -1,10 +1,10 @@
-"""Which members, types and values Compute Engine takes of an instance and Vertex AI of a job, by discovery documents.
+"""Which members, types and values Compute Engine takes of instances and disks, and Vertex AI of jobs, as documented.
 
     pip install google-api-python-client
     python benchmarks/record_google_schema.py
 
-Writes `instance_schema.json` and `custom_job_schema.json` of `src/tonnage/places/google`: names, types and enums alone,
-without what the API fills in.
+Writes `instance_schema.json`, `disk_schema.json` and `custom_job_schema.json` of `src/tonnage/places/google`, from the
+discovery documents: names, types and enums alone, without what the API fills in.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 FOLDER = Path(__file__).parents[1] / "src" / "tonnage" / "places" / "google"
 FILE = FOLDER / "instance_schema.json"
 ROOT = "Instance"
+DISKS_FILE = FOLDER / "disk_schema.json"
+DISK_ROOTS = ("Disk", "Snapshot", "ZoneSetLabelsRequest")
 JOBS_FILE = FOLDER / "custom_job_schema.json"
 JOB_ROOT = "GoogleCloudAiplatformV1CustomJob"
 
@@ -33,10 +35,10 @@ def document(name: str = "compute.v1.json") -> dict[str, Any]:
     return told
 
 
-def excerpt(told: dict[str, Any], root: str = ROOT, service: str = "compute v1") -> dict[str, Any]:
-    """The schemas that an instance, or another root, is made of, by name."""
+def excerpt(told: dict[str, Any], *roots: str, service: str = "compute v1") -> dict[str, Any]:
+    """The schemas that an instance, or other roots, are made of, by name."""
     found: dict[str, Any] = {}
-    left = [root]
+    left = [*(roots or (ROOT,))]
     while left:
         name = left.pop()
         if name in found:
@@ -71,7 +73,8 @@ def _references(value: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    jobs = excerpt(document("aiplatform.v1.json"), JOB_ROOT, "aiplatform v1")
-    for file, told in ((FILE, excerpt(document())), (JOBS_FILE, jobs)):
+    jobs = excerpt(document("aiplatform.v1.json"), JOB_ROOT, service="aiplatform v1")
+    disks = excerpt(document(), *DISK_ROOTS)
+    for file, told in ((FILE, excerpt(document())), (DISKS_FILE, disks), (JOBS_FILE, jobs)):
         file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         sys.stdout.write(f"{file}: {file.stat().st_size} bytes\n")

@@ -46,6 +46,15 @@ def gb_to_gib(size_gb: float) -> float:
     return size_gb * GB / GIB
 
 
+def gib_to_gb(size_gib: float) -> float:
+    """GiB (2³⁰) in GB (10⁹).
+
+    >>> round(gib_to_gb(100), 3)
+    107.374
+    """
+    return from_gib(size_gib) / GB
+
+
 def gbit_to_gb_per_s(rate_gbit_per_s: float) -> float:
     """Gigabits a second (how networks are sold) to gigabytes a second.
 

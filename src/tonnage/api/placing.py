@@ -64,10 +64,10 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=DatabricksJobs(name=name, place=place))
         case "gce":
-            from tonnage.places.bucket.executor import BucketRuns
             from tonnage.places.google.compute import Compute
+            from tonnage.places.google.runs import ComputeRuns
 
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
+            return ComputeRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
         case "vertex":
             from tonnage.places.bucket.executor import BucketRuns
             from tonnage.places.google.vertex import VertexJobs

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tonnage.api.bundling import BundleOptions
+from tonnage.api.disk_filling import FillOptions
 from tonnage.cli import options
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
@@ -55,6 +56,22 @@ def terraform(
     from tonnage import api
 
     session.show_answer(api.place_terraform(place, to, nat=nat, settings=session.settings))
+
+
+@commands.command("fill", short_help="Fill the disks that a place's machines read")
+def fill(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="NAME or KIND:NAME.")],
+    asked: FillOptions,
+    *,
+    session: ReportSession,
+) -> None:
+    """Fetch the content of a place's disks on a machine without GPUs, and switch them to be read by many.
+
+    The same command after a cut, Ctrl-C or kill goes on: nothing is made or fetched twice.
+    """
+    from tonnage import api
+
+    session.show_answer(api.fill_place(place, asked, settings=session.settings, say=session.say))
 
 
 @commands.command("orphans", short_help="Find jobs that no run waits for")

@@ -10,6 +10,7 @@ from typing import Final
 
 FILES: Final = re.compile(r"cat > (\S+) <<'([^']+)'\n(.*?)\n?\2\n", re.DOTALL)
 SCRIPT: Final = re.compile(r"cat > /opt/tonnage/run\.sh <<'([^']+)'\n(.*?)\1\n", re.DOTALL)
+DISK_TOOLS: Final = ("blkid", "mkfs.ext4", "fsck.ext4", "mount", "mountpoint", "umount")
 DOCKER: Final = '''#!{python}
 """`docker run`: the container's command, without a container."""
 import os
@@ -38,6 +39,14 @@ def lay_docker(folder: Path) -> Path:
     docker.write_text(DOCKER.replace("{python}", sys.executable))
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
     return docker.parent
+
+
+def lay_tools(folder: Path) -> None:
+    """Tools of disks that do nothing: a pretended machine has its disks in a folder."""
+    for name in DISK_TOOLS:
+        tool = folder / name
+        tool.write_text("#!/bin/sh\nexit 0\n")
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
 
 
 def laid_script(first: str) -> str:

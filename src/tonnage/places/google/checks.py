@@ -10,6 +10,7 @@ from tonnage.errors import TonnageError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.google import GoogleError
 from tonnage.places.contract import PlaceFinding
+from tonnage.places.google.disk_words import HYPERDISK_ML, READ_BY_MANY, is_whole
 from tonnage.places.google.place import MTU, GCEPlace
 from tonnage.places.google.vertex_place import VertexPlace
 
@@ -21,7 +22,6 @@ RIGHTS: Final = (
     "compute.zoneOperations.list", "compute.instances.getSerialPortOutput",
 )  # fmt: skip
 READS_DISKS: Final = "compute.disks.useReadOnly"
-READ_BY_MANY: Final = "READ_ONLY_MANY"
 GPU_QUOTAS: Final = {  # «GPU quota»: a part of the accelerator's name: the quota's
     "h100-mega": "NVIDIA_H100_MEGA_GPUS", "h100": "NVIDIA_H100_GPUS", "h200": "NVIDIA_H200_GPUS",
     "b200": "NVIDIA_B200_GPUS",
@@ -48,7 +48,7 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
     accelerators: list[tuple[str, int]] = []
     for zone in place.zones:
         yield from _zone(call, place, zone, name, accelerators)
-        yield from _data_disks(call, place, zone)
+        yield from _data_disks(call, place, zone, name=name)
     yield from _quota(call, place, accelerators)
     yield from _boot_image(call, place)
     yield from _network(call, place)
@@ -59,7 +59,7 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
 
 def _rights(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
     path = f"v1/projects/{place.project}:testIamPermissions"
-    wanted = [*RIGHTS, *([READS_DISKS] if place.data_disks else [])]
+    wanted = [*RIGHTS, *([READS_DISKS] if place.read_disks else [])]
     try:
         answer = call("POST", path, service="cloudresourcemanager", body={"permissions": wanted})
     except TonnageError as error:
@@ -106,25 +106,40 @@ def _zone(
     accelerators[:] = accelerators or own
 
 
-def _data_disks(call: Call, place: GCEPlace, zone: str) -> Iterator[PlaceFinding]:
+def _data_disks(call: Call, place: GCEPlace, zone: str, *, name: str) -> Iterator[PlaceFinding]:
     """Whether each is in the zone, and whether many machines may read it at once."""
-    for name in place.data_disks:
+    for disk in place.read_disks:
+        filled = disk.filled_with is not None
         try:
-            found = call("GET", f"projects/{place.project}/zones/{zone}/disks/{name}")
+            found = call("GET", f"projects/{place.project}/zones/{zone}/disks/{disk.name}")
         except GoogleError as error:
-            if error.status == 404:
-                made = f"{name} --zone {zone} --type hyperdisk-ml --size ..."
-                yield refused(f"{zone} has no disk {name}", f"`gcloud compute disks create {made}`, and fill it")
+            if error.status != 404:
+                yield unasked(f"the disk {disk.name} in {zone}", error)
+            elif filled:
+                yield refused(f"{zone} has no disk with the content of fill.{disk.device}", _fill_it(name))
             else:
-                yield unasked(f"the disk {name} in {zone}", error)
+                made = f"{disk.name} --zone {zone} --type hyperdisk-ml --size ..."
+                yield refused(f"{zone} has no disk {disk.name}", f"`gcloud compute disks create {made}`, and fill it")
             continue
-        kind = str(found.get("type") or "").rpartition("/")[2]
-        if kind == "hyperdisk-ml" and found.get("accessMode") != READ_BY_MANY:
-            hint = f"`gcloud compute disks update {name} --zone {zone} --access-mode={READ_BY_MANY}`"
-            yield refused(f"the disk {name} in {zone} is not one that many read: {found.get('accessMode')}", hint)
-        elif kind != "hyperdisk-ml" and (users := found.get("users")):
-            said = f"the disk {name} in {zone} ({kind}) is attached to {len(users)} machines already"
-            yield PlaceFinding(kind="doubtful", message=said, hint="one of the type hyperdisk-ml is read by thousands")
+        if filled:
+            if not is_whole(found):
+                yield refused(f"the disk {disk.name} in {zone} is not filled yet", _fill_it(name))
+            continue
+        yield from _read_by_many(disk.name, zone, found)
+
+
+def _fill_it(name: str) -> str:
+    return f"`tonnage places fill {name}`"
+
+
+def _read_by_many(name: str, zone: str, found: dict[str, Any]) -> Iterator[PlaceFinding]:
+    kind = str(found.get("type") or "").rpartition("/")[2]
+    if kind == HYPERDISK_ML and found.get("accessMode") != READ_BY_MANY:
+        hint = f"`gcloud compute disks update {name} --zone {zone} --access-mode={READ_BY_MANY}`"
+        yield refused(f"the disk {name} in {zone} is not one that many read: {found.get('accessMode')}", hint)
+    elif kind != HYPERDISK_ML and (users := found.get("users")):
+        said = f"the disk {name} in {zone} ({kind}) is attached to {len(users)} machines already"
+        yield PlaceFinding(kind="doubtful", message=said, hint=f"one of the type {HYPERDISK_ML} is read by thousands")
 
 
 def quotas_of(place: GCEPlace, accelerators: list[tuple[str, int]]) -> dict[str, int]:

@@ -17,10 +17,11 @@ from tonnage.places.bucket.api_client import ATTEMPTS
 from tonnage.places.bucket.boot import POWER_OFF, first_script, last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, google_labels
 from tonnage.places.bucket.executor import NO_EXEC
+from tonnage.places.bucket.filled import FILLED
 from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.google.checks import questions_of
-from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.place import DataDisk, GCEPlace
 from tonnage.places.google.schema import check_instance
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
@@ -231,7 +232,7 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
     body: Body = {
         "name": work.name, "machineType": f"{here}/machineTypes/{place.instance_type}",
         "labels": google_labels({"name": work.run, **work.tags}),
-        "disks": [disk, *(_attached(here, name) for name in place.data_disks)],
+        "disks": [disk, *(_attached(here, one) for one in place.read_disks)],
         "networkInterfaces": _interfaces(place),
         "serviceAccounts": [
             {"email": place.service_account, "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
@@ -252,18 +253,24 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
     return body
 
 
-def _attached(here: str, name: str) -> Body:
+def _attached(here: str, disk: DataDisk) -> Body:
     """A disk that many machines read at once; it stays."""
     read: Body = {"mode": "READ_ONLY", "boot": False, "autoDelete": False}
-    return {"source": f"{here}/disks/{name}", "deviceName": name, **read}
+    return {"source": f"{here}/disks/{disk.name}", "deviceName": disk.device, **read}
 
 
 def mounts(place: GCEPlace) -> tuple[str, ...]:
-    """Lines that mount the data disks, ext4, whose journal nobody may replay."""
-    return tuple(
-        f"mkdir -p {folder}; mountpoint -q {folder} || mount -o ro,noload /dev/disk/by-id/google-{name} {folder}"
-        for name, folder in zip(place.data_disks, place.read_only_folders, strict=True)
-    )
+    """Lines that mount the data disks, ext4, whose journal nobody may replay; a filled one has to hold its content."""
+    return tuple(line for disk in place.read_disks for line in _mounted(disk))
+
+
+def _mounted(disk: DataDisk) -> Iterator[str]:
+    folder, key = disk.folder, disk.filled_with
+    mount = f"mount -o ro,noload /dev/disk/by-id/google-{disk.device} {folder}"
+    yield f"mkdir -p {folder}; mountpoint -q {folder} || {mount}"
+    if key is not None:
+        said = f"echo 'the disk {disk.name} does not hold what places.toml says' >&2"
+        yield f"grep -q {key} {folder}/{FILLED} || {{ {said}; exit 1; }}"
 
 
 def _scheduling(place: GCEPlace) -> Body:

@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import MachinePlace
+from tonnage.places.google.fill_terms import FillTerms, filled_disk
 from tonnage.places.terms import CatalogMachine
+from tonnage.values import dataclass
 
 SPOT_GRACE_S: Final = (
     30  # between the ACPI signal and the end of a spot machine: discovery document, skipGuestOsShutdown
@@ -32,6 +34,20 @@ MTU: Final = 8896  # of networks for the cards of GPUs, «GPU machine types: net
 GPU_CARDS: Final = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # beside the first: «Maximize GPU network bandwidth»
 DiskName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
 LONGEST_MINUTES: Final = 120 * 24 * 60  # of maxRunDuration
+MOST_DATA_DISKS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataDisk:
+    """A disk that many machines read at once: its name at Google, that of its device, and where it is mounted."""
+
+    name: str
+    device: str
+    filled_with: str | None = None  # key of the content, of one that `tonnage places fill` makes
+
+    @property
+    def folder(self) -> str:
+        return f"{DATA}/{self.device}"
 
 
 class GCEPlace(MachinePlace):
@@ -51,7 +67,8 @@ class GCEPlace(MachinePlace):
     gpu_subnets: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the cards beside GPUs
     accelerator: str | None = None  # of machines to which GPUs are attached: nvidia-tesla-t4 at n1-...
     disk_type: str | None = None  # None: hyperdisk-balanced where the type takes no other, else pd-balanced
-    data_disks: Annotated[tuple[DiskName, ...], Field(strict=False, max_length=8)] = ()  # at /mnt/disks/NAME
+    data_disks: Annotated[tuple[DiskName, ...], Field(strict=False)] = ()  # that are there, at /mnt/disks/NAME
+    fill: dict[DiskName, FillTerms] = Field(default_factory=dict)  # that `tonnage places fill` makes, at the same place
     kms_key: str | None = None  # of the disk; None: Google's own
     reservation: str | None = None  # of capacity, by name
 
@@ -72,9 +89,19 @@ class GCEPlace(MachinePlace):
         return self.disk_type or (HYPERDISK if self._takes_only_hyperdisk else "pd-balanced")
 
     @property
+    def read_disks(self) -> tuple[DataDisk, ...]:
+        """All that its machines attach to read alone."""
+        own = (DataDisk(name=name, device=name) for name in self.data_disks)
+        filled = (
+            DataDisk(name=filled_disk(name, terms), device=name, filled_with=terms.key)
+            for name, terms in self.fill.items()
+        )
+        return (*own, *filled)
+
+    @property
     def read_only_folders(self) -> tuple[str, ...]:
         """Where the data disks are mounted."""
-        return tuple(f"{DATA}/{name}" for name in self.data_disks)
+        return tuple(disk.folder for disk in self.read_disks)
 
     @property
     def _takes_only_hyperdisk(self) -> bool:
@@ -93,6 +120,10 @@ class GCEPlace(MachinePlace):
             raise ValueError("`gpus` of an n1 machine are attached to it: `accelerator`, such as nvidia-tesla-t4")
         if self._takes_only_hyperdisk and self.disk_type is not None and not self.disk_type.startswith("hyperdisk-"):
             raise ValueError(f"`disk_type`: {self.instance_type} takes hyperdisks alone, such as {HYPERDISK}")
+        if twice := set(self.data_disks) & set(self.fill):
+            raise ValueError(f"`fill.{min(twice)}`: `data_disks` names it too, and both would be mounted in one folder")
+        if len(self.read_disks) > MOST_DATA_DISKS:
+            raise ValueError(f"`data_disks` and `fill`: {MOST_DATA_DISKS} disks at most")
         cards = GPU_CARDS.get(self.instance_type)
         if self.gpu_subnets and len(self.gpu_subnets) != cards:
             has = "none" if cards is None else f"{cards}"

@@ -1,6 +1,7 @@
 """What Compute Engine and Vertex AI would refuse, by the members, types and values of their discovery documents.
 
-`instance_schema.json` and `custom_job_schema.json` have them; `benchmarks/record_google_schema.py` wrote both. What the
+`instance_schema.json`, `disk_schema.json` and `custom_job_schema.json` have them; `benchmarks/record_google_schema.py`
+wrote them. What the
 services check beyond them (that a network is there, that two members agree) only they know.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, Final
 from tonnage.http.body_shapes import Schemas, check_body, recorded_schemas
 
 ROOT: Final = "Instance"
+DISK_ROOT, SNAPSHOT_ROOT = "Disk", "Snapshot"
 JOB_ROOT: Final = "GoogleCloudAiplatformV1CustomJob"
 
 
@@ -33,3 +35,18 @@ def custom_job_schemas() -> Schemas:
 def check_custom_job(body: Mapping[str, Any]) -> None:
     """InputError with every fault."""
     check_body(body, custom_job_schemas(), JOB_ROOT, "customJobs.create")
+
+
+def disk_schemas() -> Schemas:
+    """The recorded ones of disks and of snapshots."""
+    return recorded_schemas(__package__, "disk_schema.json")
+
+
+def check_disk(body: Mapping[str, Any]) -> None:
+    """InputError with every fault."""
+    check_body(body, disk_schemas(), DISK_ROOT, "disks.insert")
+
+
+def check_snapshot(body: Mapping[str, Any]) -> None:
+    """InputError with every fault."""
+    check_body(body, disk_schemas(), SNAPSHOT_ROOT, "snapshots.insert")

@@ -18,9 +18,11 @@ from typing import Final
 
 from tonnage.http.body_shapes import faults_of
 from tonnage.places.google.checks import READS_DISKS, RIGHTS
+from tonnage.places.google.filling import RIGHTS as FILLS_DISKS
 from tonnage.places.google.schema import ROOT, instance_schemas
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
-from tonnage.testing.booting import laid_script, lay_docker
+from tonnage.testing.booting import laid_script, lay_docker, lay_tools
+from tonnage.testing.google.disks import FakeDisks, has_labels
 from tonnage.testing.google.storage import FakeStorage, google_fault
 from tonnage.testing.google.vertex import FakeVertex
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
@@ -30,9 +32,8 @@ from tonnage.values import dataclass
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"tonnage-run@{PROJECT}.iam.gserviceaccount.com"
 INSTANCES: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instances(?:/([^/]+)(/serialPort)?)?")
-OPERATIONS: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/operations(?:/([^/]+)/wait)?")
+OPERATIONS: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/(zones/[^/]+|global)/operations(?:/([^/]+)/wait)?")
 METADATA: Final = re.compile(r"/metadata/([^/]+)/computeMetadata/v1/instance/preempted")
-LABEL: Final = re.compile(r'labels\.([a-z-]+) = "([^"]*)"')
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,12 +62,14 @@ class FakeGoogle:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, lay_docker(folder)
+        lay_tools(self.bin)
         self.instances: dict[str, FakeGoogleInstance] = {}
         self.operations: dict[str, Document] = {}
         self.by_request: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: the operation's code
-        self.rights = {*RIGHTS, READS_DISKS, *VERTEX_RIGHTS}
+        self.rights = {*RIGHTS, READS_DISKS, *FILLS_DISKS, *VERTEX_RIGHTS}
         self.vertex = FakeVertex(folder)
+        self.disks = FakeDisks(self._operation_of, self._users)
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
@@ -134,7 +137,7 @@ class FakeGoogle:
         if asked.headers.get("authorization") != "Bearer test-token":
             return google_fault(401, "authError", "Request had invalid authentication credentials.")
         with self.lock:
-            stored = self.storage.answer(asked) or self.vertex.answer(asked)
+            stored = self.storage.answer(asked) or self.vertex.answer(asked) or self.disks.answer(asked)
             if stored is not None:
                 return stored
             for pattern, verb in ((INSTANCES, self._instances), (OPERATIONS, self._operations)):
@@ -177,6 +180,8 @@ class FakeGoogle:
             return google_fault(400, "invalid", "; ".join(found))
         if any(one.zone == zone and name == body["name"] for name, one in self.instances.items()):
             return google_fault(409, "alreadyExists", f"The resource 'instances/{body['name']}' already exists")
+        if refusal := self.disks.refusal(zone, body["disks"]):
+            return refusal
         operation = self._operation(zone, body["name"], "insert")
         self.by_request[request] = operation["name"]
         if zone in self.full:
@@ -186,11 +191,15 @@ class FakeGoogle:
         return HTTPAnswer(document=operation)
 
     def _operation(self, zone: str, name: str, kind: str) -> Document:
-        number = next(self._numbers)
+        return self._operation_of(zone, f"instances/{name}", kind)
+
+    def _operation_of(self, where: str, name: str, kind: str) -> Document:
+        number, scope = next(self._numbers), "global" if where == "global" else f"zones/{where}"
+        base = f"{self.url}/compute/v1/projects/{PROJECT}/{scope}"
         made = {
-            "name": f"operation-{number}", "operationType": kind, "status": "RUNNING", "zone": zone,
-            "targetLink": f"{self.url}/compute/v1/projects/{PROJECT}/zones/{zone}/instances/{name}",
-            "creationTimestamp": f"{number:08d}",
+            "name": f"operation-{number}", "operationType": kind, "status": "RUNNING",
+            "targetLink": f"{base}/{name}", "creationTimestamp": f"{number:08d}",
+            **({} if where == "global" else {"zone": base}),
         }  # fmt: skip
         self.operations[made["name"]] = made
         return made
@@ -205,16 +214,20 @@ class FakeGoogle:
         return HTTPAnswer(document={"items": sorted(some, key=lambda one: one["creationTimestamp"], reverse=True)})
 
     def _list(self, asked: Asked, zone: str) -> HTTPAnswer:
-        wanted = LABEL.fullmatch(asked.query["filter"])
-        assert wanted is not None, asked.query
         found = [self._told(name, one) for name, one in self.instances.items()
-                 if one.zone == zone and one.body["labels"].get(wanted[1]) == wanted[2]]  # fmt: skip
+                 if one.zone == zone and has_labels(asked.query["filter"], one.body["labels"])]  # fmt: skip
         at = int(asked.query.get("pageToken") or 0)
         more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
         return HTTPAnswer(document={"items": found[at : at + self.page], **more})
 
     def _told(self, name: str, one: FakeGoogleInstance) -> Document:
         return {"name": name, "status": one.status, "labels": one.body["labels"], "metadata": one.body["metadata"]}
+
+    def _users(self, zone: str, disk: str) -> list[str]:
+        """Instances that have a disk attached."""
+        end = f"/disks/{disk}"
+        here = {name: one.body["disks"] for name, one in self.instances.items() if one.zone == zone}
+        return [name for name, disks in here.items() if any(str(one.get("source", "")).endswith(end) for one in disks)]
 
     # time
 
