@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tonnage.calibration.engine_costs import costs_of, is_unknown
+from tonnage.calibration.engine_costs import RAY_CELL_S, RAY_START_S, added_seconds, costs_of, is_unknown
 from tonnage.calibration.tabular_fit import correction
 from tonnage.calibration.tabular_rows import physics
 from tonnage.side_by_side.reading import read_bench
@@ -69,6 +71,21 @@ def test_native_engines_have_no_such_costs() -> None:
     assert not is_unknown("pytorch-fsdp", 1)
 
 
+@pytest.mark.parametrize(("engine", "method"), [("ray-xgboost", "boosted-trees"), ("ray-pytorch", "mlp")])
+def test_what_workers_of_ray_exchange_is_added(engine: str, method: str) -> None:
+    """More with each worker, nothing for one; more bytes take longer. The physics of XGBoost or PyTorch is kept."""
+    costs = costs_of(engine, 2)
+    assert costs is not None
+    assert costs.factor == 1.0
+    job = TabularJob(rows=35_000, features=28, trees=50, method=method, engine=engine)  # type: ignore[arg-type]
+    wider = replace(job, bins=512, hidden_layers=(2048, 1024))
+    alone, two, four = (added_seconds(costs, job, 50.0, workers) for workers in (1, 2, 4))
+    assert alone == pytest.approx(RAY_START_S + 35_000 * 28 * RAY_CELL_S)
+    assert alone < two < four
+    assert added_seconds(costs, wider, 50.0, 2) > two
+    assert not is_unknown(engine, 2)
+
+
 def test_more_nodes_cost_more_a_level() -> None:
     """Two nodes wait for one another at each level of a tree."""
     one, two = costs_of("sparkling-gbm", 1), costs_of("sparkling-gbm", 2)
@@ -79,8 +96,6 @@ def test_more_nodes_cost_more_a_level() -> None:
 
 def test_a_bench_shows_them() -> None:
     """H2O is predicted in seconds where XGBoost takes a tenth of one; what AutoML finds nobody knows."""
-    from dataclasses import replace
-
     from tonnage.side_by_side.cells import BenchCell
     from tonnage.side_by_side.result import Host, sum_up
 

@@ -69,6 +69,7 @@ def test_an_environment_that_was_not_finished_is_a_problem(tmp_path: Path) -> No
     checks = by_name(doctor._environments(tmp_path))
     assert checks["environment h2o"].status == "problem"
     assert checks["environment sparkling"].status == "missing"
+    assert checks["environment ray"].advice == "tonnage bench setup ray"
     (folder / "ready").write_text("")
     assert by_name(doctor._environments(tmp_path))["environment h2o"].status == "ok"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tonnage.side_by_side.spec import BenchSpec
 
 OnProgress = Callable[[str], None]
-SETUPS: Final = ("h2o", "sparkling")
+SETUPS: Final = ("h2o", "sparkling", "ray")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,23 +110,36 @@ def bench_clean(name: str | None = None, *, settings: Settings | None = None) ->
     return said
 
 
-def bench_setup(what: str, *, settings: Settings | None = None, on_step: OnProgress | None = None) -> Path:
-    """An environment for H2O or Sparkling Water, tried with a small bench before it counts as ready; its folder.
+def bench_setup(
+    what: str,
+    *,
+    packages: Sequence[str] = (),
+    settings: Settings | None = None,
+    on_step: OnProgress | None = None,
+) -> Path:
+    """An environment for H2O, Sparkling Water or Ray, tried with a small bench before it counts as ready; its folder.
+
+    `packages`: requirements in place of its own of the same package, as the versions of a cluster are.
 
     Raises InputError for an unknown name and for Java that is missing or of another version, TonnageError where the
     packages cannot be installed or the trial fails.
     """
-    from tonnage.benchmarks.engines.environments import environments_folder, java_fault, make_environment
+    from tonnage.benchmarks.engines.environments import (
+        environments_folder,
+        java_fault,
+        make_environment,
+        needs_java,
+    )
 
     say, settings = on_step or _silent, settings or current_settings()
     if what not in SETUPS:
         raise InputError(f"nothing to set up is named '{what}'", hint=f"one of {', '.join(SETUPS)}")
-    fault = java_fault()
+    kind = cast("Literal['h2o', 'sparkling', 'ray']", what)
+    fault = java_fault() if needs_java(kind) else None
     if fault is not None:
         raise InputError(fault, hint="H2O runs on Java 8 to 17")
     say(f"{what}: packages")
-    kind: Literal["h2o", "sparkling"] = "h2o" if what == "h2o" else "sparkling"
-    folder = make_environment(kind, settings.home)
+    folder = make_environment(kind, settings.home, packages)
     ready = environments_folder(settings.home) / kind / "ready"
     ready.write_text("", encoding="utf-8")  # the trial asks for it
     say(f"{what}: trial")
@@ -139,18 +152,19 @@ def bench_setup(what: str, *, settings: Settings | None = None, on_step: OnProgr
 
 
 def _try(kind: str, settings: Settings) -> None:
-    """The smoke test: the models of the environment and its AutoML on a small table, on two nodes with Spark."""
+    """The smoke test: the models of the environment (and its AutoML) on a small table, on two workers with Spark or
+    Ray."""
     from tempfile import TemporaryDirectory
 
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import carry_out
     from tonnage.side_by_side.reading import read_bench
 
-    shared = "threads: 2, workers: 2, memory_gib: 1.5" if kind == "sparkling" else "threads: 2, memory_gib: 1.5"
-    engines = ", ".join(
-        f"{{engine: {kind}-{one}, {more}, {shared}}}"
-        for one, more in (("gbm", "rounds: 5"), ("xgboost", "rounds: 5"), ("automl", "models: 1"))
-    )
+    shared = "threads: 2, memory_gib: 1.5" if kind == "h2o" else "threads: 2, workers: 2, memory_gib: 1.5"
+    models = {"gbm": "rounds: 5", "xgboost": "rounds: 5", "automl": "models: 1"}
+    if kind == "ray":
+        models = {"xgboost": "rounds: 5", "pytorch": "epochs: 2"}
+    engines = ", ".join(f"{{engine: {kind}-{one}, {more}, {shared}}}" for one, more in models.items())
     spec = read_bench(
         "{bench: {name: smoke-test, repeats: 1, data: [{name: small, generate: {rows: 3000, columns: 8}}], "
         f"engines: [{engines}]}}}}"

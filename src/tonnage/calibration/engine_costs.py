@@ -1,11 +1,15 @@
-"""What engines cost beside the physics of XGBoost's histograms, before any row of them: H2O, alone and on Spark.
+"""What engines cost beside the physics, before any row of them: H2O, alone and on Spark; processes that Ray joins.
 
     seconds = factor · T + level_s · depth · trees + round_s · rounds + cell_s · rows · columns + start_s
+              + calls · call_s + bytes · 2 (n - 1) / n / exchange_bytes_per_s
 
 T: seconds by the physics. H2O's GBM runs a map and reduce over all rows for each level of each tree, each with a floor
 that no small table goes below; its XGBoost is native code that Java calls once a round. Rows come to H2O as text that
 Python writes and Java parses, and to Spark's nodes by Arrow, an assembler and H2O's own frames; each data set is three
-of them. Engines that are native code in this process (LightGBM, CatBoost, scikit-learn) have no such costs.
+of them. Processes that train together on their shares (Ray Train) exchange sums of gradients: XGBoost the histograms of
+the smaller child of each node, once a level, and the sum at each root; a network all its gradients, once a step. The
+start of Ray and of its workers is no part of this: it is start-up. Engines that are native code in this process
+(LightGBM, CatBoost, scikit-learn) have no such costs.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tonnage.sizing.assumption_table import parameter
+from tonnage.sizing.tabular_estimates import FLOAT_BYTES
+from tonnage.sizing.tabular_mlp import parameters, steps
+from tonnage.sizing.tabular_trees import histogram_bytes
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob
 
@@ -43,6 +50,13 @@ class EngineCosts:
         "of the training rows: judgement",
     )
     start_s: float = parameter(1.0, 0.5, 3.0, source="three frames at 0.3 s of requests each: own runs on two cores")
+    call_s: float = parameter(
+        3e-4, 1e-4, 2e-3,
+        source="a collective of a few bytes among processes of one host by TCP, which wake one another: judgement",
+    )
+    exchange_bytes_per_s: float = parameter(
+        1e9, 4e8, 3e9, source="loopback TCP with a copy on each side and the sum between them, one core: judgement"
+    )
     # fmt: on
 
 
@@ -55,6 +69,8 @@ def costs_of(engine: str, workers: int) -> EngineCosts | None:
         return EngineCosts(level_s=0.013 + 0.015 * (workers - 1), cell_s=4.3e-6, start_s=8.0)
     if engine == "sparkling-xgboost":
         return EngineCosts(factor=1.0, round_s=0.045 + 0.04 * (workers - 1), cell_s=4.3e-6, start_s=10.0)
+    if engine.startswith("ray-"):
+        return EngineCosts(factor=1.0, cell_s=RAY_CELL_S, start_s=RAY_START_S)
     return None
 
 
@@ -64,17 +80,38 @@ _ALONE: Final[Mapping[str, EngineCosts]] = MappingProxyType({
 })  # fmt: skip
 
 
-def added_seconds(costs: EngineCosts, job: TabularJob, rounds: float) -> float:
+# A cell is copied into its worker's share and into Ray's store (4 bytes each time, 1 GB/s and more), and read there.
+RAY_CELL_S: Final = 2e-8
+RAY_START_S: Final = 0.05  # shares written and fetched, one call of Ray each way a worker: judgement, 0.01 to 0.3
+
+
+def added_seconds(costs: EngineCosts, job: TabularJob, rounds: float, workers: int = 1) -> float:
     """What the engine adds to `factor` times the physics.
 
     >>> small = TabularJob(rows=1000, features=10, trees=100, depth=5)
     >>> added_seconds(costs_of("h2o-gbm", 1), small, 100.0)
     5.017
     """
-    levels = float(job.depth * job.trees)
-    return (
+    levels = float(job.depth * job.trees) if job.method == "boosted-trees" else 0.0
+    own = (
         costs.level_s * levels + costs.round_s * rounds + costs.cell_s * float(job.rows) * job.features + costs.start_s
     )
+    if job.engine is None or not job.engine.startswith("ray-") or workers == 1:
+        return own
+    calls, sent = _exchanged(job)
+    return own + calls * costs.call_s + sent * 2.0 * (workers - 1) / workers / costs.exchange_bytes_per_s
+
+
+def _exchanged(job: TabularJob) -> tuple[float, float]:
+    """Collectives of a training, and the bytes that all of them sum.
+
+    >>> _exchanged(TabularJob(rows=10_000, features=10, trees=2, depth=3, bins=256))
+    (8.0, 327680.0)
+    """
+    if job.method == "mlp":
+        return float(steps(job)), steps(job) * parameters(job) * FLOAT_BYTES
+    built = min(2.0 ** (job.depth - 1), float(job.rows))  # 1 at the root, then half of the nodes of each level
+    return float((job.depth + 1) * job.trees), job.trees * built * histogram_bytes(job)
 
 
 UNKNOWN_BEFORE_ROWS: Final = ("pytorch-fsdp",)  # of several workers: what gathering costs a step is not modelled

@@ -117,7 +117,7 @@ def correction(
     costs = None if engine is None or job is None else costs_of(engine, workers)
     if found is None and costs is not None and job is not None:
         return TabularCorrection(
-            factor=costs.factor, added_s=added_seconds(costs, job, passes), device=1.0, spread=_spread(LOG_SD),
+            factor=costs.factor, added_s=added_seconds(costs, job, passes, workers), device=1.0, spread=_spread(LOG_SD),
             engine=named, tables=0, own_device=False,
         )  # fmt: skip
     if fit is None or found is None:

@@ -113,20 +113,27 @@ def vectors(
     session.show_answer(api.bench_vectors(asked, settings=session.settings, say=session.say))
 
 
-@commands.command("setup", short_help="An environment for H2O or Sparkling Water")
+@commands.command("setup", short_help="An environment for H2O, Sparkling Water or Ray")
 def setup(
-    what: Annotated[str, typer.Argument(metavar="NAME", help="h2o or sparkling.", show_default=False)],
+    what: Annotated[str, typer.Argument(metavar="NAME", help="h2o, sparkling or ray.", show_default=False)],
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="PACKAGE", show_default=False,
+            help="Another version of a package, such as that of a cluster: ray==2.48.0. Repeatable.",
+        ),
+    ] = None,
     *,
     session: QuietSession,
-) -> None:
-    """Make an environment of its own for H2O, or for H2O Sparkling Water on Spark, and try it.
+) -> None:  # fmt: skip
+    """Make an environment of its own for H2O, for H2O Sparkling Water on Spark, or for Ray, and try it.
 
-    Java is checked first. The two exclude one another, and neither goes into the environment of tonnage.
+    Java is checked first where it is needed. None of them goes into the environment of tonnage.
     """
     session.private_home()
     from tonnage import api
 
-    folder = api.bench_setup(what, settings=session.settings, on_step=session.say)
+    folder = api.bench_setup(what, packages=packages or (), settings=session.settings, on_step=session.say)
     typer.echo(f"{what} is ready in {folder}")
 
 

@@ -126,7 +126,7 @@ def _environments(home: Path) -> Iterable[Check]:
     """Those of engines that need their own: made and tried, begun, or not there."""
     from tonnage.benchmarks.engines.environments import environments_folder
 
-    for kind in ("h2o", "sparkling"):
+    for kind in ("h2o", "sparkling", "ray"):
         folder, mend = environments_folder(home) / kind, f"tonnage bench setup {kind}"
         if (folder / "ready").is_file():
             yield Check(name=f"environment {kind}", status="ok", found=str(folder))

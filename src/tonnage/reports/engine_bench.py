@@ -15,7 +15,7 @@ from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
 from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.searches import with_budget
-from tonnage.side_by_side.spec import BenchData, EngineSpec
+from tonnage.side_by_side.spec import BenchData, EngineSpec, cluster_of
 from tonnage.sizing.estimates import Figure
 from tonnage.units import to_gib
 
@@ -296,6 +296,8 @@ def _search_rows(found: BenchResult) -> Iterator[list[Any]]:
 
 def _device(found: BenchResult, engine: EngineSpec) -> str:
     card = found.host.gpu_of(engine)
+    if engine.master is not None:
+        return f"{cluster_of(engine.engine)} cluster {engine.master}"
     return card.name if card is not None else ",".join(engine.devices) or found.host.processor
 
 

@@ -125,12 +125,16 @@ class EngineEntry(StrictModel):
     engine: EngineKind = entry("The engine.")
     name: Name | None = entry("How it is called in the report.", default=None, shown="the engine's own name")
     threads: Count | None = entry("Threads of all workers together.", default=None, shown="those of the bench")
-    workers: Count = entry("Processes that share the rows: pytorch (DDP), pytorch-fsdp, engines in Spark.", default=1)
+    workers: Count = entry(
+        "Processes that share the rows: pytorch (DDP), pytorch-fsdp, engines in Spark or Ray.", default=1
+    )
     devices: Devices = entry("GPUs, one a worker; each worker sees its own alone.", default=())
     scaling: ScalingEntry | None = entry("Over how many workers it is measured.", default=None, shown="not at all")
     memory_gib: Positive = entry("Heap of each Java process (H2O, Spark), GiB.", default=2.0)
     master: Word | None = entry(
-        "Of engines in Spark: the address of a cluster, spark://HOST:PORT.", default=None, shown="one on this host"
+        "Of engines in Spark or Ray: the address of a cluster, spark://HOST:PORT, ray://HOST:PORT, HOST:PORT or auto.",
+        default=None,
+        shown="one on this host",
     )
     rounds: Count | None = entry("Trees.", default=None, shown="100")
     depth: Depth | None = entry("Levels of a tree.", default=None, shown="6")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,11 +20,13 @@ from tonnage.side_by_side.spec import (
     PACKAGED_TASKS,
     BenchData,
     BenchSpec,
+    Cluster,
     EngineSpec,
     Family,
     Generated,
     SqlSource,
     Task,
+    cluster_of,
     environment_of,
     family_of,
 )
@@ -35,6 +38,13 @@ TREE_KEYS: Final = ("rounds", "depth", "bins")
 NET_KEYS: Final = ("epochs", "hidden", "batch")
 OWN_KEYS: Final[Mapping[Family, tuple[str, ...]]] = MappingProxyType({
     "trees": (*TREE_KEYS, "learning_rate"), "mlp": (*NET_KEYS, "learning_rate"), "automl": ("models",),
+})  # fmt: skip
+_PLACE: Final = r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}"
+ADDRESSES: Final[Mapping[Cluster, re.Pattern[str]]] = MappingProxyType({
+    "Spark": re.compile(rf"spark://({_PLACE})(,({_PLACE}))*"), "Ray": re.compile(rf"auto|(ray://)?({_PLACE})"),
+})  # fmt: skip
+EXAMPLES: Final[Mapping[Cluster, str]] = MappingProxyType({
+    "Spark": "spark://HOST:7077", "Ray": "ray://HOST:10001, or HOST:6379 on one of its machines",
 })  # fmt: skip
 SOURCES: Final = ("generate", "packaged", "file", "sql")
 
@@ -149,6 +159,7 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     if engine.scaling is None and engine.workers > threads:
         yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
     yield from _spark_problems(here, engine)
+    yield from _master_problems(here, engine)
     if engine.devices and engine.scaling is None and len(engine.devices) != engine.workers:
         yield Problem((*here, "devices"), "one a worker is needed", f"{engine.workers} of them")
     if engine.scaling is not None:
@@ -162,12 +173,20 @@ def _spark_problems(here: KeyPath, engine: EngineEntry) -> Iterator[Problem]:
         yield Problem((*here, "learning_rate"), "trees of a forest do not learn from one another", "leave it out")
     if engine.devices and on_spark:
         yield Problem((*here, "devices"), "executors of one Spark session see the same devices", "h2o-xgboost, or none")
-    if engine.master is not None and not on_spark:
-        yield Problem((*here, "master"), f"{engine.engine} does not run on Spark", "spark-gbt or sparkling-gbm")
-    if engine.master is not None and not engine.master.startswith("spark://"):
-        yield Problem(
-            (*here, "master"), f"'{engine.master}' is not an address of a cluster", "master: spark://HOST:7077"
-        )
+    if engine.devices and cluster_of(engine.engine) == "Ray":
+        yield Problem((*here, "devices"), "Ray is an engine on processors here", "leave it out")
+
+
+def _master_problems(here: KeyPath, engine: EngineEntry) -> Iterator[Problem]:
+    """Of the address of a cluster."""
+    if engine.master is None:
+        return
+    cluster = cluster_of(engine.engine)
+    if cluster is None:
+        yield Problem((*here, "master"), f"{engine.engine} runs on no cluster", "spark-gbt or ray-xgboost")
+    elif not ADDRESSES[cluster].fullmatch(engine.master):
+        fault = f"'{engine.master}' is not an address of a cluster of {cluster}"
+        yield Problem((*here, "master"), fault, f"master: {EXAMPLES[cluster]}")
 
 
 def _name(one: DataEntry | EngineEntry) -> str:

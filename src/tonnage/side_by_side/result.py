@@ -233,9 +233,10 @@ class _Predictor:
     fit: TabularFit | None
 
     def predicted(self, engine: EngineSpec, rows: int, columns: int) -> EnginePrediction:
-        """On a GPU by the physics alone; none where its card is not known, or there are several."""
+        """On a GPU by the physics alone; none where its card is not known, or there are several, nor on a cluster by
+        its address, whose machines are not known here."""
         job = engine.tabular_job(rows, columns, self.facts)
-        if job is None:
+        if job is None or engine.master is not None:
             return EnginePrediction()
         if engine.devices:
             return self._on_gpu(job, engine)

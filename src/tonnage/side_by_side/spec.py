@@ -19,11 +19,13 @@ Packaged = Literal["breast_cancer", "digits", "diabetes", "wine", "iris"]
 EngineKind = Literal[
     "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
     "h2o-automl", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl", "spark-gbt", "spark-forest",
+    "ray-xgboost", "ray-pytorch",
 ]  # fmt: skip
 Sharding = Literal["zero2", "zero3"]
 Family = Literal["trees", "mlp", "automl"]
 ScalingKind = Literal["strong", "weak"]
-Environment = Literal["own", "h2o", "sparkling"]
+Environment = Literal["own", "h2o", "sparkling", "ray"]
+Cluster = Literal["Spark", "Ray"]
 SearchSampler = Literal["tpe", "random"]
 
 METRICS: Final[Mapping[Task, tuple[MetricName, ...]]] = MappingProxyType(
@@ -35,6 +37,7 @@ PACKAGED_TASKS: Final[Mapping[Packaged, Task]] = MappingProxyType({
 })  # fmt: skip
 DISTRIBUTED: Final[tuple[EngineKind, ...]] = (
     "pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl", "spark-gbt", "spark-forest",
+    "ray-xgboost", "ray-pytorch",
 )  # fmt: skip
 
 
@@ -56,18 +59,25 @@ def family_of(engine: EngineKind) -> Family:
     """The kind of model that an engine trains here; automl: what it finds."""
     if engine.endswith("automl"):
         return "automl"
-    return "mlp" if engine.startswith("pytorch") else "trees"
+    return "mlp" if engine.endswith("pytorch") or engine == "pytorch-fsdp" else "trees"
 
 
 def environment_of(engine: EngineKind) -> Environment:
     """The environment that the engine's worker runs in: H2O and Sparkling Water exclude one another and need their own.
 
-    Spark's own models run in that of Sparkling Water.
+    Spark's own models run in that of Sparkling Water; Ray's has the versions of its cluster.
 
-    >>> environment_of("sparkling-gbm"), environment_of("spark-gbt"), environment_of("xgboost")
-    ('sparkling', 'sparkling', 'own')
+    >>> environment_of("sparkling-gbm"), environment_of("spark-gbt"), environment_of("ray-pytorch")
+    ('sparkling', 'sparkling', 'ray')
     """
-    return "sparkling" if engine.startswith("spark") else "h2o" if engine.startswith("h2o") else "own"
+    if engine.startswith("spark"):
+        return "sparkling"
+    return "h2o" if engine.startswith("h2o") else "ray" if engine.startswith("ray") else "own"
+
+
+def cluster_of(engine: EngineKind) -> Cluster | None:
+    """What the engine's workers run in besides this machine; None: no cluster."""
+    return {"sparkling": "Spark", "ray": "Ray"}.get(environment_of(engine))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +150,7 @@ class EngineSpec:
     workers: int = 1
     devices: tuple[str, ...] = ()
     memory_gib: float = 2.0  # of a Java process
-    master: str | None = None  # a Spark cluster's address; None: one on this host
+    master: str | None = None  # the address of a cluster of Spark or Ray; None: one on this host
     rounds: int = 100
     depth: int = 6
     bins: int = 256

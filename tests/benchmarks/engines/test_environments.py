@@ -45,7 +45,14 @@ def test_an_unknown_environment_is_refused() -> None:
     """The names that there are stand in the hint."""
     with pytest.raises(InputError) as caught:
         bench_setup("spark")
-    assert caught.value.hint == "one of h2o, sparkling"
+    assert caught.value.hint == "one of h2o, sparkling, ray"
+
+
+def test_another_version_must_be_a_requirement() -> None:
+    """Before anything is made."""
+    with pytest.raises(InputError, match=r"'=2\.48' is no requirement"):
+        bench_setup("ray", packages=["=2.48"])
+    assert not environments.environments_folder(current_settings().home).exists()
 
 
 def test_clean_of_an_unknown_bench_is_refused() -> None:

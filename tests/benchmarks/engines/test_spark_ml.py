@@ -35,7 +35,7 @@ def bench(engine: str, task: str = "binary", more: str = "") -> BenchSpec:
         ("spark-gbt", "binary", ", epochs: 3", "no such parameter"),
         ("spark-gbt", "binary", ", devices: [0]", "see the same devices"),
         ("spark-gbt", "binary", ", master: yarn", "is not an address of a cluster"),
-        ("xgboost", "binary", ", master: 'spark://head:7077'", "does not run on Spark"),
+        ("xgboost", "binary", ", master: 'spark://head:7077'", "runs on no cluster"),
         ("spark-gbt", "binary", ", workers: 3", "3 workers share 2 threads"),
     ],
 )

@@ -7,13 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InputError, TonnageError
 from tonnage.side_by_side.spec import EngineKind, Environment, environment_of
 
 MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
@@ -30,8 +30,11 @@ PACKAGES: Final[Mapping[Environment, tuple[str, ...]]] = MappingProxyType({
         "setuptools<81", "wheel", "pyspark==3.5.9", "h2o_pysparkling_3.5==3.46.0.6.post1", "pandas>=2.2,<4",
         "numpy>=1.26", "pyarrow>=17",
     ),
+    "ray": ("ray[client,train]==2.60.0", "xgboost-cpu>=3,<4", "torch>=2.6", "numpy>=1.26"),
 })  # fmt: skip
 JAVA_VERSIONS: Final = (8, 17)  # those that H2O 3.46 runs on: 8 to 17
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_EXTRAS: Final = re.compile(r"\[[^\]]*\]")
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -54,7 +57,12 @@ def missing(engine: EngineKind, home: Path) -> str | None:
         return None if find_spec(module) is not None else f"{engine} is not installed: {command}"
     if not (python_of(engine, home).parent.parent / "ready").is_file():
         return f"{engine} has no environment: tonnage bench setup {kind}"
-    return java_fault()
+    return java_fault() if needs_java(kind) else None
+
+
+def needs_java(kind: Environment) -> bool:
+    """H2O and Spark run on Java, Ray does not."""
+    return kind in ("h2o", "sparkling")
 
 
 def java_fault() -> str | None:
@@ -86,13 +94,16 @@ def java_version(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def make_environment(kind: Environment, home: Path) -> Path:
-    """An environment with the packages of `kind`; its folder. TonnageError with pip's last words where that fails."""
+def make_environment(kind: Environment, home: Path, others: Sequence[str] = ()) -> Path:
+    """An environment with the packages of `kind`; its folder. TonnageError with pip's last words where that fails.
+
+    `others`: requirements in place of those of the same package, or besides.
+    """
+    packages = with_others(PACKAGES[kind], others)
     folder = environments_folder(home) / kind
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = folder / "bin" / "python"
     _carried_out([sys.executable, "-m", "venv", str(folder)])
-    packages = PACKAGES[kind]
     tools = [one for one in packages if one.startswith(("setuptools", "wheel"))]
     if tools:  # pyspark is built from its source, with the setuptools that Sparkling Water can use
         _carried_out([str(python), "-m", "pip", "install", "--quiet", *tools])
@@ -101,8 +112,35 @@ def make_environment(kind: Environment, home: Path) -> Path:
     return folder
 
 
+def with_others(packages: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """The packages with other requirements in place of their own; extras stay where the other names none.
+
+    >>> with_others(("ray[client,train]==2.60.0", "torch>=2.6"), ("ray==2.48.0", "boto3"))
+    ('ray[client,train]==2.48.0', 'torch>=2.6', 'boto3')
+    """
+    stated = {_name(one): one for one in others}
+    kept = []
+    for one in packages:
+        other = stated.pop(_name(one), None)
+        extras = _EXTRAS.search(one)
+        if other is not None and extras is not None and "[" not in other:
+            other = other.replace(_name(one), _name(one) + extras[0], 1)
+        kept.append(other or one)
+    return (*kept, *stated.values())
+
+
+def _name(requirement: str) -> str:
+    found = _NAME.match(requirement)
+    if found is None:
+        raise InputError(f"'{requirement}' is no requirement of a package", hint="as pip takes it: ray==2.60.0")
+    return found[0]
+
+
 def _carried_out(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise TonnageError(f"{' '.join(command[:6])} ... failed:\n{last}", hint="is the package index reachable?")
+        raise TonnageError(
+            f"{' '.join(command[:6])} ... failed:\n{last}",
+            hint="is the package index reachable, and is there such a version for this Python?",
+        )

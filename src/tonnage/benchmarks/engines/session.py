@@ -14,7 +14,7 @@ from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
-from tonnage.benchmarks.engines.worker_process import end_marked, run_cell
+from tonnage.benchmarks.engines.worker_process import end_marked, remove_scratch, run_cell
 from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
 from tonnage.calibration.tabular_fit import TabularFit
@@ -149,6 +149,7 @@ def clean_bench(folder: BenchFolder) -> tuple[int, int]:
     """
     with folder.held():
         ended = end_marked(folder.path)
+        remove_scratch(folder.path)
         freed = 0
         for name in ("cells", "data"):
             place = folder.path / name

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from tonnage.benchmarks.engines.environments import python_of
 from tonnage.runs.devices import BUS_ORDER
 from tonnage.side_by_side.cells import BenchCell, read_cell
 from tonnage.side_by_side.power import OpenPower, PowerReading, PowerSource, power_of
-from tonnage.side_by_side.spec import BenchData, EngineSpec
+from tonnage.side_by_side.spec import BenchData, EngineSpec, cluster_of
 
 APART: Final = Path(__file__).parent / "apart"
 MARK: Final = "TONNAGE_BENCH"  # in the environment of every process of a bench: its folder
@@ -30,6 +31,7 @@ SAMPLE_S: Final = 0.25
 LISTED_EVERY: Final = 10  # samples between two looks for new processes: to list them takes tens of milliseconds
 READ_EVERY: Final = 2  # samples between two readings of clocks and energy
 SETTLE_S: Final = 5.0
+SCRATCH: Final = "tonnage-ray-"
 
 
 def run_cell(
@@ -55,7 +57,9 @@ def run_cell(
     folder.mkdir(parents=True)
     busy = _busy_cores()
     job, result = folder / "job.json", folder / "result.json"
-    job.write_text(json.dumps(_job(data, engine, table, seed + turn, folder)), encoding="utf-8")
+    scratch = _scratch(engine)
+    stated = _job(data, engine, table, seed + turn, folder) | {"scratch": scratch}
+    job.write_text(json.dumps(stated), encoding="utf-8")
     command = [str(python_of(engine.engine, home)), "-m", "engine_workers", str(job), str(result)]
     power = open_power(engine.devices) if open_power is not None else None
     readings: list[PowerReading] = []
@@ -69,6 +73,8 @@ def run_cell(
                 power.close()
             end_group(worker)
             end_marked(bench)
+            if scratch is not None:
+                shutil.rmtree(scratch, ignore_errors=True)
     begun = BenchCell(
         data=data.name, engine=engine.name, turn=turn, peak_rss_bytes=peak_bytes, busy_before_cores=busy
     )  # fmt: skip
@@ -78,11 +84,27 @@ def run_cell(
     for leftover in ("work", "spark", "warehouse"):
         shutil.rmtree(folder / leftover, ignore_errors=True)
     record = json.loads(result.read_text(encoding="utf-8"))
-    ended_s = float(record.pop("work_ended_at"))
-    cell = read_cell(asdict(begun) | record)
+    ended_s, elsewhere = float(record.pop("work_ended_at")), int(record.pop("memory_elsewhere_bytes"))
+    cell = read_cell(asdict(begun) | {"peak_rss_bytes": peak_bytes + elsewhere} | record)
     if power is None or cell.work_s is None:
         return cell
     return replace(cell, power=power_of(readings, ended_s - cell.work_s, ended_s))
+
+
+def _scratch(engine: EngineSpec) -> str | None:
+    """A folder for the sockets of Ray, whose names may have no more than 107 bytes: not below the home of tonnage. None
+    of an engine that needs none."""
+    if cluster_of(engine.engine) != "Ray" or engine.master is not None:
+        return None
+    return tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp" if Path("/tmp").is_dir() else None)
+
+
+def remove_scratch(bench: Path) -> None:
+    """Folders for sockets that a killed bench left, as its jobs name them."""
+    for job in bench.glob("cells/*/job.json"):
+        place = json.loads(job.read_text(encoding="utf-8")).get("scratch")
+        if place is not None and Path(place).name.startswith(SCRATCH):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _job(data: BenchData, engine: EngineSpec, table: Path, seed: int, folder: Path) -> dict[str, Any]:
@@ -196,11 +218,14 @@ def _busy_cores() -> float:
 
 
 def failure_of(code: int | None, in_time: bool, timeout_s: float, folder: Path, result: Path) -> str | None:
-    """Why a worker has no result: its time, its signal or exit code, and the last line of its `log`; None: it has."""
-    if not in_time:
-        return f"not done after {timeout_s:g} s"
+    """Why a worker has no result: what it left as its `failure`, else its signal or exit code and the last line of its
+    `log`; or its time. None: it has one."""
     if result.is_file() and code == 0:
         return None
+    if (folder / "failure").is_file():
+        return (folder / "failure").read_text(encoding="utf-8")
+    if not in_time:
+        return f"not done after {timeout_s:g} s"
     last = [line.strip() for line in (folder / "log").read_text("utf-8", "replace").splitlines() if line.strip()]
     how = f"ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with exit code {code}"
     return " | ".join([how, *last[-1:]])

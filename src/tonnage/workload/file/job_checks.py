@@ -60,7 +60,7 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
 def _tabular_problems(file: TabularFile) -> Iterator[Problem]:
     """A network is PyTorch's here, boosted trees are the others'."""
     table = file.tabular
-    network = table.engine is not None and table.engine.startswith("pytorch")
+    network = table.engine is not None and "pytorch" in table.engine
     if table.engine is not None and network != (table.method == "mlp"):
         trains = "networks" if network else "boosted trees"
         hint = "`engine: pytorch`" if table.method == "mlp" else "`method: mlp`, or another engine"

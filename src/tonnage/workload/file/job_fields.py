@@ -332,7 +332,7 @@ class BatchFields(RequestFields):
 
 TabularEngine = Literal[
     "scikit-learn", "xgboost", "lightgbm", "catboost", "pytorch", "pytorch-fsdp", "h2o-gbm", "h2o-xgboost",
-    "sparkling-gbm", "sparkling-xgboost",
+    "sparkling-gbm", "sparkling-xgboost", "ray-xgboost", "ray-pytorch",
 ]  # fmt: skip
 
 

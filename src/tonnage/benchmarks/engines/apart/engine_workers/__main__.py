@@ -10,13 +10,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .process import die_with_parent, pin, tree_cpu_s
+from .base import EngineFault
+from .process import die_with_parent, fail, pin, tree_cpu_s
 
 ENGINES = {
     "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
     "catboost": "catboost_trees", "pytorch": "pytorch_net", "pytorch-fsdp": "pytorch_fsdp", "h2o-gbm": "h2o_alone",
     "h2o-xgboost": "h2o_alone", "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
     "h2o-automl": "h2o_automl", "sparkling-automl": "h2o_automl", "spark-gbt": "spark_ml", "spark-forest": "spark_ml",
+    "ray-xgboost": "ray_xgboost", "ray-pytorch": "ray_pytorch",
 }  # fmt: skip
 WARM_UP_ROWS = 2_000
 MOST_POINTS = 20  # of the curve of quality over time
@@ -29,7 +31,11 @@ def main() -> None:
     job["rank"] = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     die_with_parent()
     cores = pin(job["threads"])
-    result = measure(job) | {"cores": cores}
+    try:
+        result = measure(job) | {"cores": cores}
+    except EngineFault as fault:
+        fail(job, str(fault))
+        raise
     if job["rank"] == 0:
         beside = result_file.with_suffix(".part")
         beside.write_text(json.dumps(result))
@@ -37,11 +43,26 @@ def main() -> None:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of each phase, processor seconds of the training, quality at its end and on the way."""
+    """Seconds of each phase, processor seconds of the training, quality at its end and on the way.
+
+    Raises EngineFault where a process of the engine died, or the engine says otherwise why it cannot go on.
+    """
+    engine = import_module(f".{ENGINES[job['engine']]}", __package__).Engine(job)
+    try:
+        return _measured(engine, job)
+    except EngineFault:
+        raise
+    except Exception as error:
+        died = engine.what_died()
+        if died is None:
+            raise
+        raise EngineFault(died) from error
+
+
+def _measured(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
     from .table import Table
 
     clock = time.monotonic
-    engine = import_module(f".{ENGINES[job['engine']]}", __package__).Engine(job)
     engine.start()
     startup_s = clock() - job["spawned_at"]
     begun = clock()
@@ -61,10 +82,14 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     train_s = clock() - begun
     cpu_s = tree_cpu_s() - cpu
     engine.settle()
+    clocked = engine.clocked()
     result = {
-        "startup_s": startup_s, "load_s": load_s, "warmup_s": warmup_s, "prepare_s": prepare_s, "train_s": train_s,
-        "cpu_s": cpu_s, "work_ended_at": begun + train_s,
+        "startup_s": startup_s + clocked.get("startup_s", 0.0), "load_s": load_s,
+        "warmup_s": warmup_s + clocked.get("warmup_s", 0.0), "prepare_s": prepare_s + clocked.get("prepare_s", 0.0),
+        "train_s": clocked.get("train_s", train_s), "cpu_s": clocked.get("cpu_s", cpu_s),
+        "work_ended_at": clocked.get("work_ended_at", begun + train_s),
         "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
+        "memory_elsewhere_bytes": engine.memory_elsewhere(),
     }  # fmt: skip
     if job["look_into_steps"]:
         result["steps"] = engine.steps()

@@ -7,6 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
+class EngineFault(Exception):
+    """Why an engine has no result, in words for the one who reads the report."""
+
+
 class BaseEngine:
     """One engine. `start` imports and starts it, `prepare` brings the rows into its own form, `fit` trains.
 
@@ -46,6 +50,22 @@ class BaseEngine:
         """By rank, what a step of training is made of, looked at apart from what is timed; [] where that is not
         measured."""
         return []
+
+    def clocked(self) -> dict[str, float]:
+        """What the engine itself clocked of `fit`; {} where that call was training and nothing besides.
+
+        `train_s`, `cpu_s`, and seconds of the call that belong to other phases: `startup_s`, `warmup_s`, `prepare_s`.
+        `work_ended_at`: when the training was over, by this host's clock.
+        """
+        return {}
+
+    def memory_elsewhere(self) -> int:
+        """Peak bytes of workers that are not below this process."""
+        return 0
+
+    def what_died(self) -> str | None:
+        """After a failure: which process of the engine has died, and how; None: nothing is known of that."""
+        return None
 
     def close(self) -> None:
         """End what was started."""

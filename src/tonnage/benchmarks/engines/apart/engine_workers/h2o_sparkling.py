@@ -36,7 +36,7 @@ class Engine(H2OEngine):
     packages = ("h2o_pysparkling_3.5", "pyspark")
 
     def start(self) -> None:
-        self._spark = open_session(self.job, session_settings(self.job, str(assembly_jar())))
+        self._spark, self._watch = open_session(self.job, session_settings(self.job, str(assembly_jar())))
         from pysparkling import H2OConf, H2OContext
 
         conf = H2OConf().setInternalClusterMode()
@@ -69,5 +69,6 @@ class Engine(H2OEngine):
                  "devices": None} for place, node in enumerate(nodes)]  # fmt: skip
 
     def close(self) -> None:
+        self._watch.end()
         self._context.stop()
         self._spark.stop()

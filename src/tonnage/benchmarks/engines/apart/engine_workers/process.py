@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -15,6 +16,11 @@ def die_with_parent() -> None:
     """Ask Linux to end this process when the one that started it dies, so that a killed bench leaves no worker."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def fail(job: dict[str, Any], reason: str) -> None:
+    """Leave the reason for which there is no result where the bench reads it."""
+    (Path(job["folder"]) / "failure").write_text(reason, encoding="utf-8")
 
 
 def pin(threads: int) -> list[int]:

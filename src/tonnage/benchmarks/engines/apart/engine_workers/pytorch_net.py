@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,26 @@ from .base import BaseEngine
 from .step_parts import StepParts, looked_into
 
 MEETING_S = 120  # within which all ranks must be there
+REAPED_S = 3.0  # after a failure: what a rank that has died needs to be seen as ended
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Mean and width (standard deviation) of each column of the training rows, and of a target that is a number."""
+
+    mean: Any
+    width: Any
+    target_mean: float = 0.0
+    target_width: float = 1.0
+
+
+def scales_of(table: Any, task: str) -> Scales:
+    """Of all training rows, whichever rank holds them."""
+    features, target = table.features["train"], table.target["train"]
+    found = Scales(mean=features.mean(axis=0), width=features.std(axis=0) + 1e-6)
+    if task != "regression":
+        return found
+    return replace(found, target_mean=float(target.mean()), target_width=float(target.std()) or 1.0)
 
 
 class Engine(BaseEngine):
@@ -47,18 +69,17 @@ class Engine(BaseEngine):
                                 env=os.environ | seen)  # fmt: skip
 
     def prepare(self, table: Any) -> None:
-        torch, task = self._torch, self.job["task"]
         self.table = table
-        train = table.features["train"]
-        self._mean, self._scale = train.mean(axis=0), train.std(axis=0) + 1e-6
-        target = table.target["train"]
-        self._middle, self._width = 0.0, 1.0
-        if task == "regression":
-            self._middle, self._width = float(target.mean()), float(target.std()) or 1.0
-        mine = slice(self._rank, len(train) // self._world * self._world, self._world)
-        self._x = torch.from_numpy((train[mine] - self._mean) / self._scale).to(self._device)
-        kind = torch.int64 if task == "multiclass" else torch.float32
-        self._y = torch.from_numpy((target[mine] - self._middle) / self._width).to(kind).to(self._device)
+        features, target = table.features["train"], table.target["train"]
+        mine = slice(self._rank, len(features) // self._world * self._world, self._world)
+        self.take(features[mine], target[mine], scales_of(table, self.job["task"]))
+
+    def take(self, features: Any, target: Any, scales: Scales) -> None:
+        """The rows of this rank as tensors on its device."""
+        torch, self.scales = self._torch, scales
+        self._x = torch.from_numpy((features - scales.mean) / scales.width).to(self._device)
+        kind = torch.int64 if self.job["task"] == "multiclass" else torch.float32
+        self._y = torch.from_numpy((target - scales.target_mean) / scales.target_width).to(kind).to(self._device)
 
     def fit(self, passes: int) -> list[tuple[int, float]]:
         torch, job = self._torch, self.job
@@ -120,7 +141,8 @@ class Engine(BaseEngine):
 
     def predict_at(self, passes: list[int], part: str) -> list[Any]:
         torch = self._torch
-        rows = torch.from_numpy((self.table.features[part] - self._mean) / self._scale).to(self._device)
+        scales = self.scales
+        rows = torch.from_numpy((self.table.features[part] - scales.mean) / scales.width).to(self._device)
         model = self._network().to(self._device).eval()
         scores = []
         for one in passes:
@@ -129,7 +151,7 @@ class Engine(BaseEngine):
                 found = torch.cat([model(some) for some in rows.split(65_536)]).squeeze(-1)
             task = self.job["task"]
             found = found.sigmoid() if task == "binary" else found.softmax(-1) if task == "multiclass" else found
-            scores.append(found.cpu().numpy() * self._width + self._middle)
+            scores.append(found.cpu().numpy() * scales.target_width + scales.target_mean)
         return scores
 
     def workers(self) -> list[dict[str, Any]]:
@@ -139,6 +161,18 @@ class Engine(BaseEngine):
         every: list[Any] = [None] * self._world
         self._torch.distributed.all_gather_object(every, mine)
         return every
+
+    def what_died(self) -> str | None:
+        """Ranks besides this one that a signal has ended; one that raised something has said so itself."""
+        end = time.monotonic() + REAPED_S
+        while time.monotonic() < end and all(one.poll() is None for one in self._others):
+            time.sleep(0.05)
+        killed = [
+            f"rank {rank} (process {one.pid}) was ended by {signal.Signals(-one.returncode).name}"
+            for rank, one in enumerate(self._others, start=1)
+            if (one.poll() or 0) < 0
+        ]
+        return "; ".join(killed) or None
 
     def close(self) -> None:
         if self._world > 1:

@@ -18,7 +18,7 @@ class Engine(BaseEngine):
     packages = ("pyspark",)
 
     def start(self) -> None:
-        self._spark = open_session(self.job, spark_settings(self.job))
+        self._spark, self._watch = open_session(self.job, spark_settings(self.job))
 
     def prepare(self, table: Any) -> None:
         self.table = table
@@ -87,4 +87,5 @@ class Engine(BaseEngine):
                 for place, one in enumerate(infos)]  # fmt: skip
 
     def close(self) -> None:
+        self._watch.end()
         self._spark.stop()
