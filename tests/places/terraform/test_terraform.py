@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places.terraform.reading import references
 
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
@@ -19,7 +19,7 @@ from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.file import SSHPlace
 from tonnage.places.terraform.aws import AWSPlace, aws_blocks
 from tonnage.places.terraform.files import terraform_files
-from tonnage.places.terraform.hcl import Block, Expression, HCLText
+from tonnage.places.terraform.hcl import Block, HCLText
 
 DIGEST = f"sha256:{'0' * 64}"
 ECR = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/team/tonnage@{DIGEST}"
@@ -60,22 +60,6 @@ def statements(found: dict[str, Block], address: str, name: str = "policy") -> l
     assert isinstance(policy, HCLText)
     told: list[dict[str, Any]] = policy.value["Statement"]
     return told
-
-
-def references(value: Any) -> Iterator[str]:
-    """Every resource and source of data that a value names."""
-    if isinstance(value, Block):
-        yield from references([value.attributes, *value.inside])
-    elif isinstance(value, HCLText):
-        yield from references(value.value)
-    elif isinstance(value, dict):
-        yield from references(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from references(one)
-    else:
-        text = value.text if isinstance(value, Expression) else "".join(re.findall(r"\$\{([^}]*)\}", str(value)))
-        yield from re.findall(r"(?:data\.)?aws_\w+\.\w+", text)
 
 
 @ALL
@@ -150,7 +134,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.M
     ssh = SSHPlace(kind="ssh", host="a", folder="/home/a", cores=1, memory_gib=1, env={})
     with pytest.raises(InputError, match="no Terraform files for a place of the kind ssh") as told:
         terraform_files("box", ssh)
-    assert "ec2, sagemaker" in (told.value.hint or "")
+    assert "azure, ec2, gce, sagemaker, vertex" in (told.value.hint or "")
     with pytest.raises(InputError, match="the role team/run has a path"):
         terraform_files("sm", SageMakerPlace(**SAGEMAKER | {"role": "arn:aws:iam::123456789012:role/team/run"}))
     rows = "".join(f"{key} = {str(value).replace(chr(39), chr(34))}\n" if not isinstance(value, str)

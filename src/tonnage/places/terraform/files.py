@@ -7,21 +7,33 @@ from typing import Final
 from tonnage.errors import InputError
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.azure.place import AzurePlace
 from tonnage.places.file import AnyPlace
+from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.vertex_place import VertexPlace
+from tonnage.places.terraform import azure, google
 from tonnage.places.terraform.aws import aws_blocks
 from tonnage.places.terraform.hcl import text_of
 
-KINDS: Final = ("ec2", "sagemaker")
+KINDS: Final = ("azure", "ec2", "gce", "sagemaker", "vertex")
 MAIN: Final = "main.tf"
 
 
 def terraform_files(name: str, place: AnyPlace, *, nat: bool = False) -> dict[str, str]:
     """The files' texts by their names, the same bytes each time. InputError for a kind that needs none, or has none."""
-    if not isinstance(place, EC2Place | SageMakerPlace):
+    notes: list[str] = []
+    if isinstance(place, EC2Place | SageMakerPlace):
+        blocks = aws_blocks(name, place, nat=nat)
+    elif isinstance(place, GCEPlace | VertexPlace):
+        blocks, notes = google.google_blocks(name, place, nat=nat), google.quota_notes(place)
+    elif isinstance(place, AzurePlace):
+        blocks, notes = azure.azure_blocks(name, place), azure.quota_notes(place)
+    else:
         raise InputError(f"there are no Terraform files for a place of the kind {place.kind}",
                          hint=f"there are for {', '.join(KINDS)}: docs/places.md")  # fmt: skip
     comment = (
         f"What the place `{name}` needs: network, bucket, role, rights.\n"
         "Made by `tonnage places terraform`; `terraform output` gives what places.toml does not know before."
+        + "".join(f"\nAsk for before: {note}." for note in notes)
     )
-    return {MAIN: text_of(aws_blocks(name, place, nat=nat), comment=comment)}
+    return {MAIN: text_of(blocks, comment=comment)}
