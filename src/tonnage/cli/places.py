@@ -52,7 +52,7 @@ def terraform(
     *,
     session: ReportSession,
 ) -> None:
-    """Write Terraform files for network, bucket and roles of a place on AWS, Google or Azure; nothing is asked or made."""
+    """Write Terraform files for network, bucket and roles of a place at AWS, Google or Azure; nothing is asked."""
     from tonnage import api
 
     session.show_answer(api.place_terraform(place, to, nat=nat, settings=session.settings))
