@@ -58,7 +58,7 @@ def test_what_an_engine_costs_is_found() -> None:
     fit = fit_of(drawn("sparkling-gbm", 2.0, 0.02, 3.0, 0.02, 12))
     change = correction(fit, method="boosted-trees", engine="sparkling-gbm", passes=100.0, device="here")
     for predicted_s in (0.1, 10.0, 50.0):
-        assert change.seconds(np.array([predicted_s]))[0] == pytest.approx(2 * predicted_s + 2.0 + 3.0, rel=0.1)
+        assert change.seconds(np.array([predicted_s]), 2.0)[0] == pytest.approx(2 * predicted_s + 2.0 + 3.0, rel=0.1)
     (engine,) = fit.engines
     assert engine.left_out_median_pct < 10.0 < engine.before_median_pct
     assert engine.tables == 12
@@ -69,8 +69,8 @@ def test_one_table_of_an_engine_that_costs_a_start() -> None:
     doing so, and a large table is not predicted 40 times as slow."""
     fit = fit_of([row("sparkling-gbm x2", 1, 20.0, 0.5, passes=50.0)])
     change = correction(fit, method="boosted-trees", engine="sparkling-gbm", passes=50.0, device="here", workers=2)
-    assert change.seconds(np.array([0.5]))[0] == pytest.approx(20.0, rel=0.5)
-    assert change.seconds(np.array([6.0]))[0] < 60.0
+    assert change.seconds(np.array([0.5]), 2.0)[0] == pytest.approx(20.0, rel=0.5)
+    assert change.seconds(np.array([6.0]), 2.0)[0] < 60.0
 
 
 def test_intervals_narrow_with_tables_and_hold() -> None:
@@ -98,10 +98,10 @@ def test_without_rows_nothing_changes() -> None:
             if given is not None and method == "boosted-trees":
                 continue
             change = correction(given, method=method, engine=engine, passes=10.0, device=None)
-            assert change.seconds(np.array([3.0]))[0] == 3.0
+            assert change.seconds(np.array([3.0]), 2.0)[0] == 3.0
             assert change.spread == prior
         other = correction(given, method="boosted-trees", engine="catboost", passes=10.0, device=None)
-        assert other.seconds(np.array([3.0]))[0] == 3.0
+        assert other.seconds(np.array([3.0]), 2.0)[0] == 3.0
         assert other.spread.high_factor > 3.0
     job = TabularJob(rows=1000, features=10)
     assert gpu_spread(job).high_factor < gpu_spread(replace(job, engine="lightgbm")).high_factor

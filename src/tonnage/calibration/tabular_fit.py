@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.engine_costs import LOG_SD, added_seconds, costs_of
+from tonnage.calibration.engine_costs import LOG_SD, added_seconds, costs_of, thread_seconds
 from tonnage.calibration.local_profile import NORMAL_80, combined_log_sd, log_sd_of
 from tonnage.calibration.tabular_rows import TabularRow, engine_key
 from tonnage.sizing.estimates import Spread
@@ -84,18 +84,24 @@ class TabularFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabularCorrection:
-    """How one prediction changes: seconds = device · (factor · physics + added_s), within `spread`."""
+    """How one prediction changes: seconds = device · (factor · physics + added_s + thread_s / threads), within
+    `spread`."""
 
     factor: float
     added_s: float
+    thread_s: float = 0.0
     device: float
     spread: Spread
     engine: str
     tables: int
     own_device: bool
 
-    def seconds(self, predicted_s: Floats) -> Floats:
-        return np.asarray(self.device * (self.factor * predicted_s + self.added_s))
+    def seconds(self, predicted_s: Floats, threads: Floats | float) -> Floats:
+        return np.asarray(self.device * (self.factor * predicted_s + self.added_on(threads)))
+
+    def added_on(self, threads: Floats | float) -> Floats:
+        """Seconds beside the physics on so many threads."""
+        return np.asarray(self.added_s + self.thread_s / threads)
 
 
 def correction(
@@ -117,8 +123,9 @@ def correction(
     costs = None if engine is None or job is None else costs_of(engine, workers)
     if found is None and costs is not None and job is not None:
         return TabularCorrection(
-            factor=costs.factor, added_s=added_seconds(costs, job, passes, workers), device=1.0, spread=_spread(LOG_SD),
-            engine=named, tables=0, own_device=False,
+            factor=costs.factor, added_s=added_seconds(costs, job, passes, workers),
+            thread_s=thread_seconds(costs, job), device=1.0, spread=_spread(LOG_SD), engine=named, tables=0,
+            own_device=False,
         )  # fmt: skip
     if fit is None or found is None:
         unseen = ENGINE_LOG_SD if named != reference else 0.0

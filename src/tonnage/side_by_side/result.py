@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tonnage.calibration.engine_costs import is_unknown
+from tonnage.calibration.engine_costs import is_unknown, process_bytes
 from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
@@ -247,10 +247,11 @@ class _Predictor:
         )  # fmt: skip
         if not change.tables and is_unknown(engine.engine, engine.workers):
             return EnginePrediction()
-        seconds = float(change.seconds(estimate.total_s)[0])
+        seconds = float(change.seconds(estimate.total_s, float(engine.threads))[0])
+        memory = float(estimate.host_memory_bytes[0]) + process_bytes(engine.engine, engine.workers)
         return EnginePrediction(
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
-            memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
+            memory_bytes=TABULAR_MEMORY_SPREAD.around(memory, basis="assumed"),
         )  # fmt: skip
 
     def _on_gpu(self, job: TabularJob, engine: EngineSpec) -> EnginePrediction:

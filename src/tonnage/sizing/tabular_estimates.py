@@ -109,7 +109,7 @@ class TabularEstimate:
         device = self.device_memory_bytes <= self.device_capacity_bytes * usable
         return device & (self.host_memory_bytes <= self.host_capacity_bytes * usable)
 
-    def corrected(self, factor: float, added_s: float) -> TabularEstimate:
+    def corrected(self, factor: float, added_s: Array) -> TabularEstimate:
         """All seconds `factor` times as long, and so many more beside them."""
         changed: dict[str, Any] = {name: getattr(self, name) * factor for name in self._parts()}
         return replace(self, **changed | {"overhead_s": changed["overhead_s"] + added_s})

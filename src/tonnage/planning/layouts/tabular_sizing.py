@@ -139,7 +139,7 @@ def _on_cpus(
     threads = np.where(single | hosts.arm, 1.0, 2.0)
     columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
     change = correction(fit, method=job.method, engine=job.engine, passes=job.passes, device=None, job=job)
-    estimate = physics(job, columns).corrected(change.factor, change.added_s)
+    estimate = physics(job, columns).corrected(change.factor, change.added_on(columns.vcpus))
     free = Constraints(accept_risk=constraints.accept_risk)
     misses = _misses(kept, estimate, hosts, None, free, np.zeros(len(kept)))
     labels = [f"{one.vcpus:g} vCPU" + ("s" if one.vcpus != 1 else "") for one in kept]
