@@ -18,7 +18,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "src" / "tonnage" / "places" / "google"
 FILE = FOLDER / "instance_schema.json"
-ROOT = "Instance"
+ROOTS = ("Instance", "BulkInsertInstanceResource")
 DISKS_FILE = FOLDER / "disk_schema.json"
 DISK_ROOTS = ("Disk", "Snapshot", "ZoneSetLabelsRequest")
 JOBS_FILE = FOLDER / "custom_job_schema.json"
@@ -36,9 +36,9 @@ def document(name: str = "compute.v1.json") -> dict[str, Any]:
 
 
 def excerpt(told: dict[str, Any], *roots: str, service: str = "compute v1") -> dict[str, Any]:
-    """The schemas that an instance, or other roots, are made of, by name."""
+    """The schemas that instances, or other roots, are made of, by name."""
     found: dict[str, Any] = {}
-    left = [*(roots or (ROOT,))]
+    left = [*(roots or ROOTS)]
     while left:
         name = left.pop()
         if name in found:

@@ -33,3 +33,17 @@ def across_by_environment(job: Job, *, nodes: int) -> Job:
         raise InputError(said, hint=f"--processes {nodes * max(1, job.processes // nodes)}")
     words[words.index(PER_NODE) + 1] = str(job.processes // nodes)
     return replace(job, argv=(*words[:at], *words[at + len(ALONE) :]), signal_to="nobody")
+
+
+def meeting_variables(meeting: str, *, at: int, nodes: int, name: str) -> dict[str, str]:
+    """Where torchrun's agents meet, in its own variables; none for one machine.
+
+    >>> meeting_variables("gpu1:29500", at=1, nodes=2, name="a-1")["PET_RDZV_ENDPOINT"]
+    'gpu1:29500'
+    """
+    if nodes == 1:
+        return {}
+    return {
+        "PET_NNODES": str(nodes), "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": meeting, "PET_RDZV_ID": name,
+        "PET_RDZV_CONF": f"is_host={int(at == 0)}",
+    }  # fmt: skip

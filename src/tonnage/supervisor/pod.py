@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tonnage.files import make_private_folder, write_whole
+from tonnage.runs.agents import meeting_variables
 from tonnage.runs.exits import VARIABLE, exits_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--token", help="of the submission: torchrun's agents meet under it")
     asked = parser.parse_args(arguments)
     if asked.save:
         os.kill(1, signal.SIGTERM)
@@ -71,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     sent = Path(os.environ.get("TONNAGE_SENT") or asked.sent)
     index = int(os.environ.get("JOB_COMPLETION_INDEX") or 0)
-    if asked.nodes > 1:  # torchrun's own words for the one that the others meet at
-        os.environ["PET_RDZV_CONF"] = f"is_host={int(index == 0)}"
+    meeting = f"{asked.host}:{asked.port}"
+    os.environ.update(meeting_variables(meeting, at=index, nodes=asked.nodes, name=asked.token or ""))
     if index:
         return _work_beside(folder, sent, asked.notice_s)
     if not lay(folder, sent):

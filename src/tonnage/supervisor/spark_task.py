@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import tonnage
 from tonnage.files import make_private_folder
+from tonnage.runs.agents import meeting_variables
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.node import NodeWork
 from tonnage.values import dataclass
@@ -88,20 +89,6 @@ def over_mark(run: str, token: str, epoch: int) -> Path:
     """The file by which the first task tells the others that the start is over."""
     path = Path(run)
     return path.with_name(f".{path.name}-{token}-{epoch}.over")
-
-
-def meeting_variables(meeting: str, *, at: int, nodes: int, name: str) -> dict[str, str]:
-    """Where torchrun's agents meet, in its own variables; none for one machine.
-
-    >>> meeting_variables("gpu1:29500", at=1, nodes=2, name="a-1")["PET_RDZV_ENDPOINT"]
-    'gpu1:29500'
-    """
-    if nodes == 1:
-        return {}
-    return {
-        "PET_NNODES": str(nodes), "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": meeting, "PET_RDZV_ID": name,
-        "PET_RDZV_CONF": f"is_host={int(at == 0)}",
-    }  # fmt: skip
 
 
 def _meet(context: Any, terms: TaskTerms, epoch: int) -> tuple[str, str]:

@@ -30,7 +30,7 @@ SPEC = RunSpec(
     guard=GuardSpec(max_cost_usd=40.0),
 )  # fmt: skip
 TORCHRUN = Job(runner="torchrun", argv=("python", "-m", "torch.distributed.run", "--standalone", "--nnodes", "1",
-                                        "--nproc-per-node", "8", "-m", "work"))  # fmt: skip
+                                        "--nproc-per-node", "8", "-m", "work"), processes=8)  # fmt: skip
 
 
 def place(**given: Any) -> KubernetesPlace:
@@ -115,17 +115,43 @@ def test_a_pod_has_no_rights() -> None:
     assert peer["from"][0]["podSelector"] == found["NetworkPolicy"]["spec"]["podSelector"]
 
 
-def test_several_nodes_meet_at_the_first() -> None:
-    """One torchrun over all pods, by a name that is there before the pod is ready."""
-    asked = sent(place(nodes=4))
-    found = {one["kind"]: one for one in read_manifest(asked.script)}
+@pytest.mark.parametrize("form", ["job", "jobset", "trainjob"])
+def test_several_pods_share_the_processes_and_meet_at_the_first(form: Form) -> None:
+    """Each starts its part of them; where they meet is in variables, by a name that is there before a pod is ready."""
+    asked = sent(place(nodes=4, form=form))
+    argv = asked.job.argv
+    assert argv[argv.index("--nproc-per-node") + 1] == "2"
+    assert {"--standalone", "--nnodes"}.isdisjoint(argv)
+    assert asked.job.signal_to == "nobody"  # workers are asked by the folder that the pods share
+    started = [text for text in yaml.safe_load_all(asked.script) if text["kind"] not in {"ConfigMap", "NetworkPolicy"}]
+    words = next(found for one in started if (found := words_of(one)))
+    told = dict(itertools.pairwise(words))
+    assert (told["--nodes"], told["--port"], told["--token"]) == ("4", "29500", asked.token)
+    name = started[-1]["metadata"]["name"]
+    assert told["--host"] == (f"{name}-0.{name}" if form == "job" else f"{name}-node-0-0.{name}")
+
+
+def words_of(value: Any) -> list[str]:
+    """The command of the run's supervisor, wherever it is in an object."""
+    if isinstance(value, list):
+        if "tonnage.supervisor.pod" in value and "--run" in value:
+            return value
+        return next((found for one in value if (found := words_of(one))), [])
+    return words_of(list(value.values())) if isinstance(value, dict) else []
+
+
+def test_the_service_of_several_pods_names_them_before_they_are_ready() -> None:
+    found = {one["kind"]: one for one in read_manifest(sent(place(nodes=4)).script)}
     name = found["Job"]["metadata"]["name"]
     assert found["Service"]["metadata"]["name"] == pod_of(found)["subdomain"] == name
     assert found["Service"]["spec"]["publishNotReadyAddresses"] is True
-    assert f"{name}-0.{name}:29500" in asked.job.argv
-    assert asked.job.argv[asked.job.argv.index("--nnodes") + 1] == "4"
-    assert "--standalone" not in asked.job.argv
     assert (found["Job"]["spec"]["completions"], found["Job"]["spec"]["parallelism"]) == (4, 4)
+
+
+def test_processes_that_pods_cannot_share_are_refused() -> None:
+    """So is a program of one machine."""
+    with pytest.raises(InputError, match="8 processes cannot be shared out evenly over 3 machines"):
+        sent(place(nodes=3))
     with pytest.raises(InputError, match="works on one machine"):
         sent(place(nodes=2), job=Job(runner="local", argv=("python", "-m", "work")))
 

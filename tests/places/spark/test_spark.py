@@ -21,10 +21,10 @@ from tonnage.places.spark.place import SparkPlace
 from tonnage.places.spark.questions import against_version, against_workers
 from tonnage.places.spark.starter import class_name, starter, tag_in
 from tonnage.places.states import Phase
-from tonnage.runs.agents import across_by_environment
+from tonnage.runs.agents import across_by_environment, meeting_variables
 from tonnage.runs.job import Job
 from tonnage.supervisor.spark import MOST_LAUNCHES, DriverNote, arguments_of, drive, epoch_before, reason_in
-from tonnage.supervisor.spark_task import meeting_variables, over_mark
+from tonnage.supervisor.spark_task import over_mark
 from tonnage.testing.http_service import HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.spark_master import WORKER, FakeMaster, fake_master

@@ -63,14 +63,24 @@ def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     given = {**work.env, **place.run_variables}
     variables = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
     variables += [word for name in place.passed_variables for word in ("--env", name)]
-    shown = [word for path in place.read_only_folders for word in ("--volume", f"{path}:{path}:ro")]
+    libraries = place.library_folder
+    kept = (*place.read_only_folders, *([] if libraries is None else [libraries]))
+    shown = [word for path in kept for word in ("--volume", f"{path}:{path}:ro")]
+    shown += [word for path in place.open_folders for word in ("--volume", f"{path}:{path}")]
+    shown += [word for name in place.capabilities for word in ("--cap-add", name)]
+    command = work.command if libraries is None else (*_with_libraries(libraries), *work.command)
     variables += [word for path in place.variable_files for word in ("--env-file", path)]
     return (
         "docker", "run", "--rm", "--network", "host", "--ipc", "host", *devices,
         "--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--security-opt", "no-new-privileges",
-        "--volume", f"{place.mount}:{place.mount}", *shown, *variables, "--entrypoint", work.command[0],
-        place.image, *work.command[1:],
+        "--volume", f"{place.mount}:{place.mount}", *shown, *variables, "--entrypoint", command[0],
+        place.image, *command[1:],
     )  # fmt: skip
+
+
+def _with_libraries(folder: str) -> tuple[str, ...]:
+    """A shell that puts a folder of libraries before those that the image names, and becomes the command."""
+    return "/bin/sh", "-c", f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"; exec "$@"', "sh"
 
 
 def unit_file(place: MachinePlace, work: Work) -> str:

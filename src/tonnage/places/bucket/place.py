@@ -145,6 +145,21 @@ class MachinePlace(ImagePlace):
         return ()
 
     @property
+    def open_folders(self) -> tuple[str, ...]:
+        """Folders of the machine that the container sees and writes to, beside `mount`."""
+        return ()
+
+    @property
+    def library_folder(self) -> str | None:
+        """A folder of the machine whose shared libraries the container takes before its own."""
+        return None
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """Of Linux, that the container needs."""
+        return ()
+
+    @property
     def run_variables(self) -> Mapping[str, str]:
         """Variables of the run that the machine's network needs."""
         return {}

@@ -12,6 +12,7 @@ from tonnage.places.bucket.google import GoogleError
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.google.disk_words import HYPERDISK_ML, READ_BY_MANY, is_whole
 from tonnage.places.google.place import MTU, GCEPlace
+from tonnage.places.google.together_checks import together_questions
 from tonnage.places.google.vertex_place import VertexPlace
 
 Call = Callable[..., dict[str, Any]]
@@ -22,6 +23,7 @@ RIGHTS: Final = (
     "compute.zoneOperations.list", "compute.instances.getSerialPortOutput",
 )  # fmt: skip
 READS_DISKS: Final = "compute.disks.useReadOnly"
+USES_POLICIES: Final = "compute.resourcePolicies.use"
 GPU_QUOTAS: Final = {  # «GPU quota»: a part of the accelerator's name: the quota's
     "h100-mega": "NVIDIA_H100_MEGA_GPUS", "h100": "NVIDIA_H100_GPUS", "h200": "NVIDIA_H200_GPUS",
     "b200": "NVIDIA_B200_GPUS",
@@ -52,6 +54,7 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
     yield from _quota(call, place, accelerators)
     yield from _boot_image(call, place)
     yield from _network(call, place)
+    yield from together_questions(call, place)
     yield from account_questions(call, place)
     yield from image_questions(call, place)
     yield from secret_questions(call, place)
@@ -60,6 +63,7 @@ def questions_of(call: Call, place: GCEPlace, *, name: str) -> Iterator[PlaceFin
 def _rights(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
     path = f"v1/projects/{place.project}:testIamPermissions"
     wanted = [*RIGHTS, *([READS_DISKS] if place.read_disks else [])]
+    wanted += [USES_POLICIES] if place.placement_policy is not None else []
     try:
         answer = call("POST", path, service="cloudresourcemanager", body={"permissions": wanted})
     except TonnageError as error:
@@ -143,7 +147,7 @@ def _read_by_many(name: str, zone: str, found: dict[str, Any]) -> Iterator[Place
 
 
 def quotas_of(place: GCEPlace, accelerators: list[tuple[str, int]]) -> dict[str, int]:
-    """The regional quotas that count a machine, with how much of each it takes.
+    """The regional quotas that count the machines of a run, with how much of each they take.
 
     Processors of machine types with GPUs of their own are counted by quotas of their family, which are no part of a
     region's list.
@@ -153,7 +157,7 @@ def quotas_of(place: GCEPlace, accelerators: list[tuple[str, int]]) -> dict[str,
         short = re.sub(r"^nvidia-(tesla-)?", "", kind)
         quota = next((quota for part, quota in GPU_QUOTAS.items() if short.startswith(part)), None)
         if quota is not None:
-            found[f"PREEMPTIBLE_{quota}" if place.spot else quota] = count
+            found[f"PREEMPTIBLE_{quota}" if place.spot or place.flex_start else quota] = count * place.nodes
     return found
 
 
@@ -180,13 +184,18 @@ def _quota(call: Call, place: GCEPlace, accelerators: list[tuple[str, int]]) -> 
 
 def _boot_image(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
     try:
-        call("GET", place.boot_image)
+        found = call("GET", place.boot_image)
     except GoogleError as error:
         if error.status == 404:
             hint = "`gcloud compute images list --project deeplearning-platform-release`"
             yield refused(f"there is no image {place.boot_image}", hint)
         else:
             yield unasked(f"the image {place.boot_image}", error)
+        return
+    features = [str(one.get("type")) for one in found.get("guestOsFeatures") or ()]
+    if features and "GVNIC" not in features:
+        yield refused(f"the image {place.boot_image} has no driver of gVNIC",
+                      "one whose `guestOsFeatures` have GVNIC: `gcloud compute images describe`")  # fmt: skip
 
 
 def _network(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:

@@ -1,4 +1,6 @@
-"""Compute Engine instances: one for each submission, that ends with its work, its time or its spot capacity.
+"""Compute Engine instances for each submission, that end with its work, its time or their spot capacity.
+
+A run has one or several; of several all are started in one zone, or none.
 
 Sources: the discovery document of compute v1; Google, «Spot VMs», «Limit the run time of a VM», «Request IDs»,
 «Create a VM that uses a startup script», «Viewing serial port output».
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -20,15 +22,26 @@ from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.filled import FILLED
 from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
+from tonnage.places.google.bulk import (
+    BULK_INSERT,
+    FEW,
+    base_of,
+    causes,
+    instances,
+    named_by,
+    numbered,
+    refusal,
+)
 from tonnage.places.google.checks import questions_of
+from tonnage.places.google.gpudirect import METADATA, machine_lines
 from tonnage.places.google.place import DataDisk, GCEPlace
-from tonnage.places.google.schema import check_instance
+from tonnage.places.google.schema import check_instance, check_instances
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.together import JOINT, joint_view
 from tonnage.values import dataclass
 
 INSERT: Final = "instances.insert"
-METADATA: Final = "http://metadata.google.internal/computeMetadata/v1/instance"
 IDS: Final = uuid.UUID("6f0d7e9c-2d53-4a94-9c11-9f8f4a2f7a10")  # of request ids: one of ours for each token and zone
 WAIT_S: Final = 300.0  # for an operation: Google looks for capacity in it
 PAUSE_S: Final = 2.0
@@ -39,7 +52,7 @@ PHASES: Final[Mapping[str, Phase]] = {
     "TERMINATED": Phase.ENDED,
 }  # fmt: skip
 NO_CAPACITY: Final = frozenset({"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-                                "UNSUPPORTED_OPERATION", "RESOURCE_POOL_EXHAUSTED"})  # fmt: skip
+                                "UNSUPPORTED_OPERATION", "RESOURCE_POOL_EXHAUSTED", FEW})  # fmt: skip
 BY_GOOGLE: Final = {
     "compute.instances.preempted": "Spot took the machine",
     "compute.instances.hostError": "the host failed",
@@ -84,95 +97,140 @@ class Compute:
 
     def _request(self, work: Work, zone: str) -> Request:
         body = merged(instance(self.place, work, zone), self.place.patch.get(INSERT, {}))
+        if self.place.nodes > 1:
+            return self._bulk_request(work, zone, body)
         check_instance(body)
         address = f"POST compute/v1/{self._zone(zone)}/instances?requestId={request_id(work.token, zone)}"
         return Request(service=address, operation=INSERT, body=body)
 
+    def _bulk_request(self, work: Work, zone: str, one: Body) -> Request:
+        body = merged(instances(self.place, work, one), self.place.patch.get(BULK_INSERT, {}))
+        check_instances(body)
+        address = f"POST compute/v1/{self._zone(zone)}/instances/bulkInsert?requestId={request_id(work.token, zone)}"
+        return Request(service=address, operation=BULK_INSERT, body=body)
+
     def send(self, requests: tuple[Request, ...], token: str) -> str:
-        """ZONE/NAME of the instance. A request that is sent again has the same id: Google carries it out once."""
+        """ZONE/NAME of each instance. A request that is sent again has the same id: Google carries it out once."""
         refused: dict[str, tuple[str, str]] = {}
         for zone, request in zip(self.place.zones, requests, strict=True):
-            name = str(request.body["name"])
-            codes = self._insert(zone, request.body, token)
+            codes = self._insert(zone, request, token)
             if not codes:
-                return f"{zone}/{name}"
+                return JOINT.join(f"{zone}/{name}" for name in _names(request.body))
             refused[zone] = codes
             if codes[0] not in NO_CAPACITY:
                 break
         raise _nothing_started(refused, self.name)
 
-    def _insert(self, zone: str, body: Body, token: str) -> tuple[str, str] | tuple[()]:
-        """Code and words of a refusal; empty where the instance is there."""
-        path = f"{self._zone(zone)}/instances"
+    def _insert(self, zone: str, request: Request, token: str) -> tuple[str, str] | tuple[()]:
+        """Code and words of a refusal; empty where the instances are there."""
+        path = f"{self._zone(zone)}/instances{'' if request.operation == INSERT else '/bulkInsert'}"
+        names = _names(request.body)
         try:
-            operation = self.call("POST", path, params={"requestId": request_id(token, zone)}, body=body)
+            operation = self.call("POST", path, params={"requestId": request_id(token, zone)}, body=request.body)
         except GoogleError as error:
-            if error.status == 409 and self._is_ours(zone, str(body["name"]), token):
+            if error.status == 409 and all(self._is_ours(zone, name, token) for name in names):
                 return ()
             if error.reason.upper() in NO_CAPACITY:
                 return (error.reason.upper(), error.message)
             raise
         until = time.monotonic() + WAIT_S
         while operation["status"] != "DONE":
+            if self.place.flex_start and self._is_ours(zone, names[0], token):
+                return ()  # it waits for its capacity, and its state says so
             if time.monotonic() > until:
-                message = f"{zone}: the instance is not made after {WAIT_S:.0f} s"
+                message = f"{zone}: {', '.join(names)}: not made after {WAIT_S:.0f} s"
                 raise TonnageError(message, hint="`tonnage resume`, or `tonnage places orphans --end`")
             operation = self.call("POST", f"{self._zone(zone)}/operations/{operation['name']}/wait")
-        errors = (operation.get("error") or {}).get("errors") or ()
-        return (str(errors[0]["code"]), "; ".join(str(one.get("message", "")) for one in errors)) if errors else ()
+        return self._refused(zone, operation)
+
+    def _refused(self, zone: str, operation: Mapping[str, Any]) -> tuple[str, str] | tuple[()]:
+        """Why an operation failed, of several machines by the operations of each; empty where it did not."""
+        errors = [
+            (str(one["code"]), str(one.get("message") or "")) for one in
+            (operation.get("error") or {}).get("errors") or ()
+        ]  # fmt: skip
+        if errors and errors[0][0] == FEW and (group := operation.get("operationGroupId")):
+            errors = causes(self._operations(zone, f'operationGroupId eq "{group}"')) or errors
+        if not errors:
+            return ()
+        code, _ = refusal(errors, NO_CAPACITY)
+        return code, "; ".join(dict.fromkeys(words for _, words in errors if words))
+
+    def _operations(self, zone: str, wanted: str) -> list[dict[str, Any]]:
+        query = {"filter": wanted, "orderBy": "creationTimestamp desc"}
+        found: list[dict[str, Any]] = (
+            self.call("GET", f"{self._zone(zone)}/operations", params=query).get("items") or []
+        )
+        return found
 
     def _is_ours(self, zone: str, name: str, token: str) -> bool:
         found = self._described(f"{zone}/{name}")
         return found is not None and (found.get("labels") or {}).get("tonnage-token") == token
 
     def find(self, token: str) -> str | None:
-        """The instance that was made for a submission, in whichever zone."""
-        return next((job_id for job_id, _ in self._listed(f'labels.tonnage-token = "{token}"')), None)
+        """The instances that were made for a submission, in whichever zone; of several also those not there yet."""
+        found = [job_id for job_id, _ in self._listed(f'labels.tonnage-token = "{token}"')]
+        if not found or self.place.nodes == 1:
+            return JOINT.join(sorted(found)) or None
+        zone, _, name = found[0].partition("/")
+        expected = {f"{zone}/{one}" for one in numbered(base_of(name), self.place.nodes)}
+        return JOINT.join(sorted(expected.union(found)))
 
     def view(self, job_id: str) -> JobView:
-        found = self._described(job_id)
-        if found is None:
-            return self._gone(job_id)
-        view = view_of(job_id, found)
+        machines = job_id.split(JOINT)
+        found = self._described_all(machines)
+        ends = self._ends([one for one in machines if one not in found])
+        view = joint_view([view_of(one, found[one]) if one in found else ends[one] for one in machines])
         if view.phase is not Phase.ENDED:
             return view
-        said = last_words(self._console(job_id))
+        stopped = [one for one in machines if one in found]
+        said = next(filter(None, (last_words(self._console(one)) for one in stopped)), "")
         return JobView(phase=view.phase, job_id=job_id, word=view.word, reason=said or view.reason)
 
-    def _gone(self, job_id: str) -> JobView:
-        """Of an instance that is no more: who ended it, by the zone's operations, which Google keeps for a while."""
-        zone, _, name = job_id.partition("/")
-        query = {"filter": f'targetLink eq ".*/instances/{name}"', "orderBy": "creationTimestamp desc"}
-        kinds = [
-            str(one.get("operationType")) for one in
-            self.call("GET", f"{self._zone(zone)}/operations", params=query).get("items") or ()
-        ]  # fmt: skip
-        by_google = next((kind for kind in kinds if kind in BY_GOOGLE), None)
-        if by_google is not None:
-            return JobView(
-                phase=Phase.GONE, job_id=job_id, word=by_google.rpartition(".")[2], reason=BY_GOOGLE[by_google]
-            )
-        return JobView(phase=Phase.GONE, job_id=job_id)
+    def _described_all(self, machines: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Those that are there, by ZONE/NAME; of several by one question."""
+        if len(machines) == 1:
+            one = self._described(machines[0])
+            return {} if one is None else {machines[0]: one}
+        zone, _, name = machines[0].partition("/")
+        found = dict(self._listed(f'name eq "{named_by(base_of(name))}"', zones=(zone,)))
+        return {one: found[one] for one in machines if one in found}
 
-    def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the instance's name is enough
-        """Deleted with its disk; the machine's ACPI signal comes first."""
-        zone, _, name = job_id.partition("/")
-        try:
-            self.call("DELETE", f"{self._zone(zone)}/instances/{name}")
-        except GoogleError as error:
-            if error.status != 404:
-                raise
+    def _ends(self, gone: Sequence[str]) -> dict[str, JobView]:
+        """Of instances that are no more: who ended each, by the zone's operations, which Google keeps for a while."""
+        if not gone:
+            return {}
+        zone, _, name = gone[0].partition("/")
+        target = name if len(gone) == 1 else named_by(base_of(name))
+        told: dict[str, list[dict[str, Any]]] = {}
+        for one in self._operations(zone, f'targetLink eq ".*/instances/{target}"'):
+            told.setdefault(str(one.get("targetLink")).rpartition("/")[2], []).append(one)
+        return {one: _end_of(one, told.get(one.partition("/")[2], [])) for one in gone}
+
+    def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the instances' names are enough
+        """Deleted with their disks; each machine's ACPI signal comes first."""
+        for machine in job_id.split(JOINT):
+            zone, _, name = machine.partition("/")
+            try:
+                self.call("DELETE", f"{self._zone(zone)}/instances/{name}")
+            except GoogleError as error:
+                if error.status != 404:
+                    raise
 
     def tagged(self, home: str) -> list[TaggedCloudJob]:
         """Those that have stopped are among them: their disks are billed."""
-        found = []
+        jobs: dict[tuple[str, str], list[JobView]] = {}
         for job_id, one in self._listed(f'labels.tonnage-home = "{home}"'):
             items = {item["key"]: item.get("value", "") for item in (one.get("metadata") or {}).get("items") or ()}
+            tag, token = str(items.get("tonnage-tag", "")), str((one.get("labels") or {}).get("tonnage-token", ""))
             view = view_of(job_id, one)
             phase = Phase.ENDING if view.phase is Phase.ENDED else view.phase
-            view = JobView(phase=phase, job_id=job_id, word=view.word, reason=view.reason)
-            found.append(TaggedCloudJob(job_id=job_id, tag=str(items.get("tonnage-tag", "")), view=view))
-        return found
+            billed = JobView(phase=phase, job_id=job_id, word=view.word, reason=view.reason)
+            jobs.setdefault((tag, token), []).append(billed)
+        return [
+            TaggedCloudJob(job_id=JOINT.join(sorted(str(one.job_id) for one in views)), tag=tag, view=joint_view(views))
+            for (tag, _), views in jobs.items()
+        ]
 
     def questions(self) -> Iterator[PlaceFinding]:
         yield from questions_of(self.call, self.place, name=self.name)
@@ -186,8 +244,8 @@ class Compute:
                 return None
             raise
 
-    def _listed(self, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        for zone in self.place.zones:
+    def _listed(self, wanted: str, *, zones: Sequence[str] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        for zone in zones or self.place.zones:
             token: str | None = None
             while True:
                 params = {"filter": wanted, **({"pageToken": token} if token else {})}
@@ -224,7 +282,7 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
     }  # fmt: skip
     if place.kms_key is not None:
         disk["diskEncryptionKey"] = {"kmsKeyName": place.kms_key}
-    lines = (*mounts(place), *login(place.image))
+    lines = (*mounts(place), *_direct_lines(place), *login(place.image))
     metadata = {
         "startup-script": first_script(place, work, login=lines, end=end_script(place, work, zone)),
         "tonnage-tag": work.tag, "block-project-ssh-keys": "TRUE", "serial-port-enable": "FALSE",
@@ -250,7 +308,23 @@ def instance(place: GCEPlace, work: Work, zone: str) -> Body:
             "consumeReservationType": "SPECIFIC_RESERVATION", "values": [place.reservation],
             "key": "compute.googleapis.com/reservation-name",
         }  # fmt: skip
+    if place.placement_policy is not None:
+        policy = f"projects/{place.project}/regions/{place.region}/resourcePolicies/{place.placement_policy}"
+        body["resourcePolicies"] = [policy]
+    if place.flex_start:
+        body["params"] = {"requestValidForDuration": {"seconds": str(place.max_wait_minutes * 60)}}
+        body["reservationAffinity"] = {"consumeReservationType": "NO_RESERVATION"}
     return body
+
+
+def _direct_lines(place: GCEPlace) -> tuple[str, ...]:
+    """What joins the GPUs of several machines, started before the container."""
+    kind = place.direct
+    if kind is None:
+        return ()
+    plugin, daemon = place.gpudirect_plugin or kind.plugin, place.gpudirect_daemon or kind.daemon
+    signed_in = dict.fromkeys(line for image in (plugin, daemon) for line in login(image))
+    return (*signed_in, *machine_lines(kind, plugin=plugin, daemon=daemon))
 
 
 def _attached(here: str, disk: DataDisk) -> Body:
@@ -274,12 +348,19 @@ def _mounted(disk: DataDisk) -> Iterator[str]:
 
 
 def _scheduling(place: GCEPlace) -> Body:
-    """Google itself deletes the machine when its time is over, and when spot takes it."""
-    moves: Body = {"onHostMaintenance": "TERMINATE"} if place.gpus or place.spot else {}
+    """Google itself deletes the machine when its time is over, and when spot takes it.
+
+    One that is bound to its reservation ends with that; its own time ends it by systemd's limit alone.
+    """
+    stays = not (place.gpus or place.spot or place.flex_start)
+    model = (
+        "SPOT" if place.spot else "FLEX_START" if place.flex_start
+        else "RESERVATION_BOUND" if place.reservation_bound else "STANDARD"
+    )  # fmt: skip
+    limit: Body = {"maxRunDuration": {"seconds": str(place.time_limit_minutes * 60)}}
     return {
-        "provisioningModel": "SPOT" if place.spot else "STANDARD", "automaticRestart": False,
-        "instanceTerminationAction": "DELETE",
-        "maxRunDuration": {"seconds": str(place.time_limit_minutes * 60)}, **moves,
+        "provisioningModel": model, "automaticRestart": False, "instanceTerminationAction": "DELETE",
+        **({} if place.reservation_bound else limit), **({} if stays else {"onHostMaintenance": "TERMINATE"}),
     }  # fmt: skip
 
 
@@ -312,7 +393,8 @@ def end_script(place: GCEPlace, work: Work, zone: str) -> str:
 
     One whose work failed stops, so that its console can be read: the client deletes it.
     """
-    address = f"https://compute.googleapis.com/compute/v1/projects/{place.project}/zones/{zone}/instances/{work.name}"
+    name = work.name if place.nodes == 1 else f"$(curl -sf -H Metadata-Flavor:Google {METADATA}/name)"
+    address = f"https://compute.googleapis.com/compute/v1/projects/{place.project}/zones/{zone}/instances/{name}"
     token = f"$(curl -sf -H Metadata-Flavor:Google {METADATA}/service-accounts/default/token | {_ACCESS_TOKEN})"
     return (
         f'if [ "${{EXIT_STATUS:-1}}" = 0 ]; then\n'
@@ -330,6 +412,22 @@ def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
     word = str(told.get("status") or "")
     phase = PHASES.get(word, Phase.PROVISIONING)
     return JobView(phase=phase, job_id=job_id, word=word, reason=str(told.get("statusMessage") or ""))
+
+
+def _names(body: Body) -> tuple[str, ...]:
+    """Of the machines that a request makes."""
+    return tuple(body["perInstanceProperties"]) if "perInstanceProperties" in body else (str(body["name"]),)
+
+
+def _end_of(job_id: str, operations: Sequence[Mapping[str, Any]]) -> JobView:
+    """Of an instance that is no more, by its operations, the newest first."""
+    by_google = next((kind for one in operations if (kind := str(one.get("operationType"))) in BY_GOOGLE), None)
+    if by_google is not None:
+        word = by_google.rpartition(".")[2]
+        return JobView(phase=Phase.GONE, job_id=job_id, word=word, reason=BY_GOOGLE[by_google])
+    refused = causes(operations)
+    code, words = refused[0] if refused else ("", "")
+    return JobView(phase=Phase.GONE, job_id=job_id, word=code, reason=words)
 
 
 def _nothing_started(refused: Mapping[str, tuple[str, str] | tuple[()]], name: str) -> TonnageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
@@ -9,6 +10,8 @@ from pydantic import Field, model_validator
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import MachinePlace
 from tonnage.places.google.fill_terms import FillTerms, filled_disk
+from tonnage.places.google.gpudirect import OF_TYPES, VARIABLES, GPUDirect
+from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 from tonnage.values import dataclass
 
@@ -31,9 +34,10 @@ ONLY_HYPERDISK: Final = (
 )  # «Choose a disk type»
 DATA: Final = "/mnt/disks"  # of the machine: below it each data disk
 MTU: Final = 8896  # of networks for the cards of GPUs, «GPU machine types: network bandwidth»
-GPU_CARDS: Final = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # beside the first: «Maximize GPU network bandwidth»
 DiskName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
 LONGEST_MINUTES: Final = 120 * 24 * 60  # of maxRunDuration
+FLEX_MINUTES: Final = 7 * 24 * 60  # of a machine of Flex Start
+LONGEST_WAIT_MINUTES: Final = 120  # of `params.requestValidForDuration`, 90 s at the least
 MOST_DATA_DISKS: Final = 8
 
 
@@ -50,8 +54,8 @@ class DataDisk:
         return f"{DATA}/{self.device}"
 
 
-class GCEPlace(MachinePlace):
-    """Instances of one machine type in some zones of a region. A run has one; it ends itself."""
+class GCEPlace(SeveralMachines, MachinePlace):
+    """Instances of one machine type in some zones of a region; those of a run are in one zone. They end themselves."""
 
     platform: ClassVar[Platform] = "vm"
     stays: ClassVar[bool] = True
@@ -71,6 +75,13 @@ class GCEPlace(MachinePlace):
     fill: dict[DiskName, FillTerms] = Field(default_factory=dict)  # that `tonnage places fill` makes, at the same place
     kms_key: str | None = None  # of the disk; None: Google's own
     reservation: str | None = None  # of capacity, by name
+    reservation_bound: bool = False  # the machines end with the reservation: one of DWS's calendar mode
+    flex_start: bool = False  # waits in the queue of the Dynamic Workload Scheduler
+    max_wait_minutes: Annotated[int, Field(ge=2, le=LONGEST_WAIT_MINUTES)] = LONGEST_WAIT_MINUTES  # of `flex_start`
+    placement_policy: str | None = None  # a compact one of the region: machines of a run close to each other
+    gpudirect: bool = True  # of several machines with cards beside their GPUs: TCPX on A3 High, TCPXO on A3 Mega
+    gpudirect_plugin: str | None = None  # its images; None: those that Google's own examples name
+    gpudirect_daemon: str | None = None
 
     @property
     def catalog_machine(self) -> CatalogMachine:
@@ -107,6 +118,52 @@ class GCEPlace(MachinePlace):
     def _takes_only_hyperdisk(self) -> bool:
         return any(self.instance_type.startswith(f"{family}-") for family in ONLY_HYPERDISK)
 
+    @property
+    def direct(self) -> GPUDirect | None:
+        """What joins the GPUs of its machines past their processors; None where nothing does."""
+        joined = self.nodes > 1 and self.gpudirect and self.gpu_subnets
+        return OF_TYPES.get(self.instance_type) if joined else None
+
+    @property
+    def run_variables(self) -> Mapping[str, str]:
+        """Of NCCL over the first card alone; GPUDirect's are in a file that the machine writes."""
+        return {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"} if self.nodes > 1 and self.direct is None else {}
+
+    @property
+    def variable_files(self) -> tuple[str, ...]:
+        return () if self.direct is None else (VARIABLES,)
+
+    @property
+    def library_folder(self) -> str | None:
+        return None if self.direct is None else self.direct.libraries
+
+    @property
+    def open_folders(self) -> tuple[str, ...]:
+        return () if self.direct is None else self.direct.folders
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return () if self.direct is None else ("IPC_LOCK",)
+
+    @model_validator(mode="after")
+    def _bought_in_one_way(self) -> GCEPlace:
+        if self.spot and self.reservation is not None:
+            raise ValueError("`spot` and `reservation`: reserved capacity is not bought as spot")
+        if self.reservation_bound and self.reservation is None:
+            raise ValueError("`reservation_bound` needs its `reservation`")
+        if self.flex_start and (self.spot or self.reservation is not None):
+            raise ValueError("`flex_start`: capacity that is waited for is neither spot nor reserved")
+        if self.flex_start and self.nodes > 1:
+            raise ValueError(
+                "`flex_start`: Compute Engine waits for one machine (`params` of instances.insert alone); "
+                "for several: a `reservation` of DWS's calendar mode, or `spot`"
+            )
+        if self.flex_start and self.time_limit_minutes > FLEX_MINUTES:
+            raise ValueError("`time_limit_minutes`: Flex Start gives 7 days at most")
+        if not self.gpudirect and (self.gpudirect_plugin or self.gpudirect_daemon):
+            raise ValueError("`gpudirect_plugin` and `gpudirect_daemon` are of `gpudirect`, which is off")
+        return self
+
     @model_validator(mode="after")
     def _hang_together(self) -> GCEPlace:
         outside = [one for one in self.zones if not one.startswith(f"{self.region}-")]
@@ -124,14 +181,12 @@ class GCEPlace(MachinePlace):
             raise ValueError(f"`fill.{min(twice)}`: `data_disks` names it too, and both would be mounted in one folder")
         if len(self.read_disks) > MOST_DATA_DISKS:
             raise ValueError(f"`data_disks` and `fill`: {MOST_DATA_DISKS} disks at most")
-        cards = GPU_CARDS.get(self.instance_type)
-        if self.gpu_subnets and len(self.gpu_subnets) != cards:
-            has = "none" if cards is None else f"{cards}"
+        kind = OF_TYPES.get(self.instance_type)
+        if self.gpu_subnets and (kind is None or len(self.gpu_subnets) != kind.cards):
+            has = "none" if kind is None else f"{kind.cards}"
             raise ValueError(
                 f"`gpu_subnets`: {self.instance_type} has {has} of these cards, each in a network of its own"
             )
-        if self.spot and self.reservation is not None:
-            raise ValueError("`spot` and `reservation`: reserved capacity is not bought as spot")
         limit_s = SPOT_GRACE_S if self.spot else GRACE_S
         if self.grace_s > limit_s - 10:
             raise ValueError(f"`grace_s`: Google gives {limit_s} s, and the last checkpoint is brought away in them")

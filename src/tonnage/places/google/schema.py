@@ -13,6 +13,7 @@ from typing import Any, Final
 from tonnage.http.body_shapes import Schemas, check_body, recorded_schemas
 
 ROOT: Final = "Instance"
+BULK_ROOT: Final = "BulkInsertInstanceResource"
 DISK_ROOT, SNAPSHOT_ROOT = "Disk", "Snapshot"
 JOB_ROOT: Final = "GoogleCloudAiplatformV1CustomJob"
 
@@ -25,6 +26,11 @@ def instance_schemas() -> Schemas:
 def check_instance(body: Mapping[str, Any]) -> None:
     """InputError with every fault."""
     check_body(body, instance_schemas(), ROOT, "instances.insert")
+
+
+def check_instances(body: Mapping[str, Any]) -> None:
+    """InputError with every fault of a request for several."""
+    check_body(body, instance_schemas(), BULK_ROOT, "instances.bulkInsert")
 
 
 def custom_job_schemas() -> Schemas:

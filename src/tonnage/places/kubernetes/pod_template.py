@@ -39,6 +39,7 @@ def command(place: KubernetesPlace, work: PodWork) -> list[str]:
     words += ["--notice-s", str(max(1, place.grace_s - SAVE_MARGIN_S))]
     if work.host is not None:
         words += ["--nodes", str(place.nodes), "--host", work.host, "--port", str(PORT)]
+        words += ["--token", work.names.labels[TOKEN]]
     return words
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from tonnage.places.kubernetes.manifest import documents, manifest
 from tonnage.places.kubernetes.names import names_of
 from tonnage.places.kubernetes.paths import collection_path
 from tonnage.places.kubernetes.place import KubernetesPlace
-from tonnage.places.kubernetes.pod_template import PORT, PodWork
+from tonnage.places.kubernetes.pod_template import PodWork
 from tonnage.places.record import PlaceRecord
-from tonnage.runs.agents import ALONE, words_alone
+from tonnage.runs.agents import across_by_environment
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.spec import RunSpec
@@ -34,7 +33,7 @@ def submission(
     token, tag = token_of(folder.path, number), tag_of(folder.path, number)
     names = names_of(spec, folder, place, place_name=name, owner=owner, tag=tag, number=number)
     host = first_host(place, names.name)
-    job = job if host is None else across(job, nodes=place.nodes, host=host, token=token)
+    job = job if host is None else across_by_environment(job, nodes=place.nodes)
     record = PlaceRecord(place=name, kind="kubernetes", token=token, tag=tag, number=number)
     work = PodWork(names=names, job=job, run=str(folder_there(place, folder).path), host=host)
     found = documents(place, work, spec, record)
@@ -75,22 +74,6 @@ def first_host(place: KubernetesPlace, name: str) -> str | None:
     if place.nodes == 1 or place.form == "rayjob":
         return None
     return f"{name}-0.{name}" if place.form == "job" else f"{name}-node-0-0.{name}"
-
-
-def across(job: Job, *, nodes: int, host: str, token: str) -> Job:
-    """The same workers over several machines: torchrun meets at the first, and gives out the ranks."""
-    words, place = job.argv, words_alone(job)
-    meeting = (
-        "--nnodes",
-        str(nodes),
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        f"{host}:{PORT}",
-        "--rdzv-id",
-        token,
-    )
-    return replace(job, argv=(*words[:place], *meeting, *words[place + len(ALONE) :]))
 
 
 def _name(document: dict[str, Any]) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.http.body_shapes import faults_of
-from tonnage.places.google.checks import READS_DISKS, RIGHTS
+from tonnage.places.google.bulk import FEW
+from tonnage.places.google.checks import READS_DISKS, RIGHTS, USES_POLICIES
 from tonnage.places.google.filling import RIGHTS as FILLS_DISKS
-from tonnage.places.google.schema import ROOT, instance_schemas
+from tonnage.places.google.schema import BULK_ROOT, ROOT, instance_schemas
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
 from tonnage.testing.booting import laid_script, lay_docker, lay_tools
 from tonnage.testing.google.disks import FakeDisks, has_labels
@@ -32,8 +33,10 @@ from tonnage.values import dataclass
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"tonnage-run@{PROJECT}.iam.gserviceaccount.com"
 INSTANCES: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instances(?:/([^/]+)(/serialPort)?)?")
+BULK: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instances/bulkInsert")
 OPERATIONS: Final = re.compile(rf"/compute/v1/projects/{PROJECT}/(zones/[^/]+|global)/operations(?:/([^/]+)/wait)?")
 METADATA: Final = re.compile(r"/metadata/([^/]+)/computeMetadata/v1/instance/preempted")
+NAME: Final = re.compile(r'name eq "([^"]*)"')
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,13 +70,15 @@ class FakeGoogle:
         self.operations: dict[str, Document] = {}
         self.by_request: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: the operation's code
-        self.rights = {*RIGHTS, READS_DISKS, *FILLS_DISKS, *VERTEX_RIGHTS}
+        self.has: dict[str, int] = {}  # how many instances a zone has left; else enough
+        self.rights = {*RIGHTS, READS_DISKS, USES_POLICIES, *FILLS_DISKS, *VERTEX_RIGHTS}
         self.vertex = FakeVertex(folder)
         self.disks = FakeDisks(self._operation_of, self._users)
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
         self.asked: list[Asked] = []
+        self.flex_s = 0.2  # until Flex Start has capacity
         self.page, self.boot_s, self.operation_s, self.grace_s, self.spot_grace_s = 500, 0.1, 0.05, 20.0, 20.0
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -118,7 +123,18 @@ class FakeGoogle:
             **{f"{project}/zones/{zone}/disks/{name}": {"type": "zones/z/diskTypes/hyperdisk-ml", "accessMode": mode}
                for zone in zones for name, mode in (("weights", "READ_ONLY_MANY"), ("single", "READ_WRITE_SINGLE"))},
             "compute/v1/projects/ml/global/images/family/gpu": {"name": "gpu-1"},
-            f"{region}/subnetworks/default": {"network": network, "privateIpGoogleAccess": True},
+            f"{region}/subnetworks/default": {
+                "network": network, "privateIpGoogleAccess": True, "ipCidrRange": "10.128.0.0/20",
+            },
+            f"{project}/global/firewalls": {"items": [{
+                "network": network, "direction": "INGRESS", "sourceRanges": ["10.128.0.0/9"],
+                "allowed": [{"IPProtocol": "tcp", "ports": ["0-65535"]}, {"IPProtocol": "icmp"}],
+            }]},
+            f"{region}/resourcePolicies/close": {"groupPlacementPolicy": {"collocation": "COLLOCATED"}},
+            f"{region}/resourcePolicies/apart": {"groupPlacementPolicy": {"availabilityDomainCount": 2}},
+            f"{project}/zones/us-central1-a/reservations/mine": {
+                "specificReservation": {"count": "4", "inUseCount": "2"},
+            },
             f"{region}/subnetworks/dark": {"network": network},
             f"{project}/global/networks/default": {"mtu": 1460}, f"{region}/routers": {"items": []},
             f"iam/v1/projects/-/serviceAccounts/{ACCOUNT}": {"email": ACCOUNT},
@@ -140,7 +156,8 @@ class FakeGoogle:
             stored = self.storage.answer(asked) or self.vertex.answer(asked) or self.disks.answer(asked)
             if stored is not None:
                 return stored
-            for pattern, verb in ((INSTANCES, self._instances), (OPERATIONS, self._operations)):
+            verbs = ((BULK, self._bulk), (INSTANCES, self._instances), (OPERATIONS, self._operations))
+            for pattern, verb in verbs:
                 if found := pattern.fullmatch(path):
                     return verb(asked, found)
             return self._others(asked)
@@ -187,7 +204,45 @@ class FakeGoogle:
         if zone in self.full:
             operation["error"] = {"errors": [{"code": self.full[zone], "message": f"{zone} has none now"}]}
         else:
-            self.instances[body["name"]] = FakeGoogleInstance(zone=zone, body=body, since=time.monotonic())
+            waits = body["scheduling"]["provisioningModel"] == "FLEX_START"
+            self.instances[body["name"]] = FakeGoogleInstance(
+                zone=zone, body=body, since=time.monotonic(), status="PENDING" if waits else "PROVISIONING"
+            )
+        return HTTPAnswer(document=operation)
+
+    def _bulk(self, asked: Asked, found: re.Match[str]) -> HTTPAnswer:
+        """All of them, or none: what was begun is taken back, and the operations of the group say why."""
+        zone, body, request = found[1], asked.body, asked.query["requestId"]
+        if request in self.by_request:
+            return HTTPAnswer(document=self.operations[self.by_request[request]])
+        faults = list(faults_of(body, {"$ref": BULK_ROOT}, "", instance_schemas()))
+        properties = body["instanceProperties"]
+        addressed = [one for one in (properties["machineType"], *properties.get("resourcePolicies", ())) if "/" in one]
+        if faults or addressed:
+            return google_fault(400, "invalid", "; ".join([*faults, *(f"{one}: no name" for one in addressed)]))
+        names, count = list(body["perInstanceProperties"]), int(body["count"])
+        disks = [one | {"source": f"zones/{zone}/disks/{one['source']}"} if "source" in one else one
+                 for one in properties["disks"]]  # fmt: skip
+        if refusal := self.disks.refusal(zone, disks):
+            return refusal
+        if taken := [one for one in names if one in self.instances]:
+            return google_fault(409, "alreadyExists", f"The resource 'instances/{taken[0]}' already exists")
+        operation = self._operation(zone, "", "bulkInsert") | {"operationGroupId": f"group-{request}"}
+        self.operations[operation["name"]] = operation
+        self.by_request[request] = operation["name"]
+        has = 0 if zone in self.full else min(count, self.has.get(zone, count))
+        for number, name in enumerate(names):
+            one = self._operation(zone, name, "insert") | {"operationGroupId": f"group-{request}"}
+            self.operations[one["name"]] = one
+            if number >= has:
+                code = self.full.get(zone, "ZONE_RESOURCE_POOL_EXHAUSTED")
+                one["error"] = {"errors": [{"code": code, "message": f"{zone} has {has} of {count} now"}]}
+            elif has >= int(body["minCount"]):
+                whole = {**properties, "name": name, "disks": disks}
+                self.instances[name] = FakeGoogleInstance(zone=zone, body=whole, since=time.monotonic())
+        if has < int(body["minCount"]):
+            message = f"Requested minimum count of {body['minCount']} VMs could not be created."
+            operation["error"] = {"errors": [{"code": FEW, "message": message}]}
         return HTTPAnswer(document=operation)
 
     def _operation(self, zone: str, name: str, kind: str) -> Document:
@@ -209,13 +264,21 @@ class FakeGoogle:
             time.sleep(self.operation_s)
             self.operations[found[2]]["status"] = "DONE"
             return HTTPAnswer(document=self.operations[found[2]])
-        wanted = asked.query["filter"].partition('"')[2].rstrip('"')
-        some = [one for one in self.operations.values() if re.fullmatch(wanted, one["targetLink"])]
+        member, _, rest = asked.query["filter"].partition(" eq ")
+        wanted = rest.strip('"')
+        some = [one for one in self.operations.values() if re.fullmatch(wanted, str(one.get(member, "")))]
         return HTTPAnswer(document={"items": sorted(some, key=lambda one: one["creationTimestamp"], reverse=True)})
 
     def _list(self, asked: Asked, zone: str) -> HTTPAnswer:
-        found = [self._told(name, one) for name, one in self.instances.items()
-                 if one.zone == zone and has_labels(asked.query["filter"], one.body["labels"])]  # fmt: skip
+        wanted = asked.query["filter"]
+        named = NAME.fullmatch(wanted)
+
+        def fits(name: str, one: FakeGoogleInstance) -> bool:
+            if named is not None:
+                return re.fullmatch(named[1], name) is not None
+            return has_labels(wanted, one.body["labels"])
+
+        found = [self._told(name, one) for name, one in self.instances.items() if one.zone == zone and fits(name, one)]
         at = int(asked.query.get("pageToken") or 0)
         more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
         return HTTPAnswer(document={"items": found[at : at + self.page], **more})
@@ -255,7 +318,9 @@ class FakeGoogle:
 
     def _advance(self, name: str, one: FakeGoogleInstance) -> None:
         now = time.monotonic()
-        if one.status == "PROVISIONING" and now - one.since > self.boot_s:
+        if one.status == "PENDING" and now - one.since > self.flex_s:
+            one.status, one.since = "PROVISIONING", now
+        elif one.status == "PROVISIONING" and now - one.since > self.boot_s:
             env = {"PATH": f"{self.bin}:/usr/bin:/bin", "TONNAGE_GCP_METADATA_URL": f"{self.url}/metadata/{name}"}
             words = ["bash", "-c", laid_script(one.item("startup-script"))]
             one.machine = start_machine(words, env, self.folder / f"{name}.console")
@@ -267,7 +332,7 @@ class FakeGoogle:
                 one.status = "TERMINATED"
                 if code == 0 and self.may_delete:  # as the script at its end does
                     del self.instances[name]
-            elif now - one.since > float(one.body["scheduling"]["maxRunDuration"]["seconds"]):
+            elif now - one.since > float(one.body["scheduling"].get("maxRunDuration", {"seconds": "inf"})["seconds"]):
                 self._take(name, one, "compute.instances.scheduledVmTermination", self.grace_s)
 
     def _take(self, name: str, one: FakeGoogleInstance, kind: str, grace_s: float) -> None:
