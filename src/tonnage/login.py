@@ -28,7 +28,7 @@ def login_file(settings: Settings | None = None) -> Path:
 
 
 def read_login(settings: Settings | None = None) -> KeptLogin | None:
-    """What is kept; None where nobody logged in. Raises DataError for a file that cannot be read."""
+    """What is kept; None without a login. Raises DataError for a file that cannot be read."""
     path = login_file(settings)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -114,7 +114,7 @@ def test_what_cannot_be_planned_is_said_once_and_keeps_nothing_else(tmp_path: Pa
     assert "bert.tonnage.yaml" in prices.said[1]
     prices.state.write_text("no JSON")
     prices.opened()
-    assert "begin anew" in prices.said[2]
+    assert "start over" in prices.said[2]
 
 
 def test_the_default_rule_says_it_and_files_are_found_beside_the_watch_file() -> None:

@@ -106,7 +106,7 @@ class BatchOptions(Options):
         metavar="TIME", read=read_seconds,
     )  # fmt: skip
     retry_errors: bool = option(
-        "--retry-errors", "Ask the rows of OUT.errors.jsonl again; that file begins anew.", default=False
+        "--retry-errors", "Ask the rows of OUT.errors.jsonl again; that file starts empty.", default=False
     )
 
 

@@ -149,7 +149,7 @@ def bedrock_provision(
     """Hold throughput for a model, and see first that it is deleted when its time is over.
 
     The same name again is the same throughput, until it was to end before. Raises PlanRefused where it costs more than
-    is allowed, or where that cannot be told.
+    is allowed, or where that is unknown.
     """
     from tonnage.places.aws.bedrock_requests import throughput
 

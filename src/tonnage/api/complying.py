@@ -218,7 +218,7 @@ _QUESTIONS: Final = (
     ("sign-in", "Does the page ask who you are?", ("SOC 2 CC6.1", "ISO 27001 A.8.5", "GDPR Art. 32"), _sign_in),
     ("least-rights", "Are rights smaller than all?", ("SOC 2 CC6.3", "ISO 27001 A.5.15, A.8.2"), _least_rights),
     ("keys-end", "Has each key an end?", ("SOC 2 CC6.3", "ISO 27001 A.5.17"), _ends),
-    ("keys-used", "Are keys that nobody uses gone?", ("SOC 2 CC6.3", "ISO 27001 A.5.18"), _used),
+    ("keys-used", "Are unused keys gone?", ("SOC 2 CC6.3", "ISO 27001 A.5.18"), _used),
     ("audit", "Is what was done on record, unchanged?", ("SOC 2 CC7.2", "ISO 27001 A.8.15", "GDPR Art. 5(2)"), _audit),
     ("transport", "Is the page encrypted on its way?", ("SOC 2 CC6.7", "ISO 27001 A.8.24", "GDPR Art. 32"), _transport),
     ("store", "Is the store encrypted?", ("SOC 2 CC6.1", "ISO 27001 A.8.24", "GDPR Art. 32"), _store),

@@ -343,7 +343,7 @@ def _with_free_name(
     goes_on = f"`tonnage resume {name}` goes on with it, " if state.value in {"stopped", "lost", "failed"} else ""
     message = f"a run named '{name}' is there already: {state.value}"
     if not dry_run:
-        raise InputError(message, hint=f"{goes_on}--name {other} starts anew")
+        raise InputError(message, hint=f"{goes_on}--name {other} starts a new run")
     shown = f"{message}; this is what `--name {other}` starts"
     found = PreflightFinding(kind="doubtful", message=shown, hint=goes_on.removesuffix(", "))
     return replace(spec, name=other), (found,)

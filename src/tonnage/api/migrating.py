@@ -98,7 +98,7 @@ def _read(settings: Settings, target: str, options: MigrateOptions) -> _Asked:
     if not Path(target).exists() and Path(target).suffix not in {".yaml", ".yml", ".json"}:
         folder = find_run(settings, target)
         if observed_state(folder).state is RunStatus.SUCCEEDED:
-            hint = "name its workload file to render the same work anew"
+            hint = "name its workload file to render the same work again"
             raise InputError(f"'{target}' has succeeded: nothing of it is left to move", hint=hint)
         spec = folder.spec()
         file = spec.workload_file if spec.workload_file and Path(spec.workload_file).is_file() else None

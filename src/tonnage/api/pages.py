@@ -189,7 +189,7 @@ def _check(asked: UiOptions, keys: KeyFile) -> None:
         )
     if asked.oidc is None and not keys.every():
         raise PlanRefused(
-            f"nobody could sign in at {asked.host}",
+            f"no one could sign in at {asked.host}",
             hint="`tonnage ui key NAME --role admin` makes a key; --oidc FILE",
         )
 

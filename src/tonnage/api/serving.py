@@ -138,7 +138,7 @@ def planned_replica(
 
     `target`: a workload file of kind serve, which is planned; or an encoder or a model of a table: a run, a folder, a
     file of trees, `hf://org/name`. Raises NothingFits where the plan has no machine, InputError for what the engine
-    cannot be told.
+    is unknown.
     """
     from tonnage.serving.report import replica_report
 

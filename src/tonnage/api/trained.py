@@ -115,7 +115,7 @@ def predict(
     )
     folder = find_run(settings or current_settings(), run)
     found = answer_rows(folder, asked, progress=on_rows or _silent)
-    anew = "what was in the .part file came of another model, other rows or settings: begun anew"
+    anew = "what was in the .part file came of another model, other rows or settings: started again"
     return Answer(
         found, partial(_predicted, run=run, data=data, out=str(out)), remarks=(anew,) if found.thrown_away else ()
     )

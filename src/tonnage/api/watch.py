@@ -197,7 +197,7 @@ def watch_status(*, settings: Settings | None = None) -> Answer[tuple[StandingAl
     except FileNotFoundError:
         raise InputError(f"no watch has run under {settings.home}", hint="tonnage watch start [FILE]") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file} cannot be read: {error}", hint="the next watch writes it anew") from error
+        raise InputError(f"{file} cannot be read: {error}", hint="the next watch writes it again") from error
     standing = tuple(StandingAlert(rule=rule, series=key, state=one) for (rule, key), one in sorted(found.items()))
     return Answer(standing, partial(status_report, written=written))
 

@@ -1,7 +1,7 @@
 """Plans that a watch looks after: made again when the catalog's snapshot has changed, to see whether another one wins.
 
 A plan is made once a day at most. What won is kept at home with the plan's cost then, so that a watch that starts again
-knows it; a workload file that was edited begins anew, since what moved is then not the prices.
+knows it; a workload file that was edited starts over, since what moved is then not the prices.
 """
 
 from __future__ import annotations
@@ -136,5 +136,5 @@ def _read(file: Path, say: Callable[[str], None]) -> dict[str, WatchedPlan]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        say(f"{file} is left aside, plans begin anew: {error}")
+        say(f"{file} is left aside, plans start over: {error}")
         return {}

@@ -30,7 +30,7 @@ def worker_name() -> str:
 
 
 class LeaseBook:
-    """The leases of a folder, as one worker sees them. Parts are counted from nought."""
+    """The leases of a folder, as one worker sees them. Parts are counted from 0."""
 
     def __init__(self, folder: Path, worker: str, parts: int, lease_s: float) -> None:
         self._folder, self.worker, self._parts, self._lease_s = folder, worker, parts, lease_s

@@ -2,7 +2,7 @@
 
 `OUT.parts/0000001.jsonl` and so on are the record: part n is made under the condition that there is no part n, so that
 of two writers that know the same n-1 parts one goes on and the other is stopped. A kill leaves a part or none of it.
-Answers and faults stand together there. At the end an empty part, the seal, stops writers that are late; OUT and
+They hold answers and faults together. At the end an empty part, the seal, stops writers that are late; OUT and
 OUT.errors.jsonl are written whole from all parts, each row once; then all parts before the seal are deleted. A kill on
 that way leaves parts and their seal: they are joined again before anything is written behind it. So where parts stand
 behind a seal, what precedes it is in the joined objects, or is of a writer that slept since: it is left out.
@@ -98,7 +98,7 @@ class ObjectOutput:
         raise TonnageError(f"another process joins {self.shown} too", hint="the same command goes on")
 
     def _join_one(self, key: str, parts: Sequence[str], wanted: Callable[[bytes], bool], *, always: bool) -> None:
-        """Write one object anew: what it holds, and the wanted lines of the parts that it does not hold."""
+        """Write one object again: what it holds, and the wanted lines of the parts that it does not hold."""
         state = self._store.look(key)
         found = FoundLines()
         found.read(self._lines(key), self._shown(key))

@@ -115,7 +115,7 @@ def open_object(store: ObjectStore, key: str, state: ObjectState, *, shown: str)
 
 
 class _ObjectStream(io.RawIOBase):
-    """Bytes of an object, taken up where they stopped when the connection breaks, and anew after a seek."""
+    """Bytes of an object, taken up where they stopped when the connection breaks, and requested again after a seek."""
 
     def __init__(self, store: ObjectStore, key: str, state: ObjectState, shown: str) -> None:
         self._store, self._key, self._state, self._shown = store, key, state, shown

@@ -79,7 +79,7 @@ class BatchInput:
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}", hint="JSON lines or Parquet") from error
         except ObjectChanged as error:
-            raise InputError(str(error), hint="the same command reads it anew") from error
+            raise InputError(str(error), hint="the same command reads it again") from error
 
     def _line(self, line: bytes, number: int) -> BatchRow | BadRow:
         try:
@@ -205,7 +205,7 @@ def _skip_line(stream: Any) -> int:
 
 
 def open_input(text: Path | str) -> Path | ObjectPlace:
-    """What a name stands for. InputError where an object is not there."""
+    """The location behind a name. InputError where an object is not there."""
     return ObjectPlace(text) if isinstance(text, str) and is_object_url(text) else Path(text)
 
 

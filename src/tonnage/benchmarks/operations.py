@@ -253,7 +253,7 @@ def _adamw(torch: Any, device: str, elements: int, extent: Extent) -> Probe:
 
 
 def _touch(torch: Any, device: str, size_bytes: int) -> Probe:
-    """A new block of memory filled with zeros, given back and asked for anew: what large gradients cost."""
+    """A new block of memory filled with zeros, given back and asked for again: what large gradients cost."""
 
     def make() -> tuple[Callable[[], object], float]:
         return lambda: torch.empty(size_bytes // 4, device=device).zero_(), 1.0

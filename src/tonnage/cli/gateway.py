@@ -252,7 +252,7 @@ def top(
     *,
     session: ReportSession,
 ) -> None:
-    """Show what a running gateway does, by deployment, route and key, anew every few seconds; Ctrl-C ends it.
+    """Show what a running gateway does, by deployment, route and key, refreshed every few seconds; Ctrl-C ends it.
 
     Where stdout is no terminal, or with `-o`, the first interval is printed and that is all.
     """

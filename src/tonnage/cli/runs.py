@@ -65,7 +65,7 @@ def compare_runs(
     session.show(comparison_report([summarise(find_run(session.settings, name)) for name in runs]))
 
 
-@commands.command("reindex", short_help="Build the index anew from the folders of runs")
+@commands.command("reindex", short_help="Rebuild the index from the folders of runs")
 def reindex(
     *,
     session: QuietSession,

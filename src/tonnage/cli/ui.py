@@ -50,7 +50,7 @@ def ui(
 ) -> None:
     """Serve the page and the REST API (/api/v1) until Ctrl-C.
 
-    On this machine alone nobody signs in. At another address it starts only with TLS (or --behind-proxy) and keys:
+    On this machine alone there is no sign-in. At another address it starts only with TLS (or --behind-proxy) and keys:
     `tonnage ui key NAME` makes one.
     """
     if context.invoked_subcommand is not None:

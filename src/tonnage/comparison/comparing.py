@@ -112,7 +112,7 @@ def match_works(request: CompareRequest, workloads: Sequence[Workload]) -> tuple
         service = workload.is_service
         if service and entry.jobs_per_month is not None:
             raise WorkloadError(
-                "a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key
+                "a service has no jobs a month", hint="its own file states its rate", file=request.file, key=key
             )
         if not service and entry.jobs_per_month is None:
             hint = f"how often {workload.name} runs: jobs_per_month: 4"
@@ -162,7 +162,7 @@ def compare(
 
 
 def reweighted(found: Comparison, weights: Mapping[str, float]) -> Comparison:
-    """The comparison as it comes out with these weights in the place of some; nothing is planned anew.
+    """The comparison as it comes out with these weights in the place of some; nothing is planned again.
 
     Raises InputError for what is no criterion or is not scored, for a weight that is negative or not finite, and where
     none is above 0.

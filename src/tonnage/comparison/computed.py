@@ -28,7 +28,7 @@ from tonnage.workload.token_models import plain_model_name
 Planner = Callable[[Workload, Catalog], Plan]
 Replan = Callable[[float], Figure | None]
 NOTHING_STATED: Final = Stated()
-SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # volumes at which a service is planned anew
+SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # volumes at which a service is planned again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Total:
 
     @property
     def can_do(self) -> bool:
-        """Whether all the work has a way there, be it with another model."""
+        """Whether all the work has a way there, with another model if need be."""
         return all(row.option is not None for row in self.rows)
 
     @property
@@ -241,7 +241,7 @@ def compute_row(
     power: Stated = NOTHING_STATED,
     file: str | None = None,
 ) -> WorkRow:
-    """The cheapest way of one alternative to do one workload, planned anew at each volume of a service."""
+    """The cheapest way of one alternative to do one workload, planned again at each volume of a service."""
     job = work.workload.job
     if isinstance(job, ServeJob):
         volume = f"{work.requests_per_month:,.0f} requests a month"

@@ -71,7 +71,7 @@ def _pair(first: Total, second: Total) -> CostCrossing:
 
 
 def cost_at(total: Total, factor: float, end: End = "value") -> float:
-    """Run cost a month at a volume, people included; between planned volumes planned anew where that can matter.
+    """Run cost a month at a volume, people included; between planned volumes planned again where that can matter.
 
     Infinite where nothing can do that volume.
     """

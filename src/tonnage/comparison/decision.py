@@ -35,7 +35,7 @@ class DecisionStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFlip:
-    """What would lead elsewhere: the change, and the leaf it leads to (None: undecided for want of `missing`)."""
+    """What would lead elsewhere: the change, and the leaf it leads to (None: undecided, `missing` is unknown)."""
 
     question: str
     change: str

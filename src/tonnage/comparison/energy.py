@@ -53,7 +53,7 @@ class MissingFootprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Energy and carbon of a month. None: not known, and `missing` says for want of what."""
+    """Energy and carbon of a month. None: not known, and `missing` says which facts are missing."""
 
     energy_kwh: Figure | None
     carbon_kg: Figure | None

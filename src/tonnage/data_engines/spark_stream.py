@@ -212,10 +212,10 @@ def _application(checkpoint: Path, asked: Preparation) -> str:
     kept = json.loads(mark.read_text(encoding="utf-8"))
     if kept["preparation"] != digest:
         raise DataError(f"{checkpoint} is the checkpoint of another preparation: sources, steps or target differ",
-                        hint="another checkpoint and another target, and all files are prepared anew")  # fmt: skip
+                        hint="another checkpoint and another target, and all files are prepared again")  # fmt: skip
     if not there and any((checkpoint / "spark" / "commits").glob("[0-9]*")):
         raise DataError(f"{checkpoint} knows files as done, and {target} is not there",
-                        hint="put it back, or remove the checkpoint: all files are prepared anew")  # fmt: skip
+                        hint="put it back, or remove the checkpoint: all files are prepared again")  # fmt: skip
     return str(kept["application"])
 
 

@@ -24,7 +24,7 @@ LARGEST_BYTES: Final = 1_000_000  # a ConfigMap takes 1 MiB in all
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
     """`args`: the command's, with places of the other machine. `texts`: files to be carried, by their path below
-    `FOLDER`. `by_hand`: what the command names and nobody carries: folders, keys."""
+    `FOLDER`. `by_hand`: what the command names and is not brought along: folders, keys."""
 
     args: tuple[str, ...]
     texts: Mapping[str, str]

@@ -23,7 +23,7 @@ from tonnage.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Have:
-    """The bytes of a file, wherever they stand on this machine."""
+    """The bytes of a file, wherever it is on this machine."""
 
     path: Path
     file: RemoteFile
@@ -85,7 +85,7 @@ class Transfer:
         if sha256 is None or path is None:
             return None
         if stated is not None and stated != sha256:
-            return None  # fetched anew, and found out
+            return None  # fetched again, and found out
         by = _said(wanted.stated) or (known[1] if known else _said(wanted.file.checksums))
         return _Have(path, wanted.file, sha256, by, "from cache")
 

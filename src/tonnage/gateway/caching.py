@@ -40,7 +40,7 @@ def cache_key(
 
     `targets`: (deployment, its name of the model), by the rule that holds for the request; `regions`: where they must
     compute; `headers`: those that reach the upstream. A field that the gateway does not know is part of the body too.
-    None: a body that JSON cannot write anew.
+    None: a body that JSON cannot write again.
     """
     said = {name: value for name, value in asked.said.items() if name not in _NOT_OF_THE_ANSWER}
     passed = sorted((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)

@@ -1,5 +1,5 @@
-"""The processes of a gateway: workers that share its sockets, started anew when they die or when asked, told of a
-changed file."""
+"""The processes of a gateway: workers that share its sockets. It starts them again when they die or when asked, and
+passes changed files on to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tonnage.gateway.worker import SIZE, WorkerTask, serves
 
 RESTARTS: Final = 5  # of workers that end as soon as they begin, before a gateway that never served gives up
 SHORT_LIFE_S: Final = 15.0  # longer than one try to reach a database
-FIRST_WAIT_S: Final = 0.5  # before a worker that ended so is started anew; doubled each time
+FIRST_WAIT_S: Final = 0.5  # before a worker that ended so is started again; doubled each time
 LONGEST_WAIT_S: Final = 15.0
 POLL_S: Final = 0.2
 GRACE_S: Final = 10.0  # after the drain, until SIGKILL
@@ -143,7 +143,7 @@ class GatewayProcesses:
             self._retiring.append((old, now_s + self.gateway.listen.drain + GRACE_S))
 
     def _replace_dead(self) -> None:
-        """Workers that end as soon as they begin, as while a database is away, are started anew ever more slowly."""
+        """Workers that end as soon as they begin, as while a database is away, are started again ever more slowly."""
         now_s = time.monotonic()
         if all(one.process.poll() is None and now_s - one.begun_s >= SHORT_LIFE_S for one in self._workers):
             self._short_lives = 0
@@ -177,7 +177,7 @@ class GatewayProcesses:
         if self._runner is not None:
             self._runner.close()
         for one in self._sockets:
-            one.close()  # first: a connection that nobody will accept would hang
+            one.close()  # first: a connection that is never accepted would hang
         fresh = () if self._renewing is None else (self._renewing[1],)
         children = (*self._workers, *fresh, *(one for one, _ in self._retiring))
         for child in children:
@@ -221,7 +221,7 @@ def _fixed(gateway: Gateway) -> tuple[object, ...]:
 
 
 class _Child:
-    """A worker's process, and what it was told last."""
+    """A worker's process, and the last message to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], task: WorkerTask, begun_s: float) -> None:
         self.process, self.task, self.begun_s = process, task, begun_s
@@ -230,7 +230,7 @@ class _Child:
     def send(self) -> None:
         data = pickle.dumps(self.task)
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has just ended: the next one is told
+        with suppress(BrokenPipeError):  # it has just ended: the next one gets the message
             self.process.stdin.write(SIZE.pack(len(data)) + data)
             self.process.stdin.flush()
 

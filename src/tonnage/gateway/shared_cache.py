@@ -77,7 +77,7 @@ class SharedCache:
         return made
 
     def put(self, place: bytes, answer: SharedAnswer) -> None:
-        """Keep an answer; nobody waits for it."""
+        """Keep an answer, without waiting for it to be written."""
         if monotonic() < self._alone_until_s or len(self._puts) >= MOST_PUTS:
             self._counts["not-kept"][0] += 1
             return

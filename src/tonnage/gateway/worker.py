@@ -139,8 +139,8 @@ class Worker:
             self._measured.unlink(missing_ok=True)
 
     def _sign_in(self) -> None:
-        """Ask for every token once, so that no request waits for one. A deployment that cannot be signed in to is told,
-        and tried again when it is asked."""
+        """Ask for every token once, so that no request waits for one. A deployment that cannot be signed in to is
+        reported, and tried again when it is asked."""
         for name, signer in self.running.signers.items():
             try:
                 signer.headers("POST", self.running.gateway.deployments[name].endpoint.url, b"", time())
@@ -154,7 +154,7 @@ class Worker:
 
     def reload(self, gateway: Gateway) -> None:
         """Requests from now on follow the new file; those under way keep the old one. One that cannot be followed is
-        told and counted, and the old one stays."""
+        reported and counted, and the old one stays."""
         before = self.running
         try:
             found = Running(gateway, self.measures, make_signer, before)
@@ -172,7 +172,7 @@ class Worker:
             self.door.observer = observer
         before.retire(found.upstreams)
         if before.shared_cache is not None and before.shared_cache is not found.shared_cache:
-            asyncio.ensure_future(before.shared_cache.close())  # noqa: RUF006 - nobody waits for it
+            asyncio.ensure_future(before.shared_cache.close())  # noqa: RUF006 - its end is not awaited
         self.book.follow_changed_caps()
 
     def _observer(self, gateway: Gateway, before: Running | None = None) -> Observer | None:
@@ -300,7 +300,7 @@ class Worker:
         """Each hour: attempts that are older than the file keeps them leave the ledger."""
         while True:
             await asyncio.sleep(HOUR_S)
-            with suppress(AccountsError):  # told by /ready, tried again
+            with suppress(AccountsError):  # /ready reports it; tried again
                 await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
                 await self.door.repeats.forget()
 

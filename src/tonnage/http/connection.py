@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether a kept connection can carry a request: open, and nothing of the service's waits to be read on it.
 
-        The end of a connection, or bytes that nobody asked for, may have come while the event loop was busy.
+        The end of a connection, or bytes without a request, may have come while the event loop was busy.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.done:
-            self.abort()  # bytes nobody asked for
+            self.abort()  # bytes without a request
             return
         try:
             self._parser.feed_data(data)

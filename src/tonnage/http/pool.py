@@ -206,7 +206,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self._waiter.done():
-            self.abort()  # bytes nobody asked for
+            self.abort()  # bytes without a request
             return
         self._now_s, self.answered = perf_counter(), True
         try:

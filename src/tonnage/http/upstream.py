@@ -16,7 +16,7 @@ from tonnage.http.pool import Endpoint
 HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
-_OWN: Final = (b"host", b"content-length", b"expect")  # stated anew
+_OWN: Final = (b"host", b"content-length", b"expect")  # stated again
 
 
 class Upstream:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-VARIABLE: Final = re.compile(r"\$\{(\w+)\}")  # stands for a secret, and is none
+VARIABLE: Final = re.compile(r"\$\{(\w+)\}")  # refers to a secret, and is none
 _URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>\\]+")
 _USER: Final = re.compile(r"^([^:]+://)([^/?#]*)@")  # greedy: a password may hold an `@`
 CONTAINED: Final = ("az://", "abfs://", "abfss://", "wasb://", "wasbs://")  # CONTAINER@ACCOUNT: no user's name

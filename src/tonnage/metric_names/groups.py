@@ -162,7 +162,7 @@ DEVICE_METRICS: Final = (
     _machine("memory_available_bytes", "Memory that can be had without swapping"),
     _machine("cpu_clock_hertz", "Mean clock of the processors"),
     _machine("cpu_temperature_celsius", "Hottest sensor of the processors"),
-    _machine("cpu_energy_joules_total", "Of all sockets; begins anew where the counter overflows", "counter"),
+    _machine("cpu_energy_joules_total", "Of all sockets; starts again where the counter overflows", "counter"),
     _machine("cpu_throttles_total", "Times that a core's clock was lowered for its temperature", "counter"),
     _machine("ecc_corrected_total", "Corrected errors of memory since the machine started", "counter"),
     _machine("ecc_uncorrected_total", "Errors of memory that could not be corrected", "counter"),

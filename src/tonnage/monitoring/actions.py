@@ -149,7 +149,7 @@ class ActionRunner:
         return words
 
     def _tell(self, happening: Happening, words: str) -> None:
-        if happening.rule.dry_run:  # which notifies nobody
+        if happening.rule.dry_run:  # which sends no notification
             return
         fields = {**described(happening), "change": words}
         key = f"{happening.rule.name} {happening.series.text} change"
@@ -210,7 +210,7 @@ def described(happening: Happening) -> dict[str, Any]:
 
 
 def message_of(happening: Happening) -> AlertMessage:
-    """What people are told."""
+    """The message to people."""
     rule, ended = happening.rule, happening.kind in ("ended", "gone")
     head = "ended" if ended else "alert"
     value = "" if happening.value is None else f": {happening.value:.4g}"

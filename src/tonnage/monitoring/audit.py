@@ -38,12 +38,12 @@ class AuditFile:
     """An append-only file, written by several processes in turn. OSError where it cannot be written."""
 
     def __init__(self, path: Path, *, anchor: Callable[[str, AuditLine], None] | None = None) -> None:
-        """`anchor` is told each line that is written, with the hash of the first: what it keeps elsewhere shows a file
+        """`anchor` gets each line that is written, with the hash of the first: what it keeps elsewhere shows a file
         whose end was cut off. It may fail; the next line tells it again how far the audit has come."""
         self.path, self._anchor = path, anchor
         self._first_hash: str | None = None
         self._anchor_again_s = 0.0  # of the steady clock: one that does not answer is not waited for at every line
-        self.anchor_fault = ""  # why the newest line is not kept elsewhere; empty: it is, or nobody keeps it
+        self.anchor_fault = ""  # why the newest line is not kept elsewhere; empty: it is, or there is no such place
 
     def append(self, *, at: datetime, who: str, what: str, **fields: Any) -> AuditLine:
         """One line, on the disk when this comes back."""
@@ -68,7 +68,7 @@ class AuditFile:
         with self.path.open(encoding="utf-8", errors="replace") as file:
             for place, raw in enumerate(file, start=1):
                 if not raw.endswith("\n") or raw.rstrip("\n").endswith(CUT):
-                    continue  # cut by a kill: nobody was told that it stands
+                    continue  # cut by a kill, before anything reported it as written
                 values = self._values(raw, place)
                 digest = values.pop("hash", None)
                 if values.get("number") != number + 1 or digest != _digest(before, values):
@@ -92,7 +92,10 @@ class AuditFile:
                 self._first_hash = next(iter(self.lines())).hash
             self._anchor(self._first_hash, line)
             self.anchor_fault = ""
-        except (OSError, TonnageError) as error:  # the line stands; `audit verify` says how far it is known elsewhere
+        except (
+            OSError,
+            TonnageError,
+        ) as error:  # the line is written; `audit verify` says how far it is known elsewhere
             self.anchor_fault, self._anchor_again_s = str(error), monotonic() + ANCHOR_AGAIN_S
 
     def _values(self, raw: str, place: int) -> dict[str, Any]:

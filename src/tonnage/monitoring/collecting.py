@@ -35,7 +35,7 @@ class Round:
 
 
 class Collector:
-    """Looks at runs and pages. `runs` names the folders to look at, anew each round; `home` gives other figures."""
+    """Looks at runs and pages. `runs` names the folders to look at, asked each round; `home` gives other figures."""
 
     def __init__(
         self, *, runs: Callable[[], Iterable[RunFolder]], targets: Iterable[ScrapeTarget],

@@ -77,7 +77,7 @@ def _sample(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> GpuSa
 
 def _answered(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> GpuSample:
     handle = gpu.handle
-    xids.look()  # first: a board that answers nothing else may have told why
+    xids.look()  # first: a board that answers nothing else may have reported why
     memory = told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     rates = told(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
     power_mw = told(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle))

@@ -53,7 +53,7 @@ def _temperature_c(library: Any) -> float | None:
 
 
 def _energy_j(system: Path) -> float | None:
-    """Of all sockets since the machine started; the counter begins anew where it overflows. For root alone on most."""
+    """Of all sockets since the machine started; the counter starts again where it overflows. For root alone on most."""
     packages = [one for one in sorted(system.glob("class/powercap/intel-rapl:*")) if _PACKAGE.fullmatch(one.name)]
     found = [_number(one / "energy_uj") for one in packages]
     known = [one for one in found if one is not None]

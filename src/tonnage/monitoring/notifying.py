@@ -32,7 +32,7 @@ class AlertMessage:
 
 
 def notify(channel: Channel, message: AlertMessage, *, pagerduty: str = PAGERDUTY) -> None:
-    """Send it. OSError where nobody takes it, InputError where the address is none."""
+    """Send it. OSError where the receiver does not take it, InputError where the address is none."""
     told = {"schema": "tonnage/alert@1", "text": message.text, **message.fields}
     match channel.kind:
         case "webhook":
@@ -51,7 +51,8 @@ def notify(channel: Channel, message: AlertMessage, *, pagerduty: str = PAGERDUT
 
 
 def post_json(url: str, told: Mapping[str, Any]) -> None:
-    """The message as JSON, tried three times. OSError where nobody takes it; the URL, which may be secret, unsaid."""
+    """The message as JSON, tried three times. OSError where the receiver does not take it, without the
+    URL, which may be secret."""
     import httpx
 
     for left in reversed(range(TRIES)):

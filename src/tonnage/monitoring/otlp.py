@@ -33,7 +33,7 @@ _Round = tuple[float, Figures]
 
 
 class OtlpWriter:
-    """Sends rounds to one receiver. `say` is told once when rounds begin to be lost, and when they are taken again."""
+    """Sends rounds to one receiver. `say` is called when rounds begin to be lost, and when they are taken again."""
 
     def __init__(self, target: OtlpTarget, say: Callable[[str], None]) -> None:
         """MissingExtra without OpenTelemetry."""

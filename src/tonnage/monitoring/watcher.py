@@ -72,7 +72,7 @@ class WatchParts:
 
 
 class Watcher:
-    """Rounds until it is told to stop. What a round cannot do is said once, and tried again in the next."""
+    """Rounds until `stop` is called. What a round cannot do is reported once, and tried again in the next."""
 
     def __init__(self, parts: WatchParts, clock: SteadyClock | None = None) -> None:
         self._parts, self._clock = parts, clock or SteadyClock()
@@ -185,7 +185,7 @@ class Watcher:
                     parts.say(f"the clock is {back_s:.0f} s behind the last watch: its alerts' times go back with it")
                 self.engine.restore(state, back_s=back_s)
             except (ValueError, KeyError, TypeError) as error:
-                parts.say(f"{parts.state_file} is left aside, alerts begin anew: {error}")
+                parts.say(f"{parts.state_file} is left aside, alerts start over: {error}")
         conditions = [rule.condition for rule in parts.rules.rules]
         keys = [key for key in parts.history.names() if any(one.matches(key) for one in conditions)]
         for at, figures in parts.history.rounds(keys, since=now - parts.rules.longest_s, until=now):

@@ -136,7 +136,7 @@ def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
             if there[column] != kind:
                 carried = there[column] or "another type"
                 said = f"column '{column}' is {carried} in {source.location}, not {kind}"
-                raise DataError(f"source '{source.name}': {said}", hint="correct `types`, or write the file anew")
+                raise DataError(f"source '{source.name}': {said}", hint="correct `types`, or write the file again")
         view, found = raw, there
     _check_key(engine, view, source, lines)
     return _Table(view, tuple(found), found)

@@ -1,10 +1,10 @@
 """One worker under torchrun: `python -m tonnage.runners.rank --worker MODULE RUN_DIR`.
 
 Runs the worker's module and writes its exit code down where the supervisor looks (TONNAGE_EXITS). To the elastic agent
-an end that must not be repeated is exit code 0; a crash stays one, and the agent starts all workers anew. So does a
+an end that must not be repeated is exit code 0; a crash stays one, and the agent starts all workers again. So does a
 worker that was interrupted by the agent itself, since another has crashed: only where the file `asked` is beside
 the codes, or the run's folder has a notice, did the signal come from the supervisor. Where a rank has already ended
-for good, those that were started anew end at once instead of waiting for it, and one that still waits for it in a
+for good, those that were started again end at once instead of waiting for it, and one that still waits for it in a
 collective ends a minute later.
 """
 

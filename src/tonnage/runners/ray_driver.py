@@ -102,7 +102,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _work(given: dict[str, str]) -> None:
-    """In each worker: run it, leave its exit code, raise on a crash so that Ray starts all workers anew."""
+    """In each worker: run it, leave its exit code, raise on a crash so that Ray starts all workers again."""
     import ray.train
 
     context = ray.train.get_context()
@@ -111,7 +111,7 @@ def _work(given: dict[str, str]) -> None:
         RANK=str(rank), WORLD_SIZE=str(context.get_world_size()), LOCAL_RANK=str(context.get_local_rank())
     )
     exits = Path(given["exits"])
-    if exits_left(exits):  # started anew though one has ended for good: nothing to wait for
+    if exits_left(exits):  # started again though one has ended for good: nothing to wait for
         return
     worker = importlib.import_module(given["worker"])
     code = worker.run_worker(RunFolder(Path(given["folder"])))

@@ -17,7 +17,7 @@ from tonnage.runs.spec import RunnerName, RunSpec
 from tonnage.values import dataclass
 
 
-# The agent starts all workers anew when one crashes. Two things make that work: the new workers must not meet the old
+# The agent starts all workers again when one crashes. Two things make that work: the new workers must not meet the old
 # ones' keys in the agent's store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE, with `--standalone`), and an end that is no crash
 # (saved, diverged, bad input) must not be one to the agent, which knows only exit code 0: `rank.py` sees to that.
 # Ports are chosen by the agent at every start, so that none can be taken.

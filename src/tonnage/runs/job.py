@@ -38,7 +38,7 @@ class Job:
     secrets: tuple[str, ...] = ()  # names of variables it inherits and that are never written down
     files: tuple[JobFile, ...] = ()
     processes: int = 1
-    signal_to: SignalTo = "command"  # which processes get SIGTERM; nobody: the workers read the stop file
+    signal_to: SignalTo = "command"  # which processes get SIGTERM; "nobody": none, the workers read the stop file
     schema: Literal["tonnage/job@1"] = SCHEMA
 
     @property
@@ -105,4 +105,4 @@ def load_job(text: str, *, where: str) -> Job:
     except ValidationError as error:
         first: Any = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {key}: {first['msg']}", hint="start the run anew from its workload file") from error
+        raise InputError(f"{where}: {key}: {first['msg']}", hint="start a new run from its workload file") from error

@@ -68,7 +68,7 @@ class MeasuredRun:
     device: str = ""
     processes: int = 1
     micro_batch: int | None = None  # at the end
-    halvings: int = 0  # of the micro-batch, for want of memory
+    halvings: int = 0  # of the micro-batch, because memory ran out
     restarts: int = 0
     lost_steps: int = 0
     since_step: int = 0  # rates, peaks and load are of the steps after this one: the configuration changed there

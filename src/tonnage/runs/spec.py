@@ -236,4 +236,4 @@ def load_spec(text: str, *, where: str) -> RunSpec:
     except ValidationError as error:
         first: Any = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {key}: {first['msg']}", hint="start the run anew from its workload file") from error
+        raise InputError(f"{where}: {key}: {first['msg']}", hint="start a new run from its workload file") from error

@@ -30,7 +30,7 @@ from tonnage.sizing.estimates import Array
 
 
 class FluidFleet(NamedTuple):
-    """A fleet of `units` that come and go. `slots` of a unit are really there, `law` says what the law is told of it
+    """A fleet of `units` that come and go. `slots` of a unit are really there, `law` is the unit as the law sees it
     (fewer slots), a request holds a slot for `held_s`."""
 
     slots: int

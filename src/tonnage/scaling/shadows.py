@@ -166,7 +166,7 @@ def whole_replicas(level: Array, most: float | Array) -> Array:
 def _settled(now: Shadows, rules: Candidates, service: ScaledService, demand: Speeds, past: Speeds) -> Shadows:
     """The shadows with what their rules ask for of the load that is there; what was before is no rule's fault.
 
-    A service that is started, or whose law begins anew, has its users already. Shadows begin at their floors, so all
+    A service that is started, or whose law starts over, has its users already. Shadows begin at their floors, so all
     are late until replicas have started; if that counted, rules that follow the load would be refused for hours.
     """
     ahead = expected_load(demand, past, service.start_up_s)[rules.signal]

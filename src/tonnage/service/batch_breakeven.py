@@ -181,7 +181,7 @@ def _api(
 
 
 # A machine takes what it has in flight at a time. A lost machine's items go back to the queue; spot stays away for a
-# while, and the next machine starts anew. An item fails with probability p and is tried again. Machines are paid while
+# while, and the next machine starts over. An item fails with probability p and is tried again. Machines are paid while
 # they live, till the queue is empty.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJob:

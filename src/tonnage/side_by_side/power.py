@@ -97,7 +97,7 @@ def _of_gpu(course: Sequence[tuple[float, GpuReading]], begun_s: float, ended_s:
 
 
 def _grown(course: Sequence[tuple[float, float | None]], begun_s: float, ended_s: float) -> float | None:
-    """What a counter grew by; None where it is not told, began anew, or was not read on both sides of the work."""
+    """What a counter grew by; None where it is not reported, started again, or was not read before and after."""
     known = [(at, value) for at, value in course if value is not None]
     if len(known) != len(course) or any(two < one for (_, one), (_, two) in pairwise(known)):
         return None

@@ -182,8 +182,8 @@ class EngineSpec:
 
     def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob | None:
         """The same work as `kind: tabular` of a workload file, which the predictor sizes. Of more than two classes each
-        round grows a tree for each; a column has no more bins than values. None of AutoML, whose models nobody knows
-        before."""
+        round grows a tree for each; a column has no more bins than values. None of AutoML, whose models are not
+        known before."""
         facts = facts or TableFacts()
         if self.family == "automl":
             return None

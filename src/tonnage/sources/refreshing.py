@@ -38,7 +38,7 @@ class Refreshed:
     managed: tuple[ManagedPriceRow, ...]
     quarantined: tuple[QuarantinedRow, ...]
     reports: tuple[SourceReport, ...]
-    read: int  # offers and managed prices that were read and stand
+    read: int  # offers and managed prices that were read and accepted
 
     @property
     def answered(self) -> tuple[SourceReport, ...]:
@@ -98,7 +98,7 @@ def merge_answers(known: Catalog, managed: Sequence[ManagedPriceRow], answers: S
     """The answers, the first source's price where several have one, judged and put over the catalog.
 
     A price that no source names any more stays with its old date, and grows stale there. Committed prices that a
-    managed row states are held anew against the on-demand prices they were read with.
+    managed row states are compared again with the on-demand prices they were read with.
     """
     machines: dict[tuple[str, str], InstanceType] = {}
     reports: list[SourceReport] = []

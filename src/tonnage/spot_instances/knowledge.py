@@ -4,9 +4,9 @@ Three levels of knowledge, the nearest first:
 
 - `stated`: the workload's own `buy.interruptions_per_hour`, the same at every age, with no interval.
 - `traces`: the packaged fit, where its traces are of this provider and kind of machine.
-- `band`: the share of machines that the provider says it took back in a month. Nobody says how long those ran: a day
-  is taken (4 to 168 h), so hazard = -ln(1 - share) / 24 h. The open band, over 20 %, holds machines of which there are
-  traces (AWS p3): they lose 0.2 an hour, twenty times its lower end. So it takes the traces' level, with a wider
+- `band`: the share of machines that the provider says it took back in a month. How long those ran is not published: a
+  day is taken (4 to 168 h), so hazard = -ln(1 - share) / 24 h. The open band, over 20 %, holds machines of which there
+  are traces (AWS p3): they lose 0.2 an hour, twenty times its lower end. So it takes the traces' level, with a wider
   interval.
 - `other machines`: the traces' level with an interval that is wider still. Azure shows eviction rates to subscribers,
   Google preemptions to project owners; neither is public.

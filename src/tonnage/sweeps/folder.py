@@ -68,7 +68,7 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else carries the sweep out meanwhile. InputError where somebody does."""
+        """Hold the sweep, so that no other process carries it out. InputError where one does."""
         try:
             with hold_lock(self.path / "lock"):
                 yield

@@ -30,7 +30,7 @@ class PlaceTrial:
     home: Path
     longest_s: float = 60.0
     preempt: Callable[[RunFolder], None] | None = None  # take the run's machines away, and give them back
-    out_of_reach: Callable[[], Executor] | None = None  # the same place where nobody answers
+    out_of_reach: Callable[[], Executor] | None = None  # the same place without an answer
     alive: Callable[[RunFolder], int] | None = None  # jobs of this run that live, as the place itself tells
     environ: tuple[tuple[str, str], ...] = ()  # of the workers
 

@@ -83,7 +83,7 @@ class SSHServer:
         return len(sessions)
 
     def new_host_key(self) -> None:
-        """As a machine that was set up anew, or another one under its address."""
+        """As a machine that was set up again, or another one under its address."""
         for file in self.folder.glob("host_key*"):
             file.unlink()
         _keygen(self.folder / "host_key")
@@ -113,7 +113,7 @@ def _is_session(process: object) -> bool:
 
 @contextmanager
 def ssh_server(folder: Path) -> Iterator[SSHServer]:
-    """Start it; its host key is in `known_hosts`, which nobody else uses."""
+    """Start it; its host key is in `known_hosts`, which no other test uses."""
     if missing := missing_binaries():
         raise TonnageError(f"{missing[0]} is not here", hint="apt-get install --no-install-recommends openssh-server")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

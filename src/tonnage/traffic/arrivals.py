@@ -71,13 +71,13 @@ class ArrivalPlan:
         while True:
             summed += draw.expovariate(1.0)
             square = first * first + 2.0 * slope * summed
-            if square < 0.0:  # a falling rate reaches nought before this request
+            if square < 0.0:  # a falling rate reaches zero before this request
                 return
-            yield 2.0 * summed / (first + sqrt(square))  # = (root - first) / slope, sound where the slope is nought too
+            yield 2.0 * summed / (first + sqrt(square))  # = (root - first) / slope, sound where the slope is zero too
 
 
 def replayed(trace: RequestTrace, *, speed: float = 1.0) -> tuple[Arrival, ...]:
-    """The arrivals of a recorded trace, from nought on; `speed` 2 replays it twice as fast."""
+    """The arrivals of a recorded trace, from 0 on; `speed` 2 replays it twice as fast."""
     return tuple(
         Arrival(at_s=float(at_s) / speed, input_tokens=int(read), output_tokens=int(written))
         for at_s, read, written in zip(trace.at_s, trace.input_tokens, trace.output_tokens, strict=True)

@@ -75,7 +75,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserSession:
-    """A browser that has shown a key, or that an issuer has told us of (`person`)."""
+    """A browser that has shown a key, or whose `person` an issuer has named."""
 
     key_hash: str | None
     until: datetime

@@ -57,9 +57,9 @@ STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
 
 
 class WebServer:
-    """What the addresses share. `folder`: where workload files are; `audit`: is told every change, and by whom; nothing
-    is done where it raises OSError. `audit_later` (else `audit`) is told how it ended, and holds what a full disk
-    refuses."""
+    """What the addresses share. `folder`: where workload files are; `audit`: records every change, and who made it;
+    nothing is done where it raises OSError. `audit_later` (else `audit`) records how it ended, and holds what a full
+    disk refuses."""
 
     def __init__(
         self, settings: Settings, folder: Path, access: Access, *, secure: bool, audit: Callable[..., object],

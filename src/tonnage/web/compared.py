@@ -1,4 +1,4 @@
-"""The page of a comparison: its weights as sliders, its answer weighed anew from what was computed once."""
+"""The page of a comparison: its weights as sliders, its answer weighed again from what was computed once."""
 
 from __future__ import annotations
 

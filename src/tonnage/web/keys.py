@@ -56,7 +56,7 @@ def allows(role: Role, needed: Role) -> bool:
 
 
 class KeyFile:
-    """The keys of one home, read anew when the file changes."""
+    """The keys of one home, read again when the file changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class KeyFile:
         self._keys: dict[str, ApiKey] = {}
 
     def every(self) -> tuple[ApiKey, ...]:
-        """By name. Raises DataError for a file that cannot be read: nobody is let in by mistake."""
+        """By name. Raises DataError for a file that cannot be read, so that no one gets in by mistake."""
         with self._lock:
             return tuple(sorted(self._read().values(), key=lambda one: one.name))
 

@@ -58,7 +58,7 @@ def project_of(path: Path, document: Mapping[str, Any], folder: Path) -> str | N
 
 def without_files(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body with its workload as a text. Raises InputError where it names a file of the server by its whole path,
-    so that nobody reads a file of another project through a plan."""
+    so that no one reads a file of another project through a plan."""
     found = dict(body)
     if isinstance(found.get("workload"), str):
         try:

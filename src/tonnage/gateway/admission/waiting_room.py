@@ -150,7 +150,7 @@ class WaitingRoom:
             future.set_result(ending)
 
     def _hand_on(self, line: WaitingLine) -> None:
-        """Let as many go on as there are places here that nobody was promised."""
+        """Let as many go on as there are places here that are not promised."""
         while len(line) and line.granted < self.book.places(line.allowance)[0]:
             self._grant(line)
 

@@ -76,7 +76,7 @@ class BatchStore:
             sync(self.folder / "batches")
 
     def cancel_asked_at(self, name: str) -> int | None:
-        """When a client asked for the end of a batch; None: nobody did."""
+        """When a client asked for the end of a batch; None: it did not."""
         try:
             return int(self._mark(name).stat().st_mtime)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The fields of a request, taken one by one; what nobody takes has no counterpart and is named."""
+"""The fields of a request, taken one by one; a field left over has no counterpart and is named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Fields:
             raise UntranslatableRequest(self.at(name), why)
 
     def end(self) -> None:
-        """UntranslatableRequest names the first field that nobody took."""
+        """UntranslatableRequest names the first field that was left over."""
         for name, value in self._left.items():
             if value is not None:
                 raise UntranslatableRequest(self.at(name), "has no counterpart in the upstream's dialect")

@@ -1,4 +1,4 @@
-"""The keys of a gateway file that say how requests are told apart: classifiers, and what of them contradicts itself."""
+"""The keys of a gateway file that say how classifiers sort requests, and where these keys contradict one another."""
 
 from __future__ import annotations
 

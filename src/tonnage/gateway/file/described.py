@@ -137,7 +137,7 @@ class Gateway:
     after_disconnect_s: float
     guardrails: dict[str, Guardrail]
     classifiers: dict[str, RequestClassifier]
-    queue: QueueEntry | None  # None: nobody waits
+    queue: QueueEntry | None  # None: no request waits
     idempotency: IdempotencyEntry | None  # None: its header is ignored
     log_days: int
     batches: BatchesEntry | None

@@ -1,4 +1,4 @@
-"""The keys of a gateway file that say what is kept and told of requests."""
+"""The keys of a gateway file that say what the gateway records of requests and where it sends it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class IdempotencyStore(SqlStore):
             )
 
     def forget(self, now_s: float) -> None:
-        """Answers whose time is over leave the store, and claims that nobody has settled for a day."""
+        """Answers whose time is over leave the store, and claims that stay open for a day."""
         with self._write() as cursor:
             self._run(
                 cursor,

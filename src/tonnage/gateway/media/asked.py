@@ -19,7 +19,7 @@ MEDIA_PATHS: Final[dict[str, Surface]] = {
 }  # fmt: skip
 MOST_IMAGES: Final = 128
 LEAST_BITS_PER_S: Final = 4000  # no codec of speech in use takes fewer (Opus begins at 6,000)
-USUAL_BITS_PER_S: Final = 64_000  # of audio whose length nobody tells, for estimates alone
+USUAL_BITS_PER_S: Final = 64_000  # of audio of unknown length, for estimates alone
 _PCM: Final = 1  # in the header of a WAV file
 Unit = Literal["image", "second", "character"]
 _UNITS: Final[dict[Surface, Unit]] = {

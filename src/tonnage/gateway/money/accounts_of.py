@@ -153,7 +153,7 @@ class LimitsInRedis(SharedAccounts):
             good, workers, *amounts = self._lease_script(
                 [*(_name(one.account) for one in asks), WORKERS, WANTED], given
             )
-        except Exception as error:  # of a client library: whatever it is, nobody counts now
+        except Exception as error:  # of a client library: whatever it is, use is not counted now
             raise _away(error) from error
         pairs = list(zip(asks, amounts, strict=True))
         if good:
@@ -173,7 +173,7 @@ class LimitsInRedis(SharedAccounts):
                     asked.expire(name, KEPT_S)
                 asked.execute()
         except Exception as error:  # said; the minute counts it as leased, so its limit is no higher for it
-            _LOG.warning("Redis was not told what was used of %d limits: %s", len(moves), error)
+            _LOG.warning("Redis did not get the use of %d limits: %s", len(moves), error)
 
 
 def _name(account: AccountKey) -> str:

@@ -40,7 +40,7 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """`cap`: pico-dollars, tokens or requests. A soft one is told in headers and metrics, and refuses nothing."""
+    """`cap`: pico-dollars, tokens or requests. A soft one appears in headers and metrics, and refuses nothing."""
 
     scope: ScopeKind
     name: str  # of the key, the team, ...; empty for the total

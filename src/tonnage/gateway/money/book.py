@@ -1,4 +1,5 @@
-"""A worker's book: holds are taken from leases in memory, told to the journal, and settled; the accounts follow.
+"""A worker's book: it takes holds from leases in memory, writes them to the journal and settles them; the
+accounts follow.
 
 Nothing here waits for a disk but when a lease is used up. `flush` brings what was settled into the shared accounts
 four times a second, and gives back what other workers want.
@@ -58,7 +59,7 @@ class SpendBook:
     """Use it in one event loop; `open` before the first hold, `close` after the last.
 
     `here`: what this worker has of the accounts. `durable`: a hold is on the disk before its request is sent; those of
-    one moment share a write. `say`: is told what dead workers left that somebody should know.
+    one moment share a write. `say`: gets what dead workers left that somebody should know.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class SpendBook:
                 await self._lease([lease_ask(account, 0)])
 
     def follow_changed_caps(self) -> None:
-        """After the file was read again: what no request holds is given back, and leased anew under the new caps."""
+        """After the file was read again: what no request holds is given back, and leased again under the new caps."""
         self.here.forget_refusals()
         self._caps_changed = True  # once more at the next flush: a lease may be on its way
         self.here.give_all_back()
@@ -244,7 +245,7 @@ class SpendBook:
                 await self._apply(self._batch)
 
     async def states(self) -> list[AccountState]:
-        """The accounts as they stand. Raises AccountsError."""
+        """The present accounts. Raises AccountsError."""
         return await self._in_thread(self.accounts.states)
 
     async def samples(self) -> dict[str, list[SpendSample]]:
@@ -276,7 +277,7 @@ class SpendBook:
         try:
             self.journal.renew(mark)
         except OSError as error:  # it goes on as it is, and the next flush tries again
-            self.failing = AccountsError(f"the journal cannot be begun anew: {error}")
+            self.failing = AccountsError(f"the journal cannot be started again: {error}")
 
     async def _lease(self, asks: Sequence[LeaseAsk]) -> Granted:
         """Ask the accounts, and count what they give. Raises AccountsError: they may have given it all the same."""
@@ -356,7 +357,7 @@ class SpendBook:
                     await self._in_thread(self._sweep)
                     self._told_s = swept
             except AccountsError:
-                pass  # told by `failing`, tried again
+                pass  # `failing` reports it; tried again
             except OSError as error:  # of a journal that a dead worker left
                 self.failing = AccountsError(f"the journals in {self.folder}: {error}")
 

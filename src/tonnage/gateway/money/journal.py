@@ -6,7 +6,7 @@ its settlement too, so that a full disk refuses requests and settles those under
 that it lives; what a dead one left is brought into the shared accounts by whoever comes next, once. Lines are JSON
 arrays:
 
-    ["b", bytes]                              the file was begun anew after so many bytes, all in the accounts
+    ["b", bytes]                              the file started again after so many bytes, all in the accounts
     ["a", number, allowance, begin]           an account, named by a number from here on
     ["h", hold, [numbers], usd_pico, tokens, lost_usd_pico, request, at, key, team, project, route, deployment]
     ["s", hold, usd_pico, tokens, row]        what it came to, and the attempt
@@ -32,7 +32,7 @@ ROOM_BYTES: Final = 1 << 20
 
 
 class Mark(NamedTuple):
-    """A place in a journal: `size` as of then; where the file may be begun anew, its `end` and the holds then open."""
+    """A place in a journal: `size` as of then; where the file may start again, its `end` and the holds then open."""
 
     size: int
     end: int
@@ -56,7 +56,7 @@ class Journal:
         self._begin(b"")
 
     def number(self, account: AccountKey) -> int:
-        """The number of an account, told in a line of its own when it is new."""
+        """The number of an account; a new one gets a line of its own."""
         found = self._numbers.get(account)
         if found is None:
             found = self._next_number
@@ -89,7 +89,7 @@ class Journal:
         return Mark(self.size, self._end, dict(self._open) if self._end >= RENEW_BYTES else None)
 
     def renew(self, applied: Mark) -> None:
-        """Begin the file anew where it was long, all before the mark being in the accounts.
+        """Start the file again where it was long, all before the mark being in the accounts.
 
         The holds that were open at the mark go along, and every line since then. OSError: the old file stays.
         """
@@ -113,7 +113,7 @@ class Journal:
         self.close()
 
     def _begin(self, data: bytes) -> None:
-        """A file that is locked before it has its name, so that nobody takes it for a dead worker's."""
+        """A file that is locked before it has its name, so that no worker takes it for a dead one's."""
         beside = self.path.with_suffix(".new")
         file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

@@ -33,7 +33,7 @@ def bring_in_dead(accounts: SharedAccounts, folder: Path, say: Callable[[str], N
 
 
 def _put_away(path: Path, damaged: int, say: Callable[[str], None]) -> None:
-    """A journal that is in the accounts; one with lines that nobody can read is kept aside."""
+    """A journal that is in the accounts; one with unreadable lines is kept aside."""
     if not damaged:
         path.unlink(missing_ok=True)
         return
@@ -65,7 +65,7 @@ def remains(data: bytes, applied_bytes: int, worker: str) -> Remains:
     damaged = 0
     torn = False
     for offset, line in _lines(data):
-        damaged += torn  # something stands after it: it was no torn end
+        damaged += torn  # a line follows it: it was no torn end
         torn = False
         try:
             told.read(line, offset, applied_bytes)

@@ -49,7 +49,7 @@ class SqlStore:
 
     @contextmanager
     def _read(self) -> Iterator[Any]:
-        """What stands now. AccountsError where the database fails; the next call connects anew."""
+        """The present amounts. AccountsError where the database fails; the next call connects again."""
         with self._transaction("BEGIN") as cursor:
             yield cursor
 
@@ -71,7 +71,7 @@ class SqlStore:
             yield cursor
             self._connection.commit()
         except BaseException as error:
-            with suppress(Exception):  # the error that led here is told; a lost connection cannot roll back
+            with suppress(Exception):  # the caller raises the error that led here; a lost connection cannot roll back
                 self._connection.rollback()
             if self._is_fault(error):
                 with suppress(Exception):

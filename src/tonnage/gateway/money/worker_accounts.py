@@ -1,4 +1,4 @@
-"""A worker's part of the accounts, in memory: what it has leased of each, what it has used and not told yet.
+"""A worker's part of the accounts, in memory: what it has leased of each, what it has used and not yet reported.
 
 Nothing here waits or touches a disk: `book` asks the shared accounts for leases, and brings in what was used.
 """
@@ -15,7 +15,7 @@ from tonnage.gateway.money.shared_accounts import AccountKey, LeaseAsk, LeaseMov
 
 MOST_KNOWN: Final = 10_000
 NO_CAP: Final = 1 << 62
-REFUSED_S: Final = 0.25  # so long a refusal of the store stands: what others give back takes a flush to reach it
+REFUSED_S: Final = 0.25  # how long a refusal of the store holds: what others give back takes a flush to reach it
 SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
 
 
@@ -73,7 +73,7 @@ class WorkerAccounts:
                 account.leased += amount
 
     def leased_are(self, leases: Mapping[AccountKey, int]) -> None:
-        """What the shared accounts say is leased, with all that this worker has told them."""
+        """What the shared accounts say is leased, with all that this worker has reported to them."""
         for key, account in self.by_key.items():
             used, returned = self._moves.get(key, (0, 0))
             account.leased = leases.get(key, 0) - used - returned

@@ -1,1 +1,1 @@
-"""What is kept and told of requests beside their way: the request log. Nothing here holds a request up."""
+"""Records of requests, made beside them: the request log, spans. Nothing here delays a request."""

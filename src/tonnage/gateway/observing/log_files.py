@@ -104,7 +104,7 @@ class LogFiles:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a file that nobody writes."""
+    """Remove a file that no process writes."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -56,7 +56,7 @@ class Observer:
     def turned_away(
         self, exchange: ClientExchange, surface: Surface, caller: Caller | None, reply: GatewayReply, began_s: float
     ) -> None:
-        """A request that the door did not let in. Its body is not kept: nobody knows whose it is."""
+        """A request that the door did not let in. Its body is not kept: its owner is unknown."""
         record = RequestRecord(
             surface, request=None, caller=caller, route=None, asked=None, began_s=began_s, body_bytes=None
         )
@@ -66,7 +66,7 @@ class Observer:
         self.end(record)
 
     def close(self) -> None:
-        """Hand on what waits; takes seconds where nobody takes it."""
+        """Hand on what waits; takes seconds where the receiver does not answer."""
         for one in (self.log, self.spans):
             if one is not None:
                 one.close()

@@ -32,7 +32,7 @@ SEALED: Final = "sealed:"  # before a body that is encrypted, in base64
 
 
 class RequestLogWriter:
-    """Of one worker. `say`: is told once when lines begin to be lost, and when they are written again."""
+    """Of one worker. `say`: is called when lines begin to be lost, and when they are written again."""
 
     def __init__(
         self, entry: RequestLogEntry, measures: GatewayMeasures, say: Callable[[str], None], *,

@@ -46,7 +46,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
 
 
 class SpanWriter:
-    """Of one worker. `say`: is told once when spans begin to be lost, and when they are taken again."""
+    """Of one worker. `say`: is called when spans begin to be lost, and when they are taken again."""
 
     def __init__(
         self, entry: SpansEntry, headers: Mapping[str, str], measures: GatewayMeasures, say: Callable[[str], None]

@@ -189,12 +189,12 @@ def read_asked(surface: Surface, body: bytes) -> GatewayRequest:
 def with_model(asked: GatewayRequest, model: str, *, add: Mapping[str, Any] | None = None) -> bytes:
     """The body for an upstream: with its name of the model and `add`, every other byte as it was where that is safe.
 
-    Raises UnreadableRequest for one that is nested deeper than JSON can be written anew.
+    Raises UnreadableRequest for one that is nested deeper than JSON can be written again.
     """
     body = asked.body
     if asked.model != model:
         found = _model_place(asked.model).findall(body)
-        if len(found) != 1:  # the same words stand in a tool's schema, say: written anew as a whole
+        if len(found) != 1:  # the same words occur in a tool's schema, say: written again as a whole
             return _written({**asked.said, **(add or {}), "model": model})
         body = body.replace(found[0], b'"model":' + orjson.dumps(model), 1)
     if not add:

@@ -1,6 +1,6 @@
 """One attempt at one deployment: held, sent, passed back, settled once.
 
-Every attempt that reached the wire stands in the ledger (`settlement`). It is carried by a coroutine (`run`), or begun
+Every attempt that reached the wire is in the ledger (`settlement`). It is carried by a coroutine (`run`), or begun
 without one (`proxy.express`) and gone on with where it turns out to need one (`go_on`).
 """
 
@@ -35,12 +35,12 @@ MAYBE_BILLED: Final = frozenset((502, 504))  # of a proxy between: what is behin
 OURS: Final = frozenset((401, 403, 408))  # the gateway's own fault towards the upstream, not the client's
 SILENT: Final = frozenset(("first-byte", "silence"))
 IDENTITY: Final = (b"accept-encoding", b"identity")
-# what the client would be told (None: it is answered), whether another attempt may help
+# the reply to the client (None: it has its answer), whether another attempt may help
 Told = tuple[GatewayReply | None, bool]
 
 
 class Attempt:
-    """`allowances`: what it takes of; `held_s`: since when it has; `told`: output tokens that the upstream is told."""
+    """`allowances`: what it takes of; `held_s`: since when it has; `told`: the limit of output tokens sent upstream."""
 
     __slots__ = (
         "_asked_s", "_dropped", "_streaming", "allowances", "answer", "asked", "deployment", "held_s",
@@ -130,7 +130,7 @@ class Attempt:
         return await self._carried(self._ask() if self.answer is None else self._hear(self.answer))
 
     def expire(self, now_s: float) -> None:
-        """End the attempt where its time is over: nobody who trickles holds something for ever."""
+        """End the attempt where its time is over: a client that trickles holds nothing for ever."""
         if now_s - self.settlement.began_s > self.deployment.timeouts.total and self.settlement.status:
             assert self.answer is not None
             self.answer.abort()

@@ -19,7 +19,7 @@ FEWEST_SHARED_TOKENS: Final = 1024  # but less than this is no answer: who comes
 
 
 class Unbounded(TonnageError):
-    """A request to which the upstream adds what nobody can count before, under a budget that must hold."""
+    """A request to which the upstream adds tokens that cannot be counted before, under a budget that must hold."""
 
     def __init__(self, part: str, deployment: str) -> None:
         super().__init__(
@@ -38,8 +38,8 @@ class TooDear(TonnageError):
 
 
 class Bound(NamedTuple):
-    """`told`: output tokens that the upstream is told, because neither client nor route stated any and the deployment's
-    own limit is not known, or is not paid for by the headroom; None: nothing is added to the request.
+    """`told`: the limit of output tokens that is sent upstream, because neither client nor route stated any and the
+    deployment's own limit is not known, or is not paid for by the headroom; None: nothing is added to the request.
     `output_tokens`: of one answer, as the amounts count them; None: the client stated them, or there are none."""
 
     amounts: Amounts

@@ -53,7 +53,7 @@ class RouteClassifying:
     async def _asked(
         self, terms: RequestClassifier, classifier: Classifier, text: str, journey: Journey
     ) -> frozenset[str] | str:
-        """Its labels, or why there are none. A request without a text has none, and nobody is asked."""
+        """Its labels, or why there are none. A request without a text has none, and no classifier is asked."""
         began_s = monotonic()
         said: frozenset[str] | str = frozenset()
         try:
@@ -74,7 +74,7 @@ class RouteClassifying:
         return said
 
     def _head(self, found: RequestClasses) -> bytes:
-        """What the client is told of it."""
+        """What the client gets to know of it."""
         said = [f"language={found.language or 'unknown'}"] if self.wanted.language else []
         for terms, _ in self._classifiers:
             labels = found.labels.get(terms.name)

@@ -192,7 +192,7 @@ class Door:
 
     @property
     def uncertain(self) -> int:
-        """Holds whose cost nobody has told."""
+        """Holds whose cost is unknown."""
         return len(self._uncertain)
 
     def settle_uncertain(self) -> None:
@@ -299,7 +299,7 @@ class Door:
     async def _alike(
         self, semantic: SemanticCache, journey: Journey, key: bytes, key_of: Callable[[GatewayRequest], bytes | None]
     ) -> Given | None:
-        """What was answered to a question like this one; where nobody can say, the request goes its way."""
+        """What was answered to a question like this one; where that is unknown, the request goes on."""
         question = question_of(journey.asked, semantic.entry.most_chars)
         rest = None if question is None else key_of(question.rest)
         if question is None or rest is None:

@@ -125,7 +125,7 @@ class Express:
         return True
 
     def hand_over(self, one: _UnderWay, attempt: Attempt, told: Told | None) -> None:
-        """A journey goes on with an attempt: `told` is what it came to, None: it has not ended."""
+        """A journey goes on with an attempt: `told` is its outcome, None: it has not ended."""
         task = asyncio.get_running_loop().create_task(self._go_on(one, attempt, told))
         self._journeys.add(task)
         task.add_done_callback(self._journeys.discard)

@@ -48,14 +48,14 @@ class Journey:
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
         self.full: list[Allowance] = []  # limits of requests at a time that refused it
-        self.class_head = b""  # what clients are told of its text
+        self.class_head = b""  # what clients get to know of its text
         self.sent = False  # something has gone over the wire: what follows is a retry
 
     async def run(self) -> None:
         self._answer(await (self._through_routes() if self.room is None else self._waiting(self.room)))
 
     async def resume(self, attempt: Attempt, told: Told | None) -> None:
-        """`run`, where an attempt was begun already; `told`: what it came to, None: it has not ended."""
+        """`run`, where an attempt was begun already; `told`: its outcome, None: it has not ended."""
         self._begun = (attempt, told)
         self._answer(await self._through_routes())
 
@@ -110,7 +110,7 @@ class Journey:
         return min((one for one in found if one is not None), default=0.0)
 
     async def _through_routes(self) -> GatewayReply | None:
-        """What the client would be told; None once it is answered, or has left."""
+        """The reply to the client; None once it has its answer, or has left."""
         reply: GatewayReply | None = None
         route: Route | None = self.route
         while route is not None:
@@ -119,7 +119,7 @@ class Journey:
                 return None
             self._facts = self.facts._replace(regions=deployments_of(route, self.facts)[1])
             route = None if final or route.fallback is None else self.running.gateway.routes[route.fallback]
-            if self.exchange.gone:  # nobody waits for another attempt
+            if self.exchange.gone:  # the client does not wait for another attempt
                 self.running.count_gone()
                 return None
         assert reply is not None
@@ -146,7 +146,7 @@ class Journey:
             add_time(self.running.added_times, monotonic() - self.began_s)
 
     async def _on(self, route: Route) -> tuple[GatewayReply | None, bool]:
-        """Try a route's deployments: (None, …) once the client is answered; else what it would be told, and whether
+        """Try a route's deployments: (None, …) once the client has its answer; else the reply to it, and whether
         no other route may do better."""
         budget = self.running.retries[route.name]
         begun, self._begun = self._begun, None

@@ -57,7 +57,8 @@ class Tap(Protocol):
 
 class Passage(Protocol):
     """Between a surface and a dialect. `kind`: the content type of streams, None: the upstream's own; `headers`: what
-    the dialect wants; `translated`: output tokens that nobody stated are told, lest a translation choose some."""
+    the dialect wants; `translated`: a limit of output tokens goes upstream where the client stated
+    none, so that no translation chooses one."""
 
     kind: bytes | None
     headers: Headers

@@ -1,4 +1,4 @@
-"""The head of a client's request, and how one that has come before is known again without being parsed anew.
+"""The head of a client's request, and how one that has come before is recognised without being parsed again.
 
 A client's library sends the same lines with each request of a connection; only `content-length` differs.
 """

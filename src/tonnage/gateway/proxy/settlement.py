@@ -97,7 +97,7 @@ class Settlement:
         return usd_pico
 
     def _done_media(self, media: MediaAsk, usage: Usage | None, outcome: str) -> int:
-        """Images and audio are billed by themselves: their tokens nobody has counted."""
+        """Images and audio are billed by themselves: their tokens are not counted."""
         assert self._deployment.media is not None
         usd_pico = media.cost_pico(self._deployment.media, usage)
         if usd_pico > self.hold.amounts.usd_pico:
@@ -136,7 +136,7 @@ class Settlement:
         self._book.settle(self.hold, None)
 
     def estimated(self, outcome: str) -> None:
-        """Nobody will say what it cost: it is settled by estimate, as the worker ends."""
+        """Its cost will stay unknown: it is settled by estimate, as the worker ends."""
         self._book.settle(self.hold, self._outcome(self.estimate(), None, outcome, estimated=True))
 
     def settle(self, amounts: Amounts, usage: Usage | None, *, outcome: str, estimated: bool = False) -> None:
@@ -147,7 +147,7 @@ class Settlement:
             self._key_meter.settled(usage, amounts.usd_pico)
 
     def estimate(self, *, unseen: bool = True) -> Amounts:
-        """What the attempt is expected to take, where nobody will say; `unseen`: output too, of which none came."""
+        """What the attempt is expected to take, where its use is unknown; `unseen`: output too, of which none came."""
         asked, deployment = self._asked, self._deployment
         if asked.media is not None:
             assert deployment.media is not None
@@ -163,7 +163,7 @@ class Settlement:
 
     def _outcome(self, amounts: Amounts, usage: Usage | None, outcome: str, *, estimated: bool) -> AttemptOutcome:
         latency_s = monotonic() - self.began_s
-        if usage is None or self._asked.media is not None:  # the tokens of images and audio nobody has counted
+        if usage is None or self._asked.media is not None:  # tokens of images and audio are not counted
             made = AttemptOutcome(
                 self.status, outcome, amounts, None, None, None, estimated, self.first_byte_s, latency_s
             )

@@ -63,7 +63,7 @@ class UsageTap:
         return b"".join(kept)
 
     def _tells_usage_alone(self, event: bytes) -> bool:
-        """Read the usage of an event; whether it says nothing else, and nobody asked for it."""
+        """Read the usage of an event; whether it says nothing else, and the client did not ask for it."""
         said = _said(event)
         if said is None:
             return False

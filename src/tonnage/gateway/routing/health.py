@@ -43,7 +43,7 @@ class DeploymentHealth:
             self.request_line.add(1, request_s)
 
     def available(self, now_s: float) -> bool:
-        """Whether it may be asked: it is well, or has rested and nobody is trying it."""
+        """Whether it may be asked: it is well, or has rested and no request is trying it."""
         if now_s < self.not_before_s:
             return False
         return self.failures < FAILURES_TO_OPEN or not self._probing

@@ -29,7 +29,7 @@ class Signer(Protocol):
 
 
 class KeySigner:
-    """A key in a header. It is read anew once a minute, and stands in no message."""
+    """A key in a header. It is read again once a minute, and no message shows it."""
 
     def __init__(self, reference: str, header: bytes, prefix: bytes = b"") -> None:
         self._reference, self._header, self._prefix = reference, header, prefix

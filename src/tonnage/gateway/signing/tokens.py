@@ -29,7 +29,7 @@ class SignInError(TonnageError):
 
 
 class Token:
-    """What stands in the header, until when, and when it is fetched anew. No `repr` shows it."""
+    """The value of the header, until when it holds, and when it is fetched again. No `repr` shows it."""
 
     __slots__ = ("expires_s", "renew_s", "value")
 
@@ -95,7 +95,7 @@ class TokenSigner:
             token = self._fetch(url, now_s)
         except TonnageError as error:
             fetching.set_exception(error)
-        except Exception as error:  # of a provider's library: whoever waits is told
+        except Exception as error:  # of a provider's library: whoever waits gets it
             failed = SignInError(f"no token: {type(error).__name__}: {error}", hint="see the provider's library")
             failed.__cause__ = error
             fetching.set_exception(failed)

@@ -94,7 +94,9 @@ class AlertRuleEntry(StrictModel):
         "What to do, in this order.", default=()
     )
     unless: Names = entry("While one of these rules fires, this one does nothing.", default=())
-    quiet: SeveralHours = entry("Hours in which nobody is notified; what holds at their end is told then.", default=())
+    quiet: SeveralHours = entry(
+        "Hours without notifications; alerts that still fire at their end are sent then.", default=()
+    )
     again_after: Duration = entry("An alert that still fires acts again after this.", default=3600.0, shown="1h")
     tries: Count = entry("Actions without effect after which it gives up, and says so.", default=3)
     most_per_day: Count = entry("Actions on one series in 24 hours.", default=24)

@@ -199,7 +199,7 @@ def _given(entry: Any, kinds: tuple[str, ...]) -> list[str]:
 
 
 def _rule(one: AlertRuleEntry, told: tuple[Action, ...]) -> AlertRule:
-    """`told`: notifications beside what the rule says; a rule that says nothing tells every channel."""
+    """`told`: notifications beside those of the rule; a rule without any notifies every channel."""
     return AlertRule(
         name=one.name, condition=_condition(one.when), for_s=one.for_,
         actions=(*told, *(_action(each) for each in one.do)),

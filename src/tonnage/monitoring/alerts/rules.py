@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """Hours of the day in which nobody is notified: what is due then is sent when they end, if it still holds."""
+    """Hours of the day without notifications: those due then are sent when they end, if the alert still fires."""
 
     start: time
     end: time

@@ -207,7 +207,7 @@ def _memory_miss(table: DecoderTable, row: int, saved_bytes: Mapping[str, float]
             engine_keeps=True,
             lifted_by=(AcceptRisk(limit="memory"),),
         )
-    if pool >= longest:  # it holds what it must: what its devices share goes over a link that nobody rates
+    if pool >= longest:  # it holds what it must: what its devices share goes over a link of unknown rate
         return unknown_link()
     each = float(table.curves.rows.tensor_parallel[kind])
     enough = (name for name, saved in saved_bytes.items() if saved / each * KEPT_OF_FREED >= longest - pool)

@@ -95,7 +95,7 @@ class ReplicaTable:
             if self.held_back[row]:
                 out[index] = self._risky_miss(int(row), needs)
                 continue
-            if needs <= has:  # what its devices share goes over a link that nobody rates
+            if needs <= has:  # what its devices share goes over a link of unknown rate
                 out[index] = unknown_link()
                 continue
             smaller = self._smaller_weights(int(row), machines[index].accelerator)

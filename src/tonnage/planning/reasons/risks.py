@@ -182,7 +182,7 @@ class HostMemoryRisk(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownFinishRisk(Reason):
-    """Nobody publishes the throughput of a token API."""
+    """The throughput of a token API is not published."""
 
     kind: ClassVar[str] = "unknown finish"
 

@@ -72,7 +72,7 @@ class ResidencyMiss(AnyMiss):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPriceMiss(AnyMiss):
-    """Nobody prices the machine."""
+    """The machine has no price."""
 
     kind: ClassVar[str] = "no price"
     binding: Literal["no price"] = "no price"

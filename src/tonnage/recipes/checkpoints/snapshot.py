@@ -99,7 +99,7 @@ def _refuse_others(checkpoint: Checkpoint, odd: Sequence[str]) -> None:
         raise CheckpointInvalid(
             checkpoint.path,
             f"holds other parameters than this model: {', '.join(odd[:3])}",
-            hint="the code or the weights changed since it was written: start the run anew under another name",
+            hint="the code or the weights changed since it was written: start a new run under another name",
         )
 
 

@@ -96,7 +96,7 @@ class SavingTogether:
 
     @contextmanager
     def _full_disk(self) -> Iterator[None]:
-        """DiskFull where a part could not be written for want of room, whichever process wrote it."""
+        """DiskFull where a part could not be written because the disk is full, whichever process wrote it."""
         try:
             yield
         except Exception as error:

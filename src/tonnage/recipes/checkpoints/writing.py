@@ -181,7 +181,7 @@ def _check_space(folder: Path, step: int, size: int) -> None:
 
 @contextmanager
 def _full_disk(folder: Path, step: int, size: int, beside: Path) -> Iterator[None]:
-    """What goes wrong leaves nothing behind; DiskFull where it was for want of room."""
+    """What goes wrong leaves nothing behind; DiskFull where the disk is full."""
     try:
         yield
     except Exception as error:

@@ -64,7 +64,7 @@ def encode(count: int, encode_rows: Callable[[range], Mapping[str, Sequence[Any]
 
 
 def pad_widths(compiled: bool, longest: int) -> tuple[int, ...]:
-    """Widths that batches of a compiled model are padded to: a compiler makes code anew for each. None for others.
+    """Widths that batches of a compiled model are padded to: a compiler makes new code for each. None for others.
 
     >>> pad_widths(True, 500)
     (64, 128, 256, 500)

@@ -153,7 +153,7 @@ def _result(work: WorkDemand, option: Option) -> Station:
         promised = option.promised
         if promised is None:
             return Station(title="Answers", lines=())
-        # Nobody publishes the latency of a token API: what the user states is no prediction of ours.
+        # The latency of a token API is not published: what the user states is no prediction of ours.
         how = "stated" if isinstance(option, TokenOption) else "predicted"
         return Station(title="Answers", lines=(PROMISES[promised[0]], render_duration(promised[1].value), how))
     title = "Answers" if isinstance(job, BatchJob) else "Model"

@@ -124,7 +124,7 @@ def volume_section(comparison: Comparison) -> Section:
     columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
     parts: list[Part] = [
         Paragraph(
-            text=f"People {'included' if counts_people(comparison) else 'not counted'}. A service is planned anew at "
+            text=f"People {'included' if counts_people(comparison) else 'not counted'}. A service is planned again at "
             "each volume; a job runs so many times more often.",
             tone="faint",
         )

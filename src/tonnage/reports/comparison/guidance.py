@@ -200,8 +200,8 @@ def owned_parts(comparison: Comparison) -> list[Part]:
         Column(title="Basis"),
     )
     note = (
-        "As the compare file states it. A job pays for the hours it works; a service pays for every hour, since nobody "
-        "else fills its idle ones."
+        "As the compare file states it. A job pays for the hours it works; a service pays for every hour, since no "
+        "other work fills its idle ones."
     )
     return [
         Subheading(text="Machines of one's own"),

@@ -102,7 +102,7 @@ class Batcher(Generic[Answer]):
 
     def submit(self, items: Sequence[Item], told: Callable[[Waiting[Answer]], None], *,
                deadline: float | None = None) -> Waiting[Answer]:  # fmt: skip
-        """Queue the items of one request; `told` is called from a worker's thread once all are answered or one failed.
+        """Queue the items of one request; `told` is called in a worker's thread once all are answered or one failed.
 
         `deadline` is of time.monotonic. Raises Overloaded where the queue has no room for all of them, Draining after
         `drain`.
@@ -127,7 +127,7 @@ class Batcher(Generic[Answer]):
         return self.waiting * (self.item_s or 0.0) / len(self.workers)
 
     def give_up(self, request: Waiting[Answer]) -> None:
-        """Nobody waits for the answer any more: what of it still waits is not computed."""
+        """The client has left: items of it that still wait are not computed."""
         request.done = True
 
     def drain(self, *, timeout_s: float) -> bool:
@@ -215,7 +215,7 @@ class Batcher(Generic[Answer]):
             self._tell(request)
 
     def _tell(self, request: Waiting[Answer]) -> None:
-        """Nobody to tell is no fault of the worker's: the loop that asked may have ended."""
+        """No fault where the loop that asked has ended."""
         with suppress(RuntimeError):
             request.told(request)
 

@@ -1,6 +1,6 @@
-"""int8 with fixed scales: calibrated on texts that stand for those to come, and what that changes in the answers.
+"""int8 with fixed scales: calibrated on texts that represent those to come, and what that changes in the answers.
 
-A scale that is found anew for each batch (dynamic quantisation) makes an answer depend on its batch-mates; a scale
+A scale that is computed for each batch (dynamic quantisation) makes an answer depend on its batch-mates; a scale
 fixed beforehand does not. A quarter of the texts is kept out of the calibration: on it the answers are set beside those
 in fp32.
 """
@@ -74,7 +74,7 @@ def read_texts(file: Path) -> list[str | Pair]:
     if file.suffix == ".jsonl":
         found = [_text(line, f"{file}:{at}") for at, line in lines]
     if len(found) < LEAST:
-        raise InputError(f"{file} has {len(found)} texts", hint=f"at least {LEAST} that stand for those to come")
+        raise InputError(f"{file} has {len(found)} texts", hint=f"at least {LEAST} that represent those to come")
     return found
 
 

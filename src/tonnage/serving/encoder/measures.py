@@ -59,7 +59,7 @@ class Measures:
 
 class _Sums:
     """Figures of all versions that are loaded, read when they are asked for. A version that goes takes its counts
-    with it, as a process that starts anew does."""
+    with it, as a process that starts again does."""
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions

@@ -42,8 +42,8 @@ class EngineWatchdog:
         return lambda: _write(pipe, _said("+", os.getpid(), started_at(os.getpid()), log_file))
 
     def started(self, pid: int, log_file: Path) -> None:
-        """This engine was started and is not reaped, so its pid is its own: a watchdog that has to be started again is
-        told of it."""
+        """This engine was started and is not reaped, so its pid is its own: a watchdog that has to be started again
+        gets it."""
         with self._lock:
             self._engines[pid] = started_at(pid), log_file
 

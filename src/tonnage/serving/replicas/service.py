@@ -32,7 +32,7 @@ from tonnage.serving.replicas.trial import TrialRules
 from tonnage.serving.running.meter import CostMeter, ReplicaCounts
 from tonnage.values import dataclass
 
-RELEARN: Final = 1.5  # start-ups measured this many times as long, or as short: the law begins anew with them
+RELEARN: Final = 1.5  # start-ups measured this many times as long, or as short: the law starts over with them
 FEWEST_START_UP_S: Final = 1.0
 METER_S: Final = 5.0
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)

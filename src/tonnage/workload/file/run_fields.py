@@ -151,7 +151,7 @@ class SharedRunFields(StrictModel):
     restarts: CountOrZero = key("Most restarts after lost workers.", default=3, example="10")
     notices: Notices = key("Clouds whose notice of interruption is watched.", default=(), shown="none", example="[aws]")
     tracking: TrackingFields = key("MLflow.", default=TrackingFields, shown="its defaults")
-    charge: ChargeFields = key("Whose money it spends.", default=ChargeFields, shown="nobody's")
+    charge: ChargeFields = key("Whose money it spends.", default=ChargeFields, shown="not attributed")
 
 
 class LearningFields(SharedRunFields):
