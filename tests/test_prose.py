@@ -1,9 +1,11 @@
-"""What decides returns values: sentences are made in `reports` alone."""
+"""What decides returns values: sentences are made in `reports` alone. Prose is plain: no archaic or elliptic word."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,3 +134,55 @@ def test_what_decides_makes_no_sentences(path: Path) -> None:
         assert found, f"{name} has no sentence any more: strike it from LEFT"
     else:
         assert not found, f"{name} makes sentences: {found}"
+
+
+# Each of these has a plain word: «again», «unknown», «0», «is reported», «no one».
+ARCHAIC = re.compile(
+    r"\b(anew|aught|betwixt|forsooth|hath|herein|hither|hitherto|naught|nought|oft|thence|thereof|therein|thither|told|"
+    r"unto|upon|whence|whereof|wherein|whither|for want of|is had|was had|be it with)\b",
+    re.IGNORECASE,
+)
+CODE = re.compile(r"`[^`]*`|\{[^{}]*\}|\[['\"]\w+['\"]\]")  # names in a sentence, fields of a formatted string
+UNREAD = ("places", "supervisor", "sizing", "calibration", "benchmarks/engines", "testing")  # rooms still to be read
+VALUES = {"planned anew"}  # of JSON, which keeps its words
+PLAIN_ROOMS = [
+    path for path in sorted(SOURCE.rglob("*.py")) if not path.relative_to(SOURCE).as_posix().startswith(UNREAD)
+]
+
+
+def archaic(text: str) -> list[tuple[int, str]]:
+    """(line, word) of the archaic words in docstrings, comments and texts of a module."""
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        name = tokenize.tok_name[token.type]
+        bare = token.string.strip("\"'")
+        if name in ("STRING", "COMMENT", "FSTRING_MIDDLE") and bare not in VALUES and not bare.isidentifier():
+            for offset, line in enumerate(token.string.split("\n")):
+                found += [(token.start[0] + offset, word[0]) for word in ARCHAIC.finditer(CODE.sub("", line))]
+    return found
+
+
+def test_an_archaic_word_is_found() -> None:
+    """In docstrings, comments and texts; a name in backticks or braces is code."""
+    text = '''
+"""It is planned anew.
+
+`told` is a name.
+"""
+told = f"{told} rows, none thereof read"  # the file is told
+METHOD = "planned anew"
+'''
+    assert archaic(text)[0] == (2, "anew")
+    assert {line for line, _ in archaic(text)} == {2, 6}
+
+
+def test_prose_is_plain() -> None:
+    """No docstring, comment or message has an archaic or elliptic word; rooms still to be read are named."""
+    found = {path.relative_to(SOURCE).as_posix(): words for path in PLAIN_ROOMS if (words := archaic(path.read_text()))}
+    assert not found
+
+
+@pytest.mark.parametrize("page", ["README.md", "SCOPE.md", "CONTRIBUTING.md"])
+def test_the_first_pages_are_plain(page: str) -> None:
+    """What a newcomer reads first."""
+    assert not ARCHAIC.findall((SOURCE.parents[1] / page).read_text(encoding="utf-8"))

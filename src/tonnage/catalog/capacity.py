@@ -20,7 +20,7 @@ CAPACITY_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRule:
-    """How a machine is had. `lead_days`: how long before the start at most; `longest_days`: of one reservation."""
+    """How a machine is got. `lead_days`: how long before the start at most; `longest_days`: of one reservation."""
 
     provider: str
     instance_types: tuple[str, ...]

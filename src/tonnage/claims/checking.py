@@ -57,7 +57,7 @@ def check_document(text: str, catalog: Catalog, *, name: str) -> CheckedDocument
 
 
 def _once(found: list[Finding]) -> Iterator[Finding]:
-    """Each figure of a subject once a line, whichever reader came upon it first."""
+    """Each figure of a subject once a line, whichever reader found it first."""
     seen: set[tuple[object, ...]] = set()
     for one in found:
         figure = re.search(r"\d[\d,.]*", one.claimed)
