@@ -34,7 +34,7 @@ class AgentTool:
     call: Callable[[Mapping[str, Any]], ToolAnswer]
 
 
-class _Refused(Exception):
+class _ProtocolError(Exception):
     """An error of the protocol, not of a tool."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -63,24 +63,24 @@ def answer_line(line: str, tools: Sequence[AgentTool], version: str) -> str | No
         if "id" not in message:
             return None
         said: dict[str, Any] = {"result": _result(message["method"], message.get("params", {}), tools, version)}
-    except _Refused as error:
+    except _ProtocolError as error:
         said = {"error": {"code": error.code, "message": error.message}}
     return json.dumps({"jsonrpc": "2.0", "id": number, **said}, ensure_ascii=False)
 
 
 def _message(line: str) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
-        raise _Refused(INVALID_REQUEST, f"a message of over {LONGEST_LINE:,} characters")
+        raise _ProtocolError(INVALID_REQUEST, f"a message of over {LONGEST_LINE:,} characters")
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _Refused(PARSE_ERROR, "not JSON") from error
+        raise _ProtocolError(PARSE_ERROR, "not JSON") from error
     if not isinstance(found, dict) or found.get("jsonrpc") != "2.0" or not isinstance(found.get("method"), str):
-        raise _Refused(INVALID_REQUEST, "not a request of JSON-RPC 2.0")
+        raise _ProtocolError(INVALID_REQUEST, "not a request of JSON-RPC 2.0")
     if "id" in found and (isinstance(found["id"], bool) or not isinstance(found["id"], str | int)):
-        raise _Refused(INVALID_REQUEST, "an id is a text or a whole number")
+        raise _ProtocolError(INVALID_REQUEST, "an id is a text or a whole number")
     if not isinstance(found.get("params", {}), dict):
-        raise _Refused(INVALID_PARAMS, "params must be an object")
+        raise _ProtocolError(INVALID_PARAMS, "params must be an object")
     return found
 
 
@@ -97,7 +97,7 @@ def _result(method: str, params: Mapping[str, Any], tools: Sequence[AgentTool], 
         return {"tools": [_described(one) for one in tools]}
     if method == "tools/call":
         return _called(params, tools)
-    raise _Refused(NO_METHOD, f"no method '{method[:80]}'")
+    raise _ProtocolError(NO_METHOD, f"no method '{method[:80]}'")
 
 
 def _described(one: AgentTool) -> dict[str, Any]:
@@ -111,10 +111,10 @@ def _described(one: AgentTool) -> dict[str, Any]:
 def _called(params: Mapping[str, Any], tools: Sequence[AgentTool]) -> dict[str, Any]:
     tool = next((one for one in tools if one.name == params.get("name")), None)
     if tool is None:
-        raise _Refused(INVALID_PARAMS, f"no tool '{str(params.get('name'))[:80]}'")
+        raise _ProtocolError(INVALID_PARAMS, f"no tool '{str(params.get('name'))[:80]}'")
     given = params.get("arguments") or {}
     if not isinstance(given, dict):
-        raise _Refused(INVALID_PARAMS, "arguments must be an object")
+        raise _ProtocolError(INVALID_PARAMS, "arguments must be an object")
     try:
         answer = tool.call(given)
     except TonnageError as error:  # the agent reads it and can ask better

@@ -91,7 +91,7 @@ def _done(
         return share(source, output, options, unlisted, service, on_check, on_progress)
     place = open_output(output)
     with place.alone():
-        reading = _Reading(source, place, output, options, unlisted, on_check)
+        reading = _CheckedInput(source, place, output, options, unlisted, on_check)
         if reading.left == 0:
             place.finish()
             return reading.nothing_left()
@@ -118,7 +118,7 @@ def _listed_model(options: BatchOptions) -> tuple[str | None, str | None]:
     return found, None if found else f"{options.url} lists no model (status {answer.status_code})"
 
 
-class _Reading:
+class _CheckedInput:
     """The input checked against what earlier runs have recorded."""
 
     def __init__(
@@ -160,7 +160,7 @@ def finished_outcome(rows: int, finished: Finished, output: str, errors: str) ->
     )  # fmt: skip
 
 
-def _carried(reading: _Reading, url: str, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+def _carried(reading: _CheckedInput, url: str, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
     if options.on in JOBS:
         from tonnage.api.job_batches import carried_by_jobs
 

@@ -110,7 +110,7 @@ class BatchRunner:
 
     def _run(self, batch: Document) -> None:
         try:
-            _Batch(self, batch).run(self._stop)
+            _RunningBatch(self, batch).run(self._stop)
         except (OSError, TonnageError) as error:  # of the disk: said, and tried again at the next look
             self._say(f"{batch['id']} cannot go on now: {error}")
             self._stop.wait(TOLD_S)
@@ -123,7 +123,7 @@ class BatchRunner:
         )  # fmt: skip
 
 
-class _Batch:
+class _RunningBatch:
     """One batch, from wherever an earlier run has left it."""
 
     def __init__(self, runner: BatchRunner, batch: Document) -> None:

@@ -52,7 +52,7 @@ class MigrateOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Move:
     """What is moved."""
 
     target: str  # FILE or RUN, as it was asked for
@@ -87,7 +87,7 @@ def migrate(target: Path | str, options: MigrateOptions, *, settings: Settings |
     return Answer(found, relocation_report, fault=fault, remarks=(remark,) if taken else ())
 
 
-def _read(settings: Settings, target: str, options: MigrateOptions) -> _Asked:
+def _read(settings: Settings, target: str, options: MigrateOptions) -> _Move:
     """A run of that name, else a file. InputError where it is neither."""
     from tonnage.api.home_runs import find_run, runs_folder
     from tonnage.api.launching import read_spec
@@ -102,12 +102,12 @@ def _read(settings: Settings, target: str, options: MigrateOptions) -> _Asked:
             raise InputError(f"'{target}' has succeeded: nothing of it is left to move", hint=hint)
         spec = folder.spec()
         file = spec.workload_file if spec.workload_file and Path(spec.workload_file).is_file() else None
-        return _Asked(target=target, spec=spec, folder=folder, begun=True, file=file, options=options)
+        return _Move(target=target, spec=spec, folder=folder, begun=True, file=file, options=options)
     ends = [one for one in (options.origin, options.to) if one is not None]
     spec = read_spec(target, there=partial(_held_by_one, settings, ends))
     folder = RunFolder(runs_folder(settings.home) / spec.name)
     file = None if target.endswith(".json") else target
-    return _Asked(target=target, spec=spec, folder=folder, begun=False, file=file, options=options)
+    return _Move(target=target, spec=spec, folder=folder, begun=False, file=file, options=options)
 
 
 def _held_by_one(settings: Settings, names: list[str], path: str) -> bool:
@@ -116,14 +116,14 @@ def _held_by_one(settings: Settings, names: list[str], path: str) -> bool:
     return any(executor_at(settings, name).place.holds(path) for name in names)
 
 
-def _origin_of(asked: _Asked) -> str:
+def _origin_of(asked: _Move) -> str:
     from tonnage.api.failover import place_of
     from tonnage.places.file import LOCAL
 
     return place_of(asked.folder) if asked.begun else LOCAL
 
 
-def _relocation(settings: Settings, asked: _Asked, before: Executor, after: Executor) -> Relocation:
+def _relocation(settings: Settings, asked: _Move, before: Executor, after: Executor) -> Relocation:
     from tonnage.api.migrated_bytes import copies_of
     from tonnage.relocation.relocation import Relocation
     from tonnage.relocation.steps import steps_of
@@ -151,7 +151,7 @@ def _relocation(settings: Settings, asked: _Asked, before: Executor, after: Exec
     )  # fmt: skip
 
 
-def _rendered(settings: Settings, spec: RunSpec, asked: _Asked, executor: Executor) -> Launch | TonnageError:
+def _rendered(settings: Settings, spec: RunSpec, asked: _Move, executor: Executor) -> Launch | TonnageError:
     """What would be sent, or why the place cannot carry the run."""
     from tonnage.api.launching import render_at
 
@@ -192,7 +192,7 @@ def _adapted(spec: RunSpec, place: AnyPlace) -> tuple[RunSpec, tuple[str, ...]]:
     return replace(spec, launch=replace(spec.launch, processes=devices, runner=runner)), words
 
 
-def _changes(asked: _Asked, adapted: RunSpec, before: Executor, after: Executor) -> Iterator[TermChange]:
+def _changes(asked: _Move, adapted: RunSpec, before: Executor, after: Executor) -> Iterator[TermChange]:
     """What of the run, of its machines and of its place's terms differs."""
     from tonnage.relocation.relocation import TermChange
     from tonnage.relocation.terms import term_changes
@@ -236,7 +236,7 @@ def _written(place: AnyPlace) -> WrittenTerms:
     return WrittenTerms(kind=place.kind, values=values, written=frozenset(place.model_fields_set))
 
 
-def _workload(settings: Settings, asked: _Asked) -> Workload | None:
+def _workload(settings: Settings, asked: _Move) -> Workload | None:
     """The workload that plans read; None where there is no file of it."""
     from tonnage.api.inputs import load_workload
 
@@ -296,7 +296,7 @@ def _at_own_price(option: MachineOption, usd_per_hour: float) -> Figure:
 
 
 def _moved(
-    asked: _Asked, words: tuple[str, ...], before: Executor, after: Executor, copies: tuple[Copied, ...]
+    asked: _Move, words: tuple[str, ...], before: Executor, after: Executor, copies: tuple[Copied, ...]
 ) -> Moved:  # fmt: skip
     from tonnage.relocation.steps import Moved
     from tonnage.runs.liveness import has_supervisor

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _ListedRun:
     name: str
     task: str
     runner: str
@@ -42,7 +42,7 @@ def run_listing(
     rows = [row for row in found if every or row.state.state is RunStatus.LOST or not row.state.state.ended]
     broken += [_fault(row) for row in rows if row.state.faults]
     rows.sort(key=_age, reverse=True)
-    fields: list[Field[_Row]] = [
+    fields: list[Field[_ListedRun]] = [
         Field(key="name", title="run", read=lambda row: row.name),
         Field(key="state", title="state", read=lambda row: row.state.state.value),
         Field(key="reason", title="reason", read=lambda row: row.state.reason and row.state.reason.value, show=_given),
@@ -78,7 +78,7 @@ def run_listing(
     )
 
 
-def _read(folders: Sequence[RunFolder]) -> tuple[list[_Row], list[str]]:
+def _read(folders: Sequence[RunFolder]) -> tuple[list[_ListedRun], list[str]]:
     """A row for each folder that can be read, and what is wrong with the others: one must not hide all."""
     from tonnage.errors import InputError
 
@@ -93,17 +93,17 @@ def _read(folders: Sequence[RunFolder]) -> tuple[list[_Row], list[str]]:
     return rows, broken
 
 
-def _fault(row: _Row) -> str:
+def _fault(row: _ListedRun) -> str:
     many = f" ({len(row.state.faults)} such lines)" if len(row.state.faults) > 1 else ""
     return f"{row.name}: a line of its journal is left out{many}: {row.state.faults[0]}"
 
 
-def _row(folder: RunFolder) -> _Row:
+def _row(folder: RunFolder) -> _ListedRun:
     from tonnage.runs.liveness import observed_state, read_heartbeat
 
     spec, state, beat = folder.spec(), observed_state(folder), read_heartbeat(folder)
     ahead = beat if not state.state.ended else None
-    return _Row(
+    return _ListedRun(
         name=folder.path.name,
         task=spec.task,
         runner=spec.launch.runner,
@@ -117,7 +117,7 @@ def _row(folder: RunFolder) -> _Row:
     )
 
 
-def _left_s(row: _Row, now: datetime) -> float | None:
+def _left_s(row: _ListedRun, now: datetime) -> float | None:
     """Seconds until the end that was foreseen last; nothing before three steps were measured."""
     return None if row.forecast_end_at is None else max(0.0, (row.forecast_end_at - now).total_seconds())
 
@@ -135,7 +135,7 @@ def _given(value: str | None) -> str:
     return value or ""
 
 
-def _age(row: _Row) -> datetime:
+def _age(row: _ListedRun) -> datetime:
     submitted: datetime | None = row.state.submitted_at
     return submitted or datetime.fromtimestamp(0, UTC)
 

@@ -56,7 +56,7 @@ def share(
     checked = check_input(given, read_finished((), cut=False), on_check, unlisted=unlisted)
     book = LeaseBook(folder, worker_name(), len(checked.begins), options.lease_s)
     _agree(folder, given, checked)
-    worker = _Worker(given, checked, book, folder, output, options)
+    worker = _BatchWorker(given, checked, book, folder, output, options)
     if book.merged:
         book.release()
         return worker.nothing_left()
@@ -64,7 +64,7 @@ def share(
         return worker.work(url, on_progress)
 
 
-class _Worker:
+class _BatchWorker:
     """This process's part of a shared batch."""
 
     def __init__(

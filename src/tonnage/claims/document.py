@@ -57,12 +57,12 @@ class ClaimsDocument:
 
 def parse_document(text: str) -> ClaimsDocument:
     """Read Markdown with tables (CommonMark and the GitHub table form); any text is some Markdown, so none fails."""
-    reader = _Reader(text)
+    reader = _TokenWalk(text)
     reader.read(MarkdownIt("commonmark").enable("table").parse(text))
     return ClaimsDocument(lines=tuple(reader.lines), tables=tuple(reader.tables), remarks=tuple(reader.remarks))
 
 
-class _Reader:
+class _TokenWalk:
     """Walks the tokens once, keeping the headings that hold and the block that is open."""
 
     def __init__(self, text: str) -> None:

@@ -43,7 +43,7 @@ _UNIT_OF_HEADER: Final = re.compile(r"\b([TGM]i?B(?:/s)?|[TGM]bps|[TGM]bit/s)\b"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ClaimRow:
     """A row with its cells by meaning (the first column of each)."""
 
     place: Place
@@ -80,7 +80,7 @@ def _upright_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
     meanings = {header.meaning for header in headers}
     provider = provider_named(*table.headings)
     for line in table.rows:
-        row = _Row(_place(line, table), headers, line.cells)
+        row = _ClaimRow(_place(line, table), headers, line.cells)
         machine = _machine(row, names, provider) if "machine" in meanings else None
         if machine is not None:
             yield from _machine_claims(row, machine, names)
@@ -113,7 +113,7 @@ def _place(row: TableRow, table: DocumentTable) -> Place:
     return Place(line=row.number, text=row.text, headings=(*table.headings, *table.header))
 
 
-def _gpu_of(row: _Row, names: Names) -> tuple[FoundGpu | None, float | None]:
+def _gpu_of(row: _ClaimRow, names: Names) -> tuple[FoundGpu | None, float | None]:
     """The GPU of the row and how many, from its own column or from the number beside the name."""
     found = names.gpus_in(row.cell("gpu"))
     gpu = found[0] if len(found) == 1 else None
@@ -132,7 +132,7 @@ def _count(cell: str, amount: Amount) -> float:
     return int(share[1]) / int(share[2]) if share and int(share[2]) else amount.low
 
 
-def _machine(row: _Row, names: Names, provider: str | None) -> MachineName | None:
+def _machine(row: _ClaimRow, names: Names, provider: str | None) -> MachineName | None:
     text = row.cell("machine")
     gpu, count = _gpu_of(row, names)
     found = names.machine(text, provider=provider, gpu=gpu.name if gpu else None, gpus=count)
@@ -142,7 +142,7 @@ def _machine(row: _Row, names: Names, provider: str | None) -> MachineName | Non
     return found
 
 
-def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[Claim]:
+def _machine_claims(row: _ClaimRow, machine: MachineName, names: Names) -> Iterator[Claim]:
     gpu, count = _gpu_of(row, names)
     each = _EACH.search(row.cell("gpu_memory")) is not None
     yield InstanceClaim(
@@ -184,7 +184,7 @@ def purchase_of(text: str) -> Purchase:
     return "on_demand"
 
 
-def _gpu_claims(row: _Row, names: Names) -> Iterator[Claim]:
+def _gpu_claims(row: _ClaimRow, names: Names) -> Iterator[Claim]:
     found = names.gpus_in(row.cell("gpu"))
     if len(found) != 1:
         return
@@ -201,7 +201,7 @@ def _gpu_claims(row: _Row, names: Names) -> Iterator[Claim]:
             yield GpuPriceClaim(place=row.place, gpu=gpu, amount=amount, claimed=cell)
 
 
-def _model_claims(row: _Row) -> Iterator[Claim]:
+def _model_claims(row: _ClaimRow) -> Iterator[Claim]:
     models = tuple(dict.fromkeys(found.name for found in find_models(row.cell("models"))))
     parameters = row.amount("parameters")
     for model in models:
@@ -216,7 +216,7 @@ def _model_claims(row: _Row) -> Iterator[Claim]:
                 )  # fmt: skip
 
 
-def _header_text(row: _Row, meaning: str) -> str:
+def _header_text(row: _ClaimRow, meaning: str) -> str:
     return next((header.text.casefold() for header in row.headers if header.meaning == meaning), "")
 
 

@@ -39,7 +39,7 @@ HAND_IN_S = 2.0  # before the time limit, in which a source that was cut off han
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedSource:
     """A source to ask, or why it is not."""
 
     kind: str
@@ -172,7 +172,7 @@ def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: dict[str, str]) -> list[_Asked]:
+def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: dict[str, str]) -> list[_AskedSource]:
     """The sources of a kind, or why there are none."""
     from dataclasses import replace
 
@@ -181,14 +181,14 @@ def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: di
     here = with_own_web(here, base_url)
     why_not = kind.why_not(here)
     if why_not is not None:
-        return [_Asked(kind.name, None, why_not)]
+        return [_AskedSource(kind.name, None, why_not)]
 
     def note(text: str) -> None:
         for source in found:
             notes[source.name] = text
 
     found: list[PriceSource] = kind.build(replace(here, web=replace(here.web, say=note)))
-    return [_Asked(kind.name, source) for source in found]
+    return [_AskedSource(kind.name, source) for source in found]
 
 
 def _managed_of(session: Session) -> tuple[ManagedPriceRow, ...]:
@@ -201,7 +201,13 @@ def _managed_of(session: Session) -> tuple[ManagedPriceRow, ...]:
 
 
 def _written(
-    session: Session, known: Catalog, done: Refreshed, asked: Sequence[_Asked], *, folder: Path | None, dry_run: bool
+    session: Session,
+    known: Catalog,
+    done: Refreshed,
+    asked: Sequence[_AskedSource],
+    *,
+    folder: Path | None,
+    dry_run: bool,
 ) -> RefreshAccount:
     """Write the snapshot where there is something to write, and give account."""
     from tonnage.catalog.differences import KINDS
@@ -247,7 +253,7 @@ def _moved(known: Catalog, done: Refreshed) -> Counter[str]:
     )
 
 
-def _source_lines(done: Refreshed, asked: Sequence[_Asked]) -> tuple[SourceLine, ...]:
+def _source_lines(done: Refreshed, asked: Sequence[_AskedSource]) -> tuple[SourceLine, ...]:
     from tonnage.reports.catalog_moves import SourceLine
 
     reports = iter(done.reports)

@@ -124,7 +124,7 @@ def _as_it_was(register: Callable[[Command], Any]) -> Callable[[Command], Comman
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
+class _PlainParameter:
     """A parameter that typer reads as it is."""
 
     parameter: inspect.Parameter
@@ -137,7 +137,7 @@ class _Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _SessionParameter:
     """A session: the flags that open it."""
 
     names: tuple[str, ...]
@@ -152,7 +152,7 @@ class _Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
+class _OptionsParameter:
     """An options class: one flag for each field."""
 
     options: type[Options]
@@ -168,16 +168,16 @@ class _Fields:
         return self.options(**{name: _field_value(said, default, given[name]) for name, (said, default) in declared})
 
 
-def _part(parameter: inspect.Parameter) -> _Plain | _Session | _Fields:
+def _part(parameter: inspect.Parameter) -> _PlainParameter | _SessionParameter | _OptionsParameter:
     hint = parameter.annotation
     kind, *said = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for one in said:
         if isinstance(one, SessionFlags):
-            return _Session(one.names)
+            return _SessionParameter(one.names)
     if isinstance(kind, type) and issubclass(kind, Options):
         completions = [one.by_field for one in said if isinstance(one, Completions)]
-        return _Fields(kind, completions[0] if completions else {})
-    return _Plain(parameter)
+        return _OptionsParameter(kind, completions[0] if completions else {})
+    return _PlainParameter(parameter)
 
 
 def _flag(name: str, said: Declared, default: Any, hint: Any, complete: Completion | None) -> inspect.Parameter:

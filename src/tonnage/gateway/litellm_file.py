@@ -68,10 +68,10 @@ def read_litellm(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise InputError(f"the file is no YAML: {error}", hint="the file that `litellm --config` takes") from error
     if not isinstance(said, Mapping) or not isinstance(said.get("model_list"), list):
         raise InputError("the file has no `model_list`", hint="the file that `litellm --config` takes")
-    return _Reading(said).file()
+    return _LitellmReader(said).file()
 
 
-class _Reading:
+class _LitellmReader:
     """`notes` grows with what has no counterpart."""
 
     def __init__(self, said: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ class _Waiting(NamedTuple):
     one: LoggedRequest
 
 
-class _Refused(Exception):
+class _LimitReached(Exception):
     """By what. `place`: it is a limit of requests at a time, for which a request may wait."""
 
     def __init__(self, name: str, *, place: bool) -> None:
@@ -144,13 +144,13 @@ class RequestReplay:
                 self._refuse(answered)
         self._waiting = still
 
-    def _refuse(self, refused: _Refused) -> None:
+    def _refuse(self, refused: _LimitReached) -> None:
         if refused.name:
             self._refused[refused.name] += 1
         else:
             self._unserved += 1
 
-    def _answer(self, one: LoggedRequest, now_s: float, waited_s: float) -> _Refused | None:
+    def _answer(self, one: LoggedRequest, now_s: float, waited_s: float) -> _LimitReached | None:
         """None: a deployment takes it; else what keeps it from one."""
         caller = self._callers.get(one.key, ANYBODY)
         facts = Facts(surface="chat", input_tokens=one.input_tokens, caller=caller, classes=one.classes)
@@ -165,15 +165,15 @@ class RequestReplay:
                 place = place or found == "full"
                 facts = facts._replace(regions=deployments_of(route, facts)[1])
                 route = None if route.fallback is None else self.gateway.routes[route.fallback]
-        except _Refused as refused:
+        except _LimitReached as refused:
             return refused
-        return _Refused("", place=place)
+        return _LimitReached("", place=place)
 
     def _on(
         self, route: Route, facts: Facts, base: tuple[Allowance, ...], one: LoggedRequest, now_s: float,
         waited_s: float,
     ) -> Literal["taken", "full", "none"]:  # fmt: skip
-        """Whether a route's deployments take it, would as soon as they have a place, or do not. Raises _Refused."""
+        """Whether a route's deployments take it, would once they have a place, or do not. Raises _LimitReached."""
         full = False
         for name in order(route, facts, self.gateway, self._healths, now_s, self.random):
             deployment, health = self.gateway.deployments[name], self._healths[name]
@@ -183,14 +183,14 @@ class RequestReplay:
             usage = Usage(input_tokens=one.input_tokens, output_tokens=one.output_tokens)
             usd_pico = deployment.rates.cost_pico(usage)
             if route.most_usd_pico is not None and usd_pico > route.most_usd_pico:
-                raise _Refused(DEAREST, place=False)
+                raise _LimitReached(DEAREST, place=False)
             allowances = (*base, *self.gateway.allowances_at(name))
             refusing = self._take(allowances, usd_pico, one, now_s)
             if refusing is None:
                 self._carry(name, route, one, usd_pico, now_s, waited_s, allowances)
                 return "taken"
             if refusing.scope != "deployment":
-                raise _Refused(refusing.id, place=refusing.returns)
+                raise _LimitReached(refusing.id, place=refusing.returns)
             full = full or refusing.returns
         return "full" if full else "none"
 

@@ -82,7 +82,7 @@ def helpful_changes(workload: Workload, catalog: Catalog, now: RunningLayout, pl
     job = workload.job
     if not isinstance(job, ServeJob) or job.p95_latency_s is None:
         raise InputError(f"'{workload.name}' promises no p95 latency", hint="serve: {p95_latency: 500ms}")
-    asked = _Asked(workload, job, catalog, now, planner)
+    asked = _ServicePlans(workload, job, catalog, now, planner)
     kept = asked.plan(asked.held(limit=now.limit, replicas=now.replicas))
     enough = kept is not None and _count(kept) <= now.replicas
     found = [] if enough else [*asked.more_replicas(), *asked.smaller_limits(), *asked.other_layouts()]
@@ -94,7 +94,7 @@ def helpful_changes(workload: Workload, catalog: Catalog, now: RunningLayout, pl
     )  # fmt: skip
 
 
-class _Asked:
+class _ServicePlans:
     """Plans at the rate of now, on the machines of now."""
 
     def __init__(

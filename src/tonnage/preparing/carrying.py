@@ -84,7 +84,7 @@ class PreparedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ReadTable:
     view: str
     columns: Columns
     types: Mapping[str, ColumnType | None]
@@ -109,7 +109,7 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedT
             _check_columns(here.columns, (step.column,), place)
             _check_new((step.name,), here.columns, place)
             engine.tokenise(view, here.view, step)
-            here = _Table(view, (*here.columns, step.name), {**here.types, step.name: None})
+            here = _ReadTable(view, (*here.columns, step.name), {**here.types, step.name: None})
         else:
             here = _selected(engine, view, here, step, base.key, place)
     _check_columns(here.columns, asked.target.partition_by, "`prepare.to.partition_by`")
@@ -120,7 +120,7 @@ def carry_out(asked: Preparation, engine: DataEngine, lines: Lines) -> PreparedT
     )  # fmt: skip
 
 
-def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
+def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _ReadTable:
     """The source as a view of typed columns whose key tells its rows apart."""
     raw = f"raw {source.name}"
     there = engine.open(raw, source)
@@ -139,7 +139,7 @@ def _checked(engine: DataEngine, source: TableSource, lines: Lines) -> _Table:
                 raise DataError(f"source '{source.name}': {said}", hint="correct `types`, or write the file again")
         view, found = raw, there
     _check_key(engine, view, source, lines)
-    return _Table(view, tuple(found), found)
+    return _ReadTable(view, tuple(found), found)
 
 
 def _check_texts(
@@ -187,8 +187,8 @@ def _check_new(names: Sequence[str], there: Sequence[str], place: str) -> None:
 
 
 def _joined(
-    engine: DataEngine, view: str, here: _Table, step: Join, source: TableSource, other: _Table, place: str
-) -> _Table:
+    engine: DataEngine, view: str, here: _ReadTable, step: Join, source: TableSource, other: _ReadTable, place: str
+) -> _ReadTable:
     _check_columns(here.columns, step.on, place)
     kept = step.keep or tuple(one for one in other.columns if one not in source.key)
     _check_columns(other.columns, kept, f"{place}, source '{source.name}'")
@@ -198,10 +198,10 @@ def _joined(
             raise DataError(f"{place}: '{mine}' is {here.types[mine]}, '{theirs}' of '{source.name}' is "
                             f"{other.types[theirs]}", hint="state the same type for both")  # fmt: skip
     engine.join(view, here.view, here.columns, step, other.view, source.key, kept)
-    return _Table(view, (*here.columns, *kept), {**here.types, **{one: other.types[one] for one in kept}})
+    return _ReadTable(view, (*here.columns, *kept), {**here.types, **{one: other.types[one] for one in kept}})
 
 
-def _windowed(engine: DataEngine, view: str, here: _Table, step: Window, key: Columns, place: str) -> _Table:
+def _windowed(engine: DataEngine, view: str, here: _ReadTable, step: Window, key: Columns, place: str) -> _ReadTable:
     _check_columns(here.columns, (step.column, step.order, *step.by, *key), place)
     _check_new((step.name,), here.columns, place)
     if step.function in ("mean", "sum") and here.types[step.column] not in ("integer", "number"):
@@ -210,12 +210,12 @@ def _windowed(engine: DataEngine, view: str, here: _Table, step: Window, key: Co
     engine.window(view, here.view, here.columns, step, key)
     kinds: dict[str, ColumnType | None] = {"mean": "number", "sum": "number", "count": "integer"}
     kind = kinds.get(step.function, here.types[step.column])
-    return _Table(view, (*here.columns, step.name), {**here.types, step.name: kind})
+    return _ReadTable(view, (*here.columns, step.name), {**here.types, step.name: kind})
 
 
 def _encoded(
-    engine: DataEngine, view: str, here: _Table, step: Encode, key: Columns, place: str
-) -> tuple[_Table, tuple[str, ...]]:
+    engine: DataEngine, view: str, here: _ReadTable, step: Encode, key: Columns, place: str
+) -> tuple[_ReadTable, tuple[str, ...]]:
     _check_columns(here.columns, (step.column,), place)
     if step.column in key:
         raise DataError(f"{place}: '{step.column}' is of the key, which stays as it is", hint="encode another column")
@@ -238,10 +238,12 @@ def _encoded(
     engine.encode(view, here.view, here.columns, step, categories)
     kind: ColumnType = "number" if step.how == "frequency" else "integer"
     types = {one: here.types[one] for one in kept} | dict.fromkeys(names, kind)
-    return _Table(view, (*kept, *names), types), categories
+    return _ReadTable(view, (*kept, *names), types), categories
 
 
-def _selected(engine: DataEngine, view: str, here: _Table, step: Keep | Drop, key: Columns, place: str) -> _Table:
+def _selected(
+    engine: DataEngine, view: str, here: _ReadTable, step: Keep | Drop, key: Columns, place: str
+) -> _ReadTable:
     _check_columns(here.columns, step.columns, place)
     left = tuple(one for one in here.columns if one not in step.columns)
     wanted = step.columns if isinstance(step, Keep) else left
@@ -251,4 +253,4 @@ def _selected(engine: DataEngine, view: str, here: _Table, step: Keep | Drop, ke
             f"{place}: '{gone[0]}' is of the key, which stays", hint="keep it, and leave it out in training"
         )
     engine.select(view, here.view, wanted)
-    return _Table(view, wanted, {one: here.types[one] for one in wanted})
+    return _ReadTable(view, wanted, {one: here.types[one] for one in wanted})

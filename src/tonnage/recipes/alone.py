@@ -30,7 +30,7 @@ from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import WorkerExit
 
 
-class Alone:
+class SingleProcess:
     """One attempt at a run that is one process. Use it as a context."""
 
     def __init__(self, folder: RunFolder, spec: RunSpec, interrupts: Interrupts) -> None:
@@ -40,7 +40,7 @@ class Alone:
         self._writer: CheckpointWriter | None = None
         self._interval, self._saved_step = CheckpointClock(spec.checkpoint), -1
 
-    def __enter__(self) -> Alone:
+    def __enter__(self) -> SingleProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ _MOST_CHANGES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _PricedPolicy:
     """A policy with its bill."""
 
     result: PolicyResult
@@ -31,7 +31,7 @@ class _Row:
 
 def scaling_report(found: PolicyComparison, *, usd_per_hour: float | None = None) -> Report:
     """The report in its three contents."""
-    rows = [_Row(result=one, usd=_usd(found, one, usd_per_hour)) for one in found.results]
+    rows = [_PricedPolicy(result=one, usd=_usd(found, one, usd_per_hour)) for one in found.results]
     return fields_report(
         lambda: Page(title="Autoscaling simulated", blocks=tuple(_blocks(found, rows, usd_per_hour))),
         lambda: _document(found, rows, usd_per_hour),
@@ -45,7 +45,7 @@ def _usd(found: PolicyComparison, one: PolicyResult, usd_per_hour: float | None)
     return usd_per_hour * (one.run.replica_hours + one.run.warm_hours * found.start_up.warm_cost_fraction)
 
 
-def _document(found: PolicyComparison, rows: list[_Row], usd_per_hour: float | None) -> dict[str, Any]:
+def _document(found: PolicyComparison, rows: list[_PricedPolicy], usd_per_hour: float | None) -> dict[str, Any]:
     service, best = found.service, found.best_baseline
     return {
         "schema": SCHEMA,
@@ -74,7 +74,7 @@ def _change(one: Change) -> dict[str, Any]:
     return {"at_s": plain_number(one.at_s), "wanted": one.wanted, "reason": reason}
 
 
-def _blocks(found: PolicyComparison, rows: list[_Row], usd_per_hour: float | None) -> Iterator[Block]:
+def _blocks(found: PolicyComparison, rows: list[_PricedPolicy], usd_per_hour: float | None) -> Iterator[Block]:
     service = found.service
     judged_s = found.load.span_s - found.judged_from_s
     yield Pairs(rows=tuple(_facts(found, judged_s)))
@@ -145,7 +145,7 @@ def _two(value: float) -> str:
     return f"{value:.2f}"
 
 
-_FIELDS: Final[Fields[_Row]] = (
+_FIELDS: Final[Fields[_PricedPolicy]] = (
     Field("policy", lambda row: row.result.policy, title="policy"),
     Field("setting", lambda row: row.result.setting, title="setting", right=True, folds=3, fold_text="setting {}",
           show=lambda value: "" if value is None else f"{value:g}"),

@@ -76,10 +76,10 @@ def run_spec_of(checked: CheckedFile, path: Path, *, there: There | None = None)
     if file.run is None:
         hint = "add `run:` with the rows (and task and weights); docs/run-tasks.md shows each task"
         raise WorkloadError("says nothing of how to run it", hint=hint, file=str(path), key="run")
-    return _Reader(checked, path.absolute(), there or (lambda _: False)).spec(file)
+    return _SpecReader(checked, path.absolute(), there or (lambda _: False)).spec(file)
 
 
-class _Reader:
+class _SpecReader:
     """Turns the entries of one file into a specification; knows the file for its errors and relative paths."""
 
     def __init__(self, checked: CheckedFile, path: Path, there: There) -> None:

@@ -18,13 +18,13 @@ def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Any:
     """What `mlflow.pyfunc.load_model` calls."""
     task = (model_config or {}).get("task", "sequence-classification")
     if task == "sequence-to-sequence":
-        return _Writer(path)
+        return _WritingModel(path)
     if task not in _PIPELINES:
         raise NotImplementedError(f"a model of the task '{task}' is loaded by the program that trained it")
-    return _Texts(path, task)
+    return _PipelineModel(path, task)
 
 
-class _Writer:
+class _WritingModel:
     """A table of texts in, a table of the texts that an encoder-decoder writes from them out."""
 
     def __init__(self, path: str) -> None:
@@ -48,7 +48,7 @@ class _Writer:
         return text
 
 
-class _Texts:
+class _PipelineModel:
     """A table of texts or images in, a table of answers out."""
 
     def __init__(self, path: str, task: str) -> None:

@@ -21,7 +21,7 @@ MOST_DAYS: Final = 366
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _GatewayFile:
     name: str
     file: str
     address: str | None  # of its figures; None: the file cannot be used
@@ -33,7 +33,7 @@ def gateways(asked: PageRequest) -> Shown:
     from tonnage.reports.listing import Field, Fields, Listing, listing_report
 
     asked.refuse_others()
-    fields: Fields[_File] = (
+    fields: Fields[_GatewayFile] = (
         Field("name", lambda one: one.name, title="gateway"), Field("file", lambda one: one.file, title="file"),
         Field("figures_at", lambda one: one.address, title="figures at",
               show=lambda url: "" if url is None else url.partition("//")[2]),
@@ -95,13 +95,13 @@ def _loaded(path: Path, asked: PageRequest) -> Any:
     return load_gateway_file(path, settings=asked.settings)
 
 
-def _described(name: str, path: Path, asked: PageRequest) -> _File:
+def _described(name: str, path: Path, asked: PageRequest) -> _GatewayFile:
     from tonnage.gateway.top.looking import status_url
 
     try:
-        return _File(name=name, file=path.name, address=status_url(_loaded(path, asked)), problem=None)
+        return _GatewayFile(name=name, file=path.name, address=status_url(_loaded(path, asked)), problem=None)
     except TonnageError as error:
-        return _File(name=name, file=path.name, address=None, problem=error.message)
+        return _GatewayFile(name=name, file=path.name, address=None, problem=error.message)
 
 
 def _silent(fault: TonnageError | None) -> Report:

@@ -62,14 +62,14 @@ def caller_report(who: WebCaller) -> Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _ListedFile:
     name: str
     kind: str | None
     model: str | None
     file: str
 
 
-_FILE: Final[Fields[_File]] = (
+_FILE: Final[Fields[_ListedFile]] = (
     Field("name", lambda one: one.name, title="workload"),
     Field("kind", lambda one: one.kind, title="kind"),
     Field("model", lambda one: one.model, title="model"),
@@ -85,13 +85,13 @@ def workloads_report(files: Mapping[str, Path]) -> Report:
     )
 
 
-def _read(name: str, path: Path) -> _File:
+def _read(name: str, path: Path) -> _ListedFile:
     try:
         said = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         said = None
     kind, model = (said.get("kind"), said.get("model")) if isinstance(said, dict) else (None, None)
-    return _File(
+    return _ListedFile(
         name=name, kind=kind if isinstance(kind, str) else None, model=model if isinstance(model, str) else None,
         file=path.name,
     )  # fmt: skip

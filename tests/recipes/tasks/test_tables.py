@@ -116,18 +116,18 @@ def test_a_stopped_run_goes_on_to_the_same_model(
     spec = spec_for("cancer", "boosted-trees", trees=25, depth=3, training={"log_every_steps": 1})
     whole, cut = make_folder(tmp_path, spec, "whole"), make_folder(tmp_path, spec, "cut")
     boost(whole)
-    from tonnage.recipes.alone import Alone
+    from tonnage.recipes.alone import SingleProcess
 
-    stepped = Alone.stepped
+    stepped = SingleProcess.stepped
 
-    def interrupted(self: Alone, step: int, **figures: Any) -> None:
+    def interrupted(self: SingleProcess, step: int, **figures: Any) -> None:
         stepped(self, step, **figures)
         if step == 7:
             signal.raise_signal(signal.SIGTERM)
         if step == 15:
             self.folder.stop_request.touch()
 
-    monkeypatch.setattr(Alone, "stepped", interrupted)
+    monkeypatch.setattr(SingleProcess, "stepped", interrupted)
     assert boost(cut) == WorkerExit.PREEMPTED
     assert boost(cut) == WorkerExit.STOPPED
     cut.stop_request.unlink()

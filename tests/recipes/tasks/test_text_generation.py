@@ -20,7 +20,7 @@ pytest.importorskip("transformers", reason="the extra `train`")
 import torch
 from transformers import LlamaForCausalLM
 
-from tonnage.recipes.alone import Alone
+from tonnage.recipes.alone import SingleProcess
 from tonnage.recipes.out_of_memory import DoesNotFit
 from tonnage.recipes.tasks import standalone, text_generation
 from tonnage.recipes.tasks.text_generation import FILE, SEEN
@@ -131,14 +131,14 @@ def test_a_killed_run_goes_on_to_the_same_file(folder_for: Any, monkeypatch: pyt
     """Fold in the middle of a batch's lines, then resumed: byte for byte what an unbroken run writes."""
     whole, cut = folder_for("whole"), folder_for("cut")
     write(whole)
-    stepped = Alone.stepped
+    stepped = SingleProcess.stepped
 
-    def stop(self: Alone, step: int, **figures: Any) -> None:
+    def stop(self: SingleProcess, step: int, **figures: Any) -> None:
         stepped(self, step, **figures)
         if step == 2:
             self.folder.stop_request.touch()
 
-    monkeypatch.setattr(Alone, "stepped", stop)
+    monkeypatch.setattr(SingleProcess, "stepped", stop)
     assert write(cut) == WorkerExit.STOPPED
     for name in (FILE, SEEN):  # what a kill while writing leaves behind
         with (cut.path / name).open("a") as file:

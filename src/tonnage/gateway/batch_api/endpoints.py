@@ -32,7 +32,7 @@ _FORM: Final = b"content-type: application/octet-stream\r\n"
 Answered = tuple[int, bytes, bytes]  # status, head, body
 
 
-class _Refused(Exception):
+class _RequestError(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, message: str, *, status: int = 400, param: str | None = None) -> None:
@@ -62,7 +62,7 @@ class BatchEndpoints:
         """Answer a request to one of `PATHS`; the disk is used in a thread."""
         try:
             status, head, body = await asyncio.to_thread(self._answer, exchange, caller, entry)
-        except _Refused as refused:
+        except _RequestError as refused:
             send_reply(exchange, refused.reply, None)
         except OSError as error:
             message = f"the files cannot be used now: {error.strerror or error}"
@@ -89,7 +89,7 @@ class BatchEndpoints:
             (b"POST", "batches", 2): lambda: self._cancel(rest, caller),
         }  # fmt: skip
         if verb not in named:
-            raise _Refused(f"{exchange.path} does not take {exchange.method.decode('latin-1')}", status=405)
+            raise _RequestError(f"{exchange.path} does not take {exchange.method.decode('latin-1')}", status=405)
         found = named[verb]()
         return (200, _FORM, found) if isinstance(found, bytes) else (200, JSON, orjson.dumps(found))
 
@@ -99,20 +99,20 @@ class BatchEndpoints:
             parts = read_parts(kind, exchange.body)
             purpose = form_fields(exchange.body, parts).get("purpose")
         except UnreadableRequest as error:
-            raise _Refused(str(error), param="file") from error
+            raise _RequestError(str(error), param="file") from error
         if purpose != "batch":
-            raise _Refused("`purpose` must be batch: other files are not kept here", param="purpose")
+            raise _RequestError("`purpose` must be batch: other files are not kept here", param="purpose")
         file = next((one for one in parts if one.name == "file" and one.filename is not None), None)
         if file is None or file.filename is None:
-            raise _Refused("`file` is missing", param="file")
+            raise _RequestError("`file` is missing", param="file")
         size = file.end - file.begin
         if not size:
-            raise _Refused("the file is empty", param="file")
+            raise _RequestError("the file is empty", param="file")
         if size > entry.file_mb * 1e6:
-            raise _Refused(f"the file has over {entry.file_mb:g} MB", status=413, param="file")
+            raise _RequestError(f"the file has over {entry.file_mb:g} MB", status=413, param="file")
         if self.store.bytes_of(caller.name) + size > entry.key_mb * 1e6:
             message = f"the files of this key would take over {entry.key_mb:g} MB: delete some"
-            raise _Refused(message, status=413, param="file")
+            raise _RequestError(message, status=413, param="file")
         return shown(
             self.store.add_file(
                 caller.name, file.filename[:200], "batch", exchange.body[file.begin : file.end], keep_s=entry.keep
@@ -123,21 +123,23 @@ class BatchEndpoints:
         try:
             said = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            raise _Refused(f"the body is not JSON: {error}") from error
+            raise _RequestError(f"the body is not JSON: {error}") from error
         if not isinstance(said, dict):
-            raise _Refused("the body must be a JSON object")
+            raise _RequestError("the body must be a JSON object")
         endpoint, window = said.get("endpoint"), said.get("completion_window")
         if endpoint not in ENDPOINTS:
-            raise _Refused(f"`endpoint` must be one of {', '.join(ENDPOINTS)}", param="endpoint")
+            raise _RequestError(f"`endpoint` must be one of {', '.join(ENDPOINTS)}", param="endpoint")
         window_s = _window_s(window)
         if window_s is None or window_s > entry.longest:
             most = f"{entry.longest / _HOUR_S:g}h"
-            raise _Refused(f"`completion_window` must be hours or days, such as 24h, at most {most}",
+            raise _RequestError(f"`completion_window` must be hours or days, such as 24h, at most {most}",
                            param="completion_window")  # fmt: skip
         name = said.get("input_file_id")
         file = self.store.load_of("files", name, caller.name) if isinstance(name, str) else None
         if file is None or file["purpose"] != "batch":
-            raise _Refused("`input_file_id` names no file of this key with the purpose batch", param="input_file_id")
+            raise _RequestError(
+                "`input_file_id` names no file of this key with the purpose batch", param="input_file_id"
+            )
         now = int(time())
         document: Document = {
             "id": new_name("batch_"), "object": "batch", "endpoint": endpoint, "errors": None, "input_file_id": name,
@@ -152,10 +154,10 @@ class BatchEndpoints:
 
     def _cancel(self, rest: list[str], caller: Caller) -> Document:
         if rest[1] != "cancel":
-            raise _Refused("no such path", status=404)
+            raise _RequestError("no such path", status=404)
         batch = self._batch(rest[0], caller)
         if batch["status"] in ENDED:
-            raise _Refused(f"the batch is {batch['status']} already", status=409)
+            raise _RequestError(f"the batch is {batch['status']} already", status=409)
         self.store.ask_to_cancel(batch["id"])
         return self.store.shown_batch(batch)
 
@@ -163,17 +165,17 @@ class BatchEndpoints:
         file = self._file(name, caller)
         for one in self.store.all_of("batches", caller.name):
             if one["status"] not in ENDED and one["input_file_id"] == name:
-                raise _Refused(f"{one['id']} reads this file: cancel it first", status=409)
+                raise _RequestError(f"{one['id']} reads this file: cancel it first", status=409)
         self.store.remove_file(file["id"])
         return {"id": file["id"], "object": "file", "deleted": True}
 
     def _content(self, rest: list[str], caller: Caller) -> bytes:
         if rest[1] != "content":
-            raise _Refused("no such path", status=404)
+            raise _RequestError("no such path", status=404)
         try:
             return self.store.content(self._file(rest[0], caller)["id"]).read_bytes()
         except FileNotFoundError as error:
-            raise _Refused("the file is gone", status=404) from error
+            raise _RequestError("the file is gone", status=404) from error
 
     def _list(self, kind: Any, caller: Caller, query: bytes) -> Document:
         asked = parse_qs(query.decode("latin-1"))
@@ -184,11 +186,11 @@ class BatchEndpoints:
         if after:
             places = [index for index, one in enumerate(found) if one["id"] == after]
             if not places:
-                raise _Refused("`after` names none of them", param="after")
+                raise _RequestError("`after` names none of them", param="after")
             found = found[places[0] + 1 :]
         limit = asked.get("limit", ["20" if kind == "batches" else "100"])[-1]
         if not limit.isdigit() or not 1 <= int(limit) <= 10_000:
-            raise _Refused("`limit` must be a whole number from 1 on", param="limit")
+            raise _RequestError("`limit` must be a whole number from 1 on", param="limit")
         page = found[: min(int(limit), MOST_LISTED)]
         data = [self.store.shown_batch(one) if kind == "batches" else shown(one) for one in page]
         return {
@@ -199,13 +201,13 @@ class BatchEndpoints:
     def _file(self, name: str, caller: Caller) -> Document:
         found = self.store.load_of("files", name, caller.name)
         if found is None:
-            raise _Refused(f"no file of this key is named {name[:60]!r}", status=404)
+            raise _RequestError(f"no file of this key is named {name[:60]!r}", status=404)
         return found
 
     def _batch(self, name: str, caller: Caller) -> Document:
         found = self.store.load_of("batches", name, caller.name)
         if found is None:
-            raise _Refused(f"no batch of this key is named {name[:60]!r}", status=404)
+            raise _RequestError(f"no batch of this key is named {name[:60]!r}", status=404)
         return found
 
 
@@ -219,7 +221,7 @@ def _metadata(said: Any) -> Mapping[str, str] | None:
         return None
     texts = isinstance(said, dict) and all(isinstance(one, str) and len(one) <= 512 for one in said.values())
     if not texts or len(said) > MOST_METADATA or any(len(key) > 64 for key in said):
-        raise _Refused("`metadata` must be at most 16 texts of at most 512 letters", param="metadata")
+        raise _RequestError("`metadata` must be at most 16 texts of at most 512 letters", param="metadata")
     return {str(key): str(value) for key, value in said.items()}
 
 

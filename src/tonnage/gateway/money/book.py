@@ -45,7 +45,7 @@ SWEEP_S: Final = 10.0
 SILENT_S: Final = FORGOTTEN_AFTER_S / 2  # a worker that was suspended for so long looks first what it still has
 
 
-class _Batch(NamedTuple):
+class _Flush(NamedTuple):
     """What one flush brings into the accounts: tried again as it is until it is known to be in."""
 
     number: int
@@ -78,7 +78,7 @@ class SpendBook:
         self.here = WorkerAccounts(lambda: self.now(), lambda key: self.journal.number(key))
         self._sets = self.here.sets
         self._rows: list[AttemptRow] = []
-        self._batch: _Batch | None = None
+        self._batch: _Flush | None = None
         self._flushed = 0  # batches so far
         self._doubtful = False  # whether the accounts may have more or less leased to this worker than it knows
         self._caps_changed = False
@@ -241,7 +241,7 @@ class SpendBook:
             moves, rows = self._taken_for_flush()
             if moves or rows:
                 self._flushed += 1
-                self._batch = _Batch(self._flushed, moves, rows, self.journal.mark(), self.now())
+                self._batch = _Flush(self._flushed, moves, rows, self.journal.mark(), self.now())
                 await self._apply(self._batch)
 
     async def states(self) -> list[AccountState]:
@@ -262,7 +262,7 @@ class SpendBook:
 
     # inside
 
-    async def _apply(self, batch: _Batch) -> None:
+    async def _apply(self, batch: _Flush) -> None:
         """Bring a batch in; it stays until it is known to be. Raises AccountsError."""
         number, moves, rows, mark, now_s = batch
         size = mark.size

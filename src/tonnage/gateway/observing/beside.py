@@ -14,7 +14,7 @@ HAND_ON_EVERY_S: Final = 0.25
 CLOSE_S: Final = 5.0
 
 
-class Beside(Generic[T]):
+class BackgroundConsumer(Generic[T]):
     """`consume` is called in the thread, with what was put since the last time; `finish` at its end."""
 
     def __init__(

@@ -19,7 +19,7 @@ from tonnage.errors import DataError, InputError
 from tonnage.files import make_private_folder
 from tonnage.gateway.file.observing import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.observing.beside import Beside
+from tonnage.gateway.observing.beside import BackgroundConsumer
 from tonnage.gateway.observing.log_files import LogFiles
 from tonnage.gateway.observing.record import SLACK_BYTES, RequestRecord
 from tonnage.gateway.observing.redaction import redacted
@@ -58,7 +58,9 @@ class RequestLogWriter:
         self._lost, self._late = lost
         self._random, self._share = Random(seed), entry.sample_percent / 100.0
         self._losing = False
-        self._beside = Beside("gateway-request-log", self._write, self._files.close, most_bytes=MOST_WAITING_BYTES)
+        self._beside = BackgroundConsumer(
+            "gateway-request-log", self._write, self._files.close, most_bytes=MOST_WAITING_BYTES
+        )
 
     @property
     def body_bytes(self) -> int | None:

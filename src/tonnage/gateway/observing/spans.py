@@ -18,7 +18,7 @@ from tonnage.gateway.dialects.usage import Dialect
 from tonnage.gateway.file.observing import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.rates import PICO_PER_USD
-from tonnage.gateway.observing.beside import Beside
+from tonnage.gateway.observing.beside import BackgroundConsumer
 from tonnage.gateway.observing.record import RecordedAttempt, RequestRecord
 from tonnage.gateway.observing.trace_context import TraceContext, begin_trace
 from tonnage.http.connection import Headers
@@ -70,7 +70,9 @@ class SpanWriter:
             measures.cell("tonnage_gateway_spans_total", (("result", one),)) for one in names
         )
         self._losing = False
-        self._beside = Beside("gateway-spans", self._send, self._exporter.shutdown, most_bytes=MOST_WAITING_BYTES)
+        self._beside = BackgroundConsumer(
+            "gateway-spans", self._send, self._exporter.shutdown, most_bytes=MOST_WAITING_BYTES
+        )
 
     def begin(self, headers: Headers) -> TraceContext | None:
         """The trace of a request; None: it is not recorded."""

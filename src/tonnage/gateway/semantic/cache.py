@@ -93,7 +93,7 @@ class SimilarAnswer(NamedTuple):
     similarity: float
 
 
-class _Table:
+class _VectorTable:
     """Vectors of questions whose requests are equal otherwise, with the keys of their answers."""
 
     def __init__(self, dimensions: int) -> None:
@@ -117,7 +117,7 @@ class QuestionIndex:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._tables: dict[tuple[object, ...], _Table] = {}
+        self._tables: dict[tuple[object, ...], _VectorTable] = {}
         self._groups: OrderedDict[bytes, tuple[object, ...]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class QuestionIndex:
             self.drop(key)
         table = self._tables.get(group)
         if table is None or table.vectors.shape[1] != len(vector):
-            table = self._tables[group] = _Table(len(vector))
+            table = self._tables[group] = _VectorTable(len(vector))
         table.add(vector, key)
         self._groups[key] = group
         while len(self._groups) > self.most:

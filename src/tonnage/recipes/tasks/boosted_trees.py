@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.features.tables import TableCoder
-from tonnage.recipes.alone import Alone
+from tonnage.recipes.alone import SingleProcess
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
@@ -26,7 +26,7 @@ MODEL: Final = "model.ubj"
 def run(folder: RunFolder) -> int:
     """Carry the run out, from its newest checkpoint if it has one; the worker's exit code."""
     spec = folder.spec()
-    with Interrupts(folder.path) as interrupts, Alone(folder, spec, interrupts) as alone:
+    with Interrupts(folder.path) as interrupts, SingleProcess(folder, spec, interrupts) as alone:
         with interrupts.interruptible():
             table = load_table(spec)
             boosting = _Boosting(spec, table)
@@ -51,7 +51,7 @@ def run(folder: RunFolder) -> int:
         )
 
 
-def _boost(boosting: _Boosting, alone: Alone, spec: RunSpec, done: int) -> int | None:
+def _boost(boosting: _Boosting, alone: SingleProcess, spec: RunSpec, done: int) -> int | None:
     """All rounds that are left; an exit code where it was asked to end before."""
     trees, rows = spec.tabular.trees, len(boosting.table.train.labels)
     while done < trees:

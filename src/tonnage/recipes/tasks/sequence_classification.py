@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
+class _SplitTexts:
     """One split: texts, their partners where they are pairs, and their classes."""
 
     first: Sequence[str]
@@ -44,7 +44,7 @@ def prepare(spec: RunSpec) -> Prepared:
     splits = read(spec)
     label = spec.column("label") or "label"
     labels = find_labels(splits, label)
-    parts = [_Texts(*_texts(rows, spec), labels.number(rows, label)) for rows in splits]
+    parts = [_SplitTexts(*_texts(rows, spec), labels.number(rows, label)) for rows in splits]
     tokenizer = load_tokenizer(spec)
     model = load_model(spec, "AutoModelForSequenceClassification", padding=tokenizer.pad_token_id, **labels.config())
     longest = longest_input(spec, tokenizer, model)
@@ -73,7 +73,7 @@ def read(spec: RunSpec) -> Splits:
 def judge(trained: TrainedModel, rows: DatasetRows, batch: int) -> Evaluation:
     """Figures of a finished model on labelled rows."""
     label = trained.spec.column("label") or "label"
-    part = _Texts(*_texts(rows, trained.spec), number_trained(trained.labels.names, rows, label))
+    part = _SplitTexts(*_texts(rows, trained.spec), number_trained(trained.labels.names, rows, label))
     items = _encode(part, trained.tokenizer, trained.longest)
     return _evaluate(trained.model, items, batch, collate=partial(_collate, tokenizer=trained.tokenizer))
 
@@ -84,7 +84,7 @@ def _texts(rows: DatasetRows, spec: RunSpec) -> tuple[Sequence[str], Sequence[st
     return first, None if pair is None else check_texts(rows, pair, "text_pair")
 
 
-def _encode(part: _Texts, tokenizer: Any, longest: int) -> Items:
+def _encode(part: _SplitTexts, tokenizer: Any, longest: int) -> Items:
     def rows(some: range) -> Mapping[str, Sequence[Any]]:
         second = None if part.second is None else list(part.second[some.start : some.stop])
         encoded = tokenizer(list(part.first[some.start : some.stop]), second, truncation=True, max_length=longest)
@@ -112,7 +112,7 @@ def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _baseline(train: _Texts, judged: _Texts) -> Evaluation:
+def _baseline(train: _SplitTexts, judged: _SplitTexts) -> Evaluation:
     return text_baseline(train.joined(), train.labels, judged.joined(), judged.labels)
 
 

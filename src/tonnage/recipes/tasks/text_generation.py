@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.files import sync
-from tonnage.recipes.alone import Alone
+from tonnage.recipes.alone import SingleProcess
 from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.data.reading import read_rows
 from tonnage.recipes.interrupts import Interrupts
@@ -85,13 +85,13 @@ class _Output:
 def run(folder: RunFolder) -> int:
     """Write the texts of a run, from where the last attempt was; the worker's exit code. Role: `prompt`."""
     spec = folder.spec()
-    with Interrupts(folder.path) as interrupts, Alone(folder, spec, interrupts) as alone:
+    with Interrupts(folder.path) as interrupts, SingleProcess(folder, spec, interrupts) as alone:
         with interrupts.interruptible():
             rows = read_rows(
                 spec.data.train, name="`run.data.train`", wanted=frozenset({spec.column("prompt") or "prompt"})
             )
             prompts = check_texts(rows, spec.column("prompt") or "prompt", "prompt")
-            writer = _Writer(spec, journalled_micro_batch(folder))
+            writer = _TextWriter(spec, journalled_micro_batch(folder))
         output = _Output.open(folder.path)
         path = str(folder.path / FILE) if output.batches else None
         note_beginning(folder, step=output.batches, path=path)
@@ -103,7 +103,9 @@ def run(folder: RunFolder) -> int:
         return alone.finish(_figures(output), None, steps=total, samples=output.texts, device=writer.device, save=None)
 
 
-def _write(writer: _Writer, prompts: Sequence[str], alone: Alone, output: _Output, total: int) -> int | None:
+def _write(
+    writer: _TextWriter, prompts: Sequence[str], alone: SingleProcess, output: _Output, total: int
+) -> int | None:
     """All batches that are left; an exit code where it was asked to end before."""
     spec, size = alone.spec, alone.spec.generation.batch
     while output.batches < total:
@@ -125,7 +127,9 @@ def _write(writer: _Writer, prompts: Sequence[str], alone: Alone, output: _Outpu
     return None
 
 
-def _within_memory(writer: _Writer, batch: int, prompts: Sequence[str], alone: Alone) -> tuple[list[str], int]:
+def _within_memory(
+    writer: _TextWriter, batch: int, prompts: Sequence[str], alone: SingleProcess
+) -> tuple[list[str], int]:
     """A batch's texts. Where memory runs out, half as many are written at a time from then on, in later attempts too;
     DoesNotFit where one is too much."""
     while True:
@@ -154,7 +158,7 @@ def _figures(output: _Output) -> Evaluation:
     return Evaluation(metrics=metrics, samples=output.texts)
 
 
-class _Writer:
+class _TextWriter:
     """Model and tokenizer. A batch's texts follow from the seed, its number, its prompts and how many of them fit into
     memory at a time, whatever came before."""
 

@@ -127,7 +127,7 @@ def _export(folder: ModelFolder, file: Path) -> None:
 
     model = load_torch(folder)
 
-    class Outputs(torch.nn.Module):
+    class TaskOutputs(torch.nn.Module):
         """The outputs of the task alone, in a fixed order."""
 
         def __init__(self, inner: Any) -> None:
@@ -151,7 +151,7 @@ def _export(folder: ModelFolder, file: Path) -> None:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Outputs(model).eval(), example, str(file), input_names=list(INPUTS), output_names=["output"],
+            TaskOutputs(model).eval(), example, str(file), input_names=list(INPUTS), output_names=["output"],
             dynamic_axes={**axes, "output": {0: "batch"} if flat else {0: "batch", 1: "tokens"}},
             opset_version=OPSET, dynamo=False,
         )  # fmt: skip

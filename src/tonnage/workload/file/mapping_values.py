@@ -22,11 +22,11 @@ def as_document(mapping: Mapping[str, object]) -> YamlDocument:
     >>> as_document({"kind": "train", "constraints": {"gpus": ("A100", "H100")}}).value
     {'kind': 'train', 'constraints': {'gpus': ['A100', 'H100']}}
     """
-    reader = _Reader()
+    reader = _MappingReader()
     return YamlDocument(reader.read(mapping, ()), reader.lines, None)
 
 
-class _Reader:
+class _MappingReader:
     """Builds the values, noting every path; each refusal is a WorkloadError."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class YamlDocument:
 def read_yaml(text: str, *, file: str | None = None) -> YamlDocument:
     """The one document in `text`. WorkloadError, with the line, for whatever is not plain YAML."""
     try:
-        return _Reader(file).read(yaml.parse(text, Loader=yaml.SafeLoader))
+        return _EventReader(file).read(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = (error.problem or error.context or "unknown fault")[:200]
@@ -76,7 +76,7 @@ def read_yaml(text: str, *, file: str | None = None) -> YamlDocument:
         ) from error
 
 
-class _Reader:
+class _EventReader:
     """Builds values from parser events, noting lines; each refusal is a WorkloadError."""
 
     def __init__(self, file: str | None) -> None:

@@ -74,14 +74,14 @@ def parse_table(
     text: str, columns: Sequence[InputColumn], *, file: str | None, form: Literal["csv", "json"]
 ) -> list[InputRow]:
     """The rows of a text."""
-    reader = _Reader({column.name: column for column in columns}, file)
+    reader = _RowReader({column.name: column for column in columns}, file)
     rows = reader.from_json(text) if form == "json" else reader.from_csv(text)
     if not rows:
         raise WorkloadError("holds no row", hint=f"columns: {', '.join(reader.columns)}", file=file)
     return rows
 
 
-class _Reader:
+class _RowReader:
     def __init__(self, columns: Mapping[str, InputColumn], file: str | None) -> None:
         self.columns, self.file = columns, file
 

@@ -98,7 +98,7 @@ def _outputs(folder: PictureFolder) -> Any:
     model = _loaded(folder)
     import torch
 
-    class Outputs(torch.nn.Module):
+    class PictureOutputs(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = model
@@ -114,7 +114,7 @@ def _outputs(folder: PictureFolder) -> Any:
                 return hidden.mean(dim=(2, 3))
             return hidden[:, 0] if _has_token_of_all(self.inner) else hidden.mean(dim=1)
 
-    return Outputs().eval()
+    return PictureOutputs().eval()
 
 
 def _has_token_of_all(model: Any) -> bool:
