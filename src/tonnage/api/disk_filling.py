@@ -87,7 +87,7 @@ def fill_place(
 ) -> Answer[FilledPlace]:  # fmt: skip
     """Fill the disks of a place (`fill` in places.toml) by a machine without GPUs; what is there already is taken.
 
-    The same call after any cut goes on. `say` is told what happens. Raises UnknownName where there is no such place,
+    The same call after any cut goes on. `say` gets what happens. Raises UnknownName where there is no such place,
     InputError where it has no disk to fill, TonnageError where content does not come or the cloud refuses something.
     """
     from tonnage.api.home_runs import runs_folder
