@@ -192,7 +192,7 @@ def rotate(
 ) -> None:  # fmt: skip
     """Wrap the data keys with the key that `encrypt.key` names now, and make a new one for what is kept from now on.
 
-    Nothing that is kept is written again: the older data keys open it. A gateway that runs goes on with the keys it has;
+    Nothing that is kept is written again: the older data keys open it. A running gateway goes on with the keys it has;
     SIGHUP has it take the new one.
     """
     from tonnage import api
