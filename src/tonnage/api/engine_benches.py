@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,6 @@ def bench_run(
     """
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
-    from tonnage.calibration.tabular_file import load_tabular
     from tonnage.monitoring.bench_power import DevicePower
     from tonnage.reports.engine_bench import engine_bench_report
     from tonnage.side_by_side.reading import load_bench
@@ -69,13 +69,13 @@ def bench_run(
         if not options.dry_run or not folder.journal.is_file():
             folder.begin(spec, resume=options.resume or options.dry_run)
         if options.dry_run:
-            found = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))
+            found = result_of(spec, folder, prepare_all(spec, folder), settings.home)
             return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
         try:
             found = carry_out(spec, folder, settings.home, say=on_step or _silent, open_power=DevicePower)
         except KeyboardInterrupt:
             if folder.cells():
-                so_far = result_of(spec, folder, prepare_all(spec, folder), load_tabular(settings.home))
+                so_far = result_of(spec, folder, prepare_all(spec, folder), settings.home)
                 _write(Answer(so_far, engine_bench_report), folder, options)
             (on_step or _silent)("stopped: finished cells are kept, and --resume goes on")
             raise
@@ -138,6 +138,7 @@ def bench_setup(
     fault = java_fault() if needs_java(kind) else None
     if fault is not None:
         raise InputError(fault, hint="H2O runs on Java 8 to 17")
+    begun = time.monotonic()
     say(f"{what}: packages")
     folder = make_environment(kind, settings.home, packages)
     ready = environments_folder(settings.home) / kind / "ready"
@@ -148,6 +149,7 @@ def bench_setup(
     except BaseException:
         ready.unlink()
         raise
+    ready.write_text(f"{time.monotonic() - begun:.1f}\n", encoding="utf-8")  # `setup_s` reads it
     return folder
 
 

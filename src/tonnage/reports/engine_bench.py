@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tonnage.reports.bench_ease import ease_blocks, ease_document
 from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
 from tonnage.reports.bench_search import said_settings, search_blocks, search_document
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
@@ -49,6 +50,7 @@ def _page(found: BenchResult) -> Page:
         blocks += _data_blocks(found, data)
         blocks += search_blocks(found.spec, data, found.searches)
     blocks += scaling_blocks(scaling_points(found.spec, found.cells))
+    blocks += ease_blocks(found.ease)
     blocks += _failures(found)
     blocks += _conditions(found)
     return Page(title=f"Bench {found.spec.name}", blocks=tuple(blocks))
@@ -234,6 +236,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
         ],
         "engines": [_row_document(row) for row in found.rows],
         "search": search_document(found.spec, found.searches),
+        "ease": ease_document(found.ease),
         "scaling": scaling_document(scaling_points(found.spec, found.cells)),
     }  # fmt: skip
 

@@ -15,6 +15,7 @@ from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.ease import EngineEase
 from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
 from tonnage.sizing.assumptions import Assumptions
@@ -112,6 +113,7 @@ class BenchResult:
     cells_asked: int
     facts: Mapping[str, TableFacts] = field(default_factory=dict)  # by data set
     searches: tuple[EngineSearch, ...] = ()
+    ease: Mapping[str, EngineEase] = field(default_factory=dict)  # by engine
 
 
 def interval(values: Iterable[float | None]) -> Figure | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.benchmarks.engines.apart.engine_workers.ray_cluster import mend
 from tonnage.benchmarks.engines.environments import environments_folder, missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out, clean_bench
@@ -70,6 +71,21 @@ def test_they_need_an_environment_but_no_java(tmp_path: Path, monkeypatch: pytes
     place.mkdir(parents=True)
     (place / "ready").touch()
     assert missing("ray-xgboost", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("Version mismatch: The cluster was started with: Ray: 2.59.0 Python: 3.11.7"), "--with ray==VER"),
+        (ConnectionError("Failed to connect to Ray cluster at 10.0.0.4:6379"), "does it ask for a token"),
+        (RuntimeError("authentication token is missing"), "RAY_AUTH_TOKEN"),
+        (ValueError("what nobody has seen"), ""),
+    ],
+)
+def test_what_helps_where_a_cluster_refuses(error: Exception, said: str) -> None:
+    """Ray's own words, as a head of 2.59 and one with another token gave them, tell the cases apart."""
+    assert said in mend(error)
+    assert (mend(error) == "") == (said == "")
 
 
 def test_what_a_killed_bench_left_of_sockets_is_removed(tmp_path: Path) -> None:

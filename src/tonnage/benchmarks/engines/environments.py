@@ -60,6 +60,13 @@ def missing(engine: EngineKind, home: Path) -> str | None:
     return java_fault() if needs_java(kind) else None
 
 
+def setup_s(kind: Environment, home: Path) -> float | None:
+    """Seconds that `bench setup` took; None where it did not record them, or there was none."""
+    ready = environments_folder(home) / kind / "ready"
+    text = ready.read_text(encoding="utf-8").strip() if ready.is_file() else ""
+    return float(text) if text else None
+
+
 def needs_java(kind: Environment) -> bool:
     """H2O and Spark run on Java, Ray does not."""
     return kind in ("h2o", "sparkling")

@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 
 from tonnage.benchmarks.engines.data import SplitRows, prepare_data
+from tonnage.benchmarks.engines.ease import ease_of
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
 from tonnage.benchmarks.engines.worker_process import end_marked, remove_scratch, run_cell
 from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
 from tonnage.calibration.tabular_file import load_tabular
-from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.device_memory import refuse_what_does_not_fit_on_devices
 from tonnage.side_by_side.power import OpenPower
@@ -71,7 +71,7 @@ def carry_out(
                              spec=spec, bench=folder.path, home=home, open_power=open_power)  # fmt: skip
         folder.append(cell)
         say(f"{number}/{len(asked)} {_line(cell, data.metric)}")
-    return result_of(spec, folder, tables, load_tabular(home))
+    return result_of(spec, folder, tables, home)
 
 
 def _unsearched(search: EngineSearch | None) -> str | None:
@@ -127,16 +127,16 @@ def prepare_all(
     return found
 
 
-def result_of(
-    spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows], fit: TabularFit | None = None
-) -> BenchResult:
-    """What the journal holds, summed up. `fit`: what rows of earlier benches say of the engines."""
+def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows], home: Path) -> BenchResult:
+    """What the journal holds, summed up, with what `home` knows of the engines: rows of earlier benches, set-ups."""
     cells, host = folder.cells(), read_host(gpus=any(engine.devices for engine in spec.engines))
     facts = {name: one.facts for name, one in tables.items()}
     return BenchResult(
         spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
-        rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}, facts=facts, fit=fit),
+        rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}, facts=facts,
+                    fit=load_tabular(home)),
         facts=facts, searches=searches_of(spec, folder),
+        ease={engine.name: ease_of(engine.engine, home) for engine in spec.engines},
         digests={name: one.digests for name, one in tables.items()},
         shapes={name: (one.rows["train"], one.columns) for name, one in tables.items()},
     )  # fmt: skip

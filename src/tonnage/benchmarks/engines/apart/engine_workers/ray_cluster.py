@@ -56,10 +56,10 @@ def _join(ray: Any, address: str, common: dict[str, Any]) -> None:
     try:
         ray.init(address, runtime_env=carried, **common)
     except Exception as error:  # Ray's own, those of its client and of the network
-        raise EngineFault(f"Ray at {address} does not take this bench: {_in_a_line(error)}{_mend(error)}") from error
+        raise EngineFault(f"Ray at {address} does not take this bench: {_in_a_line(error)}{mend(error)}") from error
 
 
-def _mend(error: Exception) -> str:
+def mend(error: Exception) -> str:
     """What helps, by Ray's own words."""
     said, own = str(error).lower(), f"Python {sys.version.split()[0]}"
     if "version" in said:
