@@ -39,8 +39,8 @@ class Record:
 
 MACHINES = Record(
     file=FOLDER / "vm_schema.json", library="azure-mgmt-compute", package="azure.mgmt.compute",
-    version="azure.mgmt.compute._version", service="Microsoft.Compute", roots=("VirtualMachine",),
-    growing=("vm_size",),
+    version="azure.mgmt.compute._version", service="Microsoft.Compute", growing=("vm_size",),
+    roots=("VirtualMachine", "VirtualMachineScaleSet"),
 )  # fmt: skip
 JOBS = Record(
     file=FOLDER / "job_schema.json", library="azure-ai-ml", package="azure.ai.ml._restclient.arm_ml_service",

@@ -74,10 +74,10 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=VertexJobs(name=name, place=place))
         case "azure":
-            from tonnage.places.azure.machines import AzureMachines
+            from tonnage.places.azure.scale_sets import AzureScaleSets
             from tonnage.places.bucket.executor import BucketRuns
 
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureMachines(name=name, place=place))
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureScaleSets(name=name, place=place))
         case "azureml":
             from tonnage.places.azure.jobs import AzureMLJobs
             from tonnage.places.bucket.executor import BucketRuns

@@ -20,6 +20,7 @@ import psutil
 
 from tonnage.runs import RunFolder
 from tonnage.testing.aws.ec2 import FakeEC2
+from tonnage.testing.machines import FakeMachine
 
 pytestmark = pytest.mark.slow
 LONGEST_S = 240.0
@@ -77,10 +78,21 @@ def test_two_machines_train_are_taken_and_go_on(
     boto3.client("ec2", endpoint_url=aws).authorize_security_group_ingress(
         GroupId=aws_network["group"], IpPermissions=[itself]
     )
-    desk = desk_at(tmp_path / "home", place)
+
+    def take() -> None:
+        assert len(ec2.instances) == 2
+        [second] = [name for name, one in ec2.instances.items() if is_second(one.machine)]
+        ec2.interrupt(second)
+        wait(lambda: all(one.state == "terminated" for one in ec2.instances.values()))
+
+    train_and_take(desk_at(tmp_path / "home", place), tmp_path / "st", take)
+
+
+def train_and_take(desk: Any, starter: Path, take: Callable[[], None]) -> None:
+    """A run at the place `two`, whose second machine `take` takes away: lost, saved, resumed, with equal losses."""
     del desk.environ["TONNAGE_WORKER"]
-    desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
-    file = tmp_path / "st" / FILE
+    desk.tonnage("init", "sequence-classification", "--out", str(starter))
+    file = starter / FILE
     file.write_text(file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 25"))
     words = ["--runner", "torchrun", "--processes", "2", "-d", "-y"]
 
@@ -91,10 +103,7 @@ def test_two_machines_train_are_taken_and_go_on(
 
     desk.tonnage("run", str(file), "--on", "two", "--name", "taken", *words)
     wait(lambda: status("taken").state().step > 4)
-    assert len(ec2.instances) == 2
-    [second] = [name for name in ec2.instances if is_second(ec2, name)]
-    ec2.interrupt(second)
-    wait(lambda: all(one.state == "terminated" for one in ec2.instances.values()))
+    take()
     folder = status("taken")
     assert folder.state().state.value == "lost"
     at = folder.state().checkpoint_step
@@ -109,9 +118,8 @@ def test_two_machines_train_are_taken_and_go_on(
     assert losses(folder) == losses(desk.folder("plain"))
 
 
-def is_second(ec2: FakeEC2, name: str) -> bool:
+def is_second(machine: FakeMachine | None) -> bool:
     """The one whose workers have a folder of a further machine."""
-    machine = ec2.instances[name].machine
     assert machine is not None
     below = psutil.Process(machine.process.pid).children(recursive=True)
     return any("-machine-1" in " ".join(one.cmdline()) for one in below)

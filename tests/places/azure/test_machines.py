@@ -141,7 +141,9 @@ def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:
     told = (tmp_path / "signed").read_text().split()
     assert (told[0], told[-2:]) == ("acr.secret", ["--password-stdin", "team.azurecr.io"])
     assert "access_token=aad.secret" in (tmp_path / "exchanged").read_text()
-    end = end_script(place, WORK.name).replace("/bin/systemctl", "echo poweroff >> called #")
+    end = end_script(f"{place.group}/providers/Microsoft.Compute/virtualMachines/{WORK.name}").replace(
+        "/bin/systemctl", "echo poweroff >> called #"
+    )
     for status, called in (("0", "-X DELETE"), ("1", "/deallocate?")):
         (tmp_path / "called").write_text("")
         subprocess.run(["bash", "-c", end], cwd=tmp_path, env={**env, "EXIT_STATUS": status}, check=True)

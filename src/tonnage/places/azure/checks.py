@@ -20,6 +20,7 @@ RIGHTS: Final = tuple(
         "ManagedIdentity/userAssignedIdentities/assign/action",
     )
 )  # fmt: skip
+SET_RIGHTS: Final = tuple(f"Microsoft.Compute/virtualMachineScaleSets/{one}" for one in ("read", "write", "delete"))
 SPOT_QUOTA: Final = "lowPriorityCores"
 V_RESOURCES: Final = "2021-04-01"  # versions of the APIs that are asked
 V_SKUS: Final = "2021-07-01"
@@ -34,8 +35,9 @@ def questions_of(call: Call, place: AzurePlace, *, name: str) -> Iterator[PlaceF
     yield from against
     if against:
         return
-    yield from right_questions(call, place.group, RIGHTS)
+    yield from right_questions(call, place.group, RIGHTS if place.nodes == 1 else (*RIGHTS, *SET_RIGHTS))
     yield from _size(call, place, name)
+    yield from _nearness(call, place, name)
     yield from _boot_image(call, place)
     yield from _subnet(call, place)
     yield from _identity(call, place)
@@ -116,8 +118,15 @@ def _size(call: Call, place: AzurePlace, name: str) -> Iterator[PlaceFinding]:
                        f"places.{name}.cores = {cores}, memory_gib = {memory_gib:g}, gpus = {gpus}")  # fmt: skip
     if place.spot and has.get("LowPriorityCapable") == "False":
         yield refused(f"{place.instance_type} is not sold as spot", f"places.{name}.spot = false")
+    if place.nodes > 1 and has.get("RdmaEnabled") == "True":
+        yield PlaceFinding(
+            kind="doubtful",
+            message="machines of a flexible scale set are not joined by InfiniBand, which "
+            f"{place.instance_type} has: they speak over Ethernet (Azure, «Orchestration modes»)",
+            hint='kind = "azureml" or "kubernetes" with cluster = "aks": clusters of uniform scale sets have it',
+        )
     if place.capacity_reservation is None:
-        yield from _quota(call, place, compute, str(found.get("family") or ""), cores)
+        yield from _quota(call, place, compute, str(found.get("family") or ""), cores * place.nodes)
 
 
 def _restrictions(place: AzurePlace, found: dict[str, Any], listing: str) -> Iterator[PlaceFinding]:
@@ -149,6 +158,25 @@ def _quota(call: Call, place: AzurePlace, compute: str, family: str, cores: int)
         hint = "ask for it at portal.azure.com (Quotas, Compute), or take another region"
         yield refused(f"the quota {wanted} of {place.region} is {found['limit']} vCPUs, {found['currentValue']} of it "
                       f"used: {cores} are needed", hint)  # fmt: skip
+
+
+def _nearness(call: Call, place: AzurePlace, name: str) -> Iterator[PlaceFinding]:
+    """Whether machines of a run are near each other."""
+    if place.nodes == 1:
+        return
+    path, group = place.proximity_placement_group, f"tonnage-{name}"
+    made = f"`az ppg create --name {group} --resource-group {place.resource_group} --location {place.region}`"
+    if path is None:
+        yield PlaceFinding(kind="doubtful", message="the machines of a run may be far from each other",
+                           hint=f"{made}, and its id as places.{name}.proximity_placement_group")  # fmt: skip
+        return
+    try:
+        call("GET", path)
+    except AzureError as error:
+        if error.status == 404:
+            yield refused(f"there is no proximity placement group {path.rpartition('/')[2]}", made)
+        else:
+            yield unasked(f"the proximity placement group {path.rpartition('/')[2]}", error)
 
 
 def _boot_image(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
@@ -188,7 +216,7 @@ def _subnet(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
                            hint="`az network vnet subnet update --network-security-group`")  # fmt: skip
     if place.public_address or found.get("natGateway") or found.get("routeTable"):
         return
-    if found.get("defaultOutboundAccess") is False:
+    if found.get("defaultOutboundAccess") is False or place.nodes > 1:  # a flexible scale set has no default way out
         hint = "`az network vnet subnet update --nat-gateway`, or public_address = true"
         yield refused(f"the subnet {place.subnet} has no way out: no NAT gateway, no route", hint)
     else:

@@ -1,5 +1,7 @@
 """Azure's virtual machines: one for each submission, that deletes itself after its work, or is evicted by Spot.
 
+Several for one run are a scale set: `tonnage.places.azure.scale_sets`.
+
 Sources: Azure's Compute REST API 2026-04-01 and its official Python models; «Use Azure Spot Virtual Machines»,
 «Scheduled Events for Linux VMs», «States and billing of VMs» (a machine that is switched off from inside is billed),
 «Error messages for Azure Spot and scale sets», «Authenticate with an Azure container registry».
@@ -110,13 +112,16 @@ class AzureMachines:
             refused[f"zone {zone}" if zone else self.place.region] = why
             if why[0] not in NO_CAPACITY:
                 break
-        raise _nothing_started(refused, self.name)
+        raise nothing_started(refused, self.name)
 
     def _create(self, name: str, body: Body) -> tuple[str, str] | None:
-        """Code and words of a refusal; None where the machine is there."""
-        url = management_url(self._machine(name))
+        return self.put(self._machine(name), body)
+
+    def put(self, path: str, body: Body) -> tuple[str, str] | None:
+        """Make a resource. Code and words of a refusal; None where it is there."""
+        name = path.rpartition("/")[2]
         try:
-            answer = self.client.send("PUT", url, params={"api-version": API_VERSION}, json=body)
+            answer = self.client.send("PUT", management_url(path), params={"api-version": API_VERSION}, json=body)
         except AzureError as error:
             if error.status in {400, 409} and error.reason:
                 return (error.reason, error.message)
@@ -130,14 +135,14 @@ class AzureMachines:
                 done = told["status"] == "Succeeded"
                 return None if done else (str(why.get("code") or told["status"]), str(why.get("message") or ""))
             if time.monotonic() > until:
-                message = f"{name}: the machine is not made after {WAIT_S:.0f} s"
+                message = f"{name} is not made after {WAIT_S:.0f} s"
                 raise TonnageError(message, hint="`tonnage resume`, or `tonnage places orphans --end`")
             self.sleep(PAUSE_S)
         return None
 
     def find(self, token: str) -> str | None:
         """The machine that was made for a submission, in whichever zone."""
-        return next((name for name, one in self._listed() if _tags(one).get("tonnage-token") == token), None)
+        return next((name for name, one in self._listed() if tags_of(one).get("tonnage-token") == token), None)
 
     def view(self, job_id: str) -> JobView:
         try:
@@ -150,7 +155,7 @@ class AzureMachines:
         view = view_of(job_id, told)
         if view.phase is not Phase.ENDED:
             return view
-        said = last_words(self._console(job_id))
+        said = last_words(self.console(job_id))
         return JobView(phase=view.phase, job_id=job_id, word=view.word, reason=said or view.reason)
 
     def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the machine's name is enough
@@ -169,39 +174,53 @@ class AzureMachines:
             self._delete(name)
 
     def _delete(self, name: str) -> None:
-        url = management_url(self._machine(name))
-        self.client.send("DELETE", url, params={"api-version": API_VERSION}, accept=(404,))
+        self.delete(self._machine(name))
+
+    def delete(self, path: str) -> None:
+        """A resource, where it is there."""
+        self.client.send("DELETE", management_url(path), params={"api-version": API_VERSION}, accept=(404,))
 
     def tagged(self, home: str) -> list[TaggedCloudJob]:
         """Those that have stopped are among them: switched off from inside, they are billed whole."""
         found = []
         for name, one in self._listed():
-            tags = _tags(one)
+            tags = tags_of(one)
             if tags.get("tonnage-home") == home:
-                view = self.view(name)
-                phase = Phase.ENDING if view.phase is Phase.ENDED else view.phase
-                view = JobView(phase=phase, job_id=name, word=view.word, reason=view.reason)
-                found.append(TaggedCloudJob(job_id=name, tag=tags.get("tonnage", ""), view=view))
+                found.append(
+                    TaggedCloudJob(job_id=name, tag=tags.get("tonnage", ""), view=still_there(self.view(name)))
+                )
         return found
 
     def questions(self) -> Iterator[PlaceFinding]:
         yield from questions_of(self.call, self.place, name=self.name)
 
     def _listed(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        answer = self.call("GET", f"{self.place.group}/providers/Microsoft.Compute/virtualMachines")
+        """Machines that are in no scale set."""
+        listed = self.listed("virtualMachines")
+        return ((name, one) for name, one in listed if "virtualMachineScaleSet" not in (one.get("properties") or {}))
+
+    def listed(self, kind: str, **params: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """All of a kind in the resource group, by name."""
+        answer = self.call("GET", f"{self.place.group}/providers/Microsoft.Compute/{kind}", params=params)
         while True:
             yield from ((str(one["name"]), one) for one in answer.get("value") or ())
             if not answer.get("nextLink"):
                 return
             answer = self.client.call("GET", answer["nextLink"])
 
-    def _console(self, name: str) -> str:
+    def console(self, name: str) -> str:
         """What the machine wrote to its console; empty where Azure does not have it."""
         try:
             told = self.call("POST", f"{self._machine(name)}/retrieveBootDiagnosticsData")
         except AzureError:
             return ""
         return read_signed(str(told.get("serialConsoleLogBlobUri") or ""))
+
+
+def still_there(view: JobView) -> JobView:
+    """What has ended and is there is billed until it is deleted."""
+    phase = Phase.ENDING if view.phase is Phase.ENDED else view.phase
+    return JobView(phase=phase, job_id=view.job_id, word=view.word, reason=view.reason)
 
 
 def name_in(name: str, zone: str) -> str:
@@ -213,15 +232,19 @@ def name_in(name: str, zone: str) -> str:
     return f"{name}-{zone}" if zone else name
 
 
-def machine_of(place: AzurePlace, work: Work, zone: str) -> Body:
-    """The machine. Nothing reaches it; disk and card go with it; secrets are named alone."""
+def machine_of(place: AzurePlace, work: Work, zone: str, *, itself: str = "") -> Body:
+    """The machine. Nothing reaches it; disk and card go with it; secrets are named alone.
+
+    `itself`: shell for the machine's own path, where its name is not known before.
+    """
     disk: Body = {
         "createOption": "FromImage", "deleteOption": "Delete", "diskSizeGB": place.disk_gib, "caching": "ReadWrite",
         "managedDisk": {"storageAccountType": place.disk_type},
     }  # fmt: skip
     if place.disk_encryption_set is not None:
         disk["managedDisk"]["diskEncryptionSet"] = {"id": place.disk_encryption_set}
-    script = first_script(place, work, login=login(place.image), end=end_script(place, name_in(work.name, zone)))
+    own = itself or f"{place.group}/providers/Microsoft.Compute/virtualMachines/{name_in(work.name, zone)}"
+    script = first_script(place, work, login=login(place.image), end=end_script(own))
     key = {"path": "/home/tonnage/.ssh/authorized_keys", "keyData": place.ssh_public_key}
     properties: Body = {
         "hardwareProfile": {"vmSize": place.instance_type},
@@ -294,18 +317,18 @@ def login(image: str) -> tuple[str, ...]:
     return (f"{exchange} | docker login -u {ACR_USER} --password-stdin {host}",)
 
 
-def end_script(place: AzurePlace, name: str) -> str:
+def end_script(machine: str) -> str:
     """A machine whose work is done deletes itself, where its identity may; one whose work failed lets its capacity go
     and keeps its console. Else it is switched off, and billed until the client deletes it.
     """
-    machine = f"{MANAGEMENT}{place.group}/providers/Microsoft.Compute/virtualMachines/{name}"
     header = f'-H "Authorization: Bearer {_token("https://management.azure.com/")}"'
     version = f"api-version={API_VERSION}"
     return (
+        f'MACHINE="{MANAGEMENT}{machine}"\n'
         'if [ "${EXIT_STATUS:-1}" = 0 ]; then\n'
-        f"  curl -sf -X DELETE {header} '{machine}?{version}' && exit 0\n"
+        f'  curl -sf -X DELETE {header} "$MACHINE?{version}" && exit 0\n'
         "else\n"
-        f"  curl -sf -X POST -d '' {header} '{machine}/deallocate?{version}' && exit 0\n"
+        f"  curl -sf -X POST -d '' {header} \"$MACHINE/deallocate?{version}\" && exit 0\n"
         f"fi\n{POWER_OFF}"
     )
 
@@ -327,12 +350,12 @@ def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
     return JobView(phase=POWER.get(power, Phase.PROVISIONING), job_id=job_id, word=power, reason=reason)
 
 
-def _tags(told: Mapping[str, Any]) -> dict[str, str]:
+def tags_of(told: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = told.get("tags") or {}
     return found
 
 
-def _nothing_started(refused: Mapping[str, tuple[str, str]], name: str) -> TonnageError:
+def nothing_started(refused: Mapping[str, tuple[str, str]], name: str) -> TonnageError:
     words = "; ".join(f"{where}: {code}: {said}" for where, (code, said) in refused.items())
     capacity = all(code in NO_CAPACITY for code, _ in refused.values())
     hint = "more zones, another size or region, `spot = false`, or `--on any`" if capacity else (

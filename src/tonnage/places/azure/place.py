@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.places.bucket.place import CloudPlace, MachinePlace
+from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 30  # the least between a Preempt event and the end: Azure, «Scheduled Events»
@@ -47,8 +49,8 @@ class AzureTerms(CloudPlace):
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
 
 
-class AzurePlace(MachinePlace, AzureTerms):
-    """Virtual machines of one size in one region. A run has one; it deletes itself where it may."""
+class AzurePlace(SeveralMachines, MachinePlace, AzureTerms):
+    """Virtual machines of one size in one region: one for a run, or a scale set. Each deletes itself where it may."""
 
     platform: ClassVar[Platform] = "vm"
     stays: ClassVar[bool] = True
@@ -62,12 +64,17 @@ class AzurePlace(MachinePlace, AzureTerms):
     disk_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9]+_[LZ]RS$")] = "Premium_LRS"
     disk_encryption_set: Annotated[str, Field(pattern=RESOURCE)] | None = None  # None: Azure's own keys
     capacity_reservation: Annotated[str, Field(pattern=RESOURCE)] | None = None  # the group of it
+    proximity_placement_group: Annotated[str, Field(pattern=RESOURCE)] | None = (
+        None  # machines of a run near each other
+    )
     most_usd_per_hour: Annotated[float, Field(gt=0)] | None = None  # of a spot machine; None: on-demand's price
 
     @model_validator(mode="after")
     def _hang_together(self) -> AzurePlace:
         if self.most_usd_per_hour is not None and not self.spot:
             raise ValueError("`most_usd_per_hour` is of spot machines")
+        if self.proximity_placement_group is not None and self.nodes == 1:
+            raise ValueError("`proximity_placement_group` is of several machines: `nodes`")
         if self.spot and self.capacity_reservation is not None:
             raise ValueError("`spot` and `capacity_reservation`: reserved capacity is not bought as spot")
         if self.spot and self.grace_s > SPOT_NOTICE_S - 10:
@@ -80,6 +87,11 @@ class AzurePlace(MachinePlace, AzureTerms):
         """The size in the place's own region."""
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         return CatalogMachine(self.platform, "azure", self.instance_type, self.region, bought)
+
+    @property
+    def run_variables(self) -> Mapping[str, str]:
+        """Of several machines NCCL bootstraps over the ordinary card: Docker's bridges lead to no other machine."""
+        return {} if self.nodes == 1 else {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"}
 
     @property
     def subnet_id(self) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.body_shapes import faults_of, recorded_schemas
-from tonnage.places.azure.checks import RIGHTS
+from tonnage.places.azure.checks import RIGHTS, SET_RIGHTS
 from tonnage.places.azure.job_checks import RIGHTS as ML_RIGHTS
 from tonnage.testing.azure.blobs import FakeBlobs
 from tonnage.testing.azure.machine_learning import FakeAzureML
@@ -34,6 +34,7 @@ GROUP: Final = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/ml"
 IDENTITY: Final = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/tonnage-run"
 HEADER: Final = "test-header"
 MACHINES: Final = re.compile(rf"{GROUP}/providers/Microsoft.Compute/virtualMachines(?:/([^/]+)(/\w+)?)?")
+SETS: Final = re.compile(rf"({GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets)(?:/([^/]+))?")
 OPERATIONS: Final = re.compile(r"/operations/(\d+)")
 EVENTS: Final = re.compile(r"/metadata/([^/]+)/metadata/scheduledevents")
 CONSOLES: Final = re.compile(r"/console/([^/]+)")
@@ -53,8 +54,9 @@ class FakeVM:
     taken: bool = False
 
     @property
-    def spot(self) -> bool:
-        return bool(self.body["properties"].get("priority") == "Spot")
+    def of(self) -> str:
+        """The scale set that it is in."""
+        return str((self.body["properties"].get("virtualMachineScaleSet") or {}).get("id") or "")
 
 
 class FakeAzure:
@@ -63,9 +65,11 @@ class FakeAzure:
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, lay_docker(folder)
         self.machines: dict[str, FakeVM] = {}
+        self.sets: dict[str, tuple[Document, str]] = {}  # by path: body, and how far it is made
         self.operations: dict[str, str] = {}
         self.full: dict[str, str] = {}  # zones without capacity: Azure's code
-        self.rights = [*RIGHTS, *ML_RIGHTS]
+        self.has: dict[str, int] = {}  # how many machines a zone has left for a scale set; else enough
+        self.rights = [*RIGHTS, *SET_RIGHTS, *ML_RIGHTS]
         self.may_delete = True  # whether a machine may delete itself
         self.before: list[Fault] = []
         self.after: list[Fault] = []
@@ -79,7 +83,7 @@ class FakeAzure:
         self.skus: list[Document] = [
             _sku("Standard_D2s_v5", "standardDSv5Family", 2, 8, 0, ["1", "2", "3"]),
             _sku("Standard_NC24ads_A100_v4", "StandardNCADSA100v4Family", 24, 220, 1, ["1"]),
-            _sku("Standard_ND96isr_H100_v5", "standardNDSH100v5Family", 96, 1900, 8, []),
+            _sku("Standard_ND96isr_H100_v5", "standardNDSH100v5Family", 96, 1900, 8, [], RdmaEnabled="True"),
             _sku("Standard_B1s", "standardBSFamily", 1, 1, 0, [], LowPriorityCapable="False"),
         ]
         self.quotas = {"standardDSv5Family": 10, "lowPriorityCores": 10, "StandardNCADSA100v4Family": 0}
@@ -130,6 +134,8 @@ class FakeAzure:
                 return self._operation(found[1])
             if found := MACHINES.fullmatch(asked.path):
                 return self._machines(asked, found)
+            if found := SETS.fullmatch(asked.path):
+                return self._sets(asked, *found.groups())
             if (told := self.ml.answer(asked)) is not None:
                 return told
             return self._others(asked)
@@ -208,8 +214,68 @@ class FakeAzure:
         address = f"{self.url}/operations/{number}?api-version=x"
         return HTTPAnswer(status=201, document=self._told(name, made), headers={"Azure-AsyncOperation": address})
 
+    def _sets(self, asked: Asked, kind: str, name: str | None) -> HTTPAnswer:
+        """Scale sets of flexible orchestration: their machines are ordinary ones."""
+        if name is None:
+            told = [self._set_told(path) for path in sorted(self.sets)]
+            return HTTPAnswer(document={"value": told})
+        path = f"{kind}/{name}"
+        if asked.method == "PUT":
+            return self._create_set(asked, path)
+        if path not in self.sets:
+            return HTTPAnswer(status=204) if asked.method == "DELETE" else azure_fault(
+                404, "ResourceNotFound", f"The Resource '{path}' was not found."
+            )  # fmt: skip
+        if asked.method == "DELETE":
+            del self.sets[path]
+            for machine, one in list(self.machines.items()):
+                if one.of == path:
+                    self._take(machine, one, self.grace_s)
+            return HTTPAnswer(status=202)
+        return HTTPAnswer(document=self._set_told(path))
+
+    def _create_set(self, asked: Asked, path: str) -> HTTPAnswer:
+        body, name = asked.body, path.rpartition("/")[2]
+        wrong = list(faults_of(body, {"$ref": "VirtualMachineScaleSet"}, "", _schemas()))
+        told = body["properties"]
+        profile: Document = told.get("virtualMachineProfile") or {}
+        if not wrong and (told.get("orchestrationMode") != "Flexible" or "singlePlacementGroup" in told):
+            wrong = ["a flexible scale set names no placement group"]
+        if not wrong and "networkApiVersion" not in profile["networkProfile"]:
+            wrong = ["networkApiVersion is needed in Flexible orchestration mode"]
+        if not wrong and len(profile["osProfile"]["computerNamePrefix"]) > 15:
+            wrong = ["computerNamePrefix is too long"]
+        if wrong:
+            return azure_fault(400, "InvalidParameter", "; ".join(wrong))
+        zone, wanted = (body.get("zones") or [""])[0], int(body["sku"]["capacity"])
+        have = sum(one.of == path for one in self.machines.values())
+        code = self.full.get(zone)
+        left = 0 if code else self.has.get(zone, wanted)
+        for _ in range(min(wanted, left) - have):
+            properties = {**profile, "virtualMachineScaleSet": {"id": path}}
+            machine = {"tags": {}, "properties": properties, **({"zones": [zone]} if zone else {})}
+            number = next(self._numbers)
+            self.machines[f"{name}_{number:08x}"] = FakeVM(body=machine, since=time.monotonic())
+        self.sets[path] = (body, code or ("AllocationFailed" if left < wanted else ""))
+        number = str(next(self._numbers))
+        self.operations[number] = path
+        address = f"{self.url}/operations/{number}?api-version=x"
+        return HTTPAnswer(status=201, document=self._set_told(path), headers={"Azure-AsyncOperation": address})
+
+    def _set_told(self, path: str) -> Document:
+        body, fault = self.sets[path]
+        some = [one.made for one in self.machines.values() if one.of == path]
+        made = "Failed" if fault else "Creating" if "Creating" in some else "Succeeded"
+        return {"name": path.rpartition("/")[2], "id": path, "tags": body["tags"], "sku": body["sku"],
+                "properties": {"provisioningState": made}}  # fmt: skip
+
     def _operation(self, number: str) -> HTTPAnswer:
-        one = self.machines.get(self.operations[number])
+        path = self.operations[number]
+        if path in self.sets:
+            fault, made = self.sets[path][1], self._set_told(path)["properties"]["provisioningState"]
+            words = {"error": {"code": fault, "message": "We do not have sufficient capacity"}} if fault else {}
+            return HTTPAnswer(document={"status": "InProgress" if made == "Creating" else made, **words})
+        one = self.machines.get(path)
         if one is None or one.made == "Creating":
             return HTTPAnswer(document={"status": "InProgress"} if one else {"status": "Canceled"})
         if one.made == "Failed":
@@ -217,6 +283,12 @@ class FakeAzure:
         return HTTPAnswer(document={"status": "Succeeded"})
 
     def _list(self, asked: Asked) -> HTTPAnswer:
+        inside = re.fullmatch(r"'virtualMachineScaleSet/id' eq '(.+)'", asked.query.get("$filter", ""))
+        if inside is None and "$expand" in asked.query:
+            return azure_fault(400, "InvalidParameter", "$expand needs a $filter")
+        if inside is not None:
+            some = [self._told(name, one, instance=True) for name, one in self.machines.items() if one.of == inside[1]]
+            return HTTPAnswer(document={"value": some})
         at, names = int(asked.query.get("$skiptoken") or 0), sorted(self.machines)
         path = f"{self.url}{GROUP}/providers/Microsoft.Compute/virtualMachines"
         more = {"nextLink": f"{path}?api-version=x&$skiptoken={at + self.page}"} if at + self.page < len(names) else {}
@@ -229,6 +301,8 @@ class FakeAzure:
             states = [{"code": f"ProvisioningState/{one.made.lower()}/{one.why[0]}", "message": one.why[1]}]
             states += [{"code": f"PowerState/{one.power}"}] if one.power else []
             properties["instanceView"] = {"statuses": states}
+        if one.of:
+            properties["virtualMachineScaleSet"] = {"id": one.of}
         return {"name": name, "tags": one.body["tags"], "properties": properties}
 
     # time
