@@ -63,7 +63,7 @@ def test_a_server_takes_it(form: Form, cluster: ClusterKind, nodes: int) -> None
     """With and without Kueue, whole GPUs, parts of them, and device claims."""
     for more in (
         {}, {"queue": "research", "priority": "high", "topology": "cloud.google.com/gce-topology-block"},
-        {"mig": "1g.10gb", "spot": True, "storage_gib": 100, "storage_class": "fast", "volume": None},
+        {"mig": "1g.10gb", "spot": cluster != "doks", "storage_gib": 100, "storage_class": "fast", "volume": None},
         {"device_class": "gpu.nvidia.com", "priority_class": "high", "runtime_class": "nvidia"},
     ):  # fmt: skip
         if form == "rayjob" and nodes > 1 and more.get("storage_gib"):
@@ -162,7 +162,9 @@ def test_processes_that_pods_cannot_share_are_refused() -> None:
         ("gke", True, ("cloud.google.com/gke-spot", "true"), 2), ("gke", False, None, 1),
         ("eks", True, ("eks.amazonaws.com/capacityType", "SPOT"), 1),
         ("karpenter", False, ("karpenter.sh/capacity-type", "on-demand"), 1),
-        ("aks", True, ("kubernetes.azure.com/scalesetpriority", "spot"), 2),
+        ("aks", True, ("kubernetes.azure.com/scalesetpriority", "spot"), 3),
+        ("aks", False, ("kubernetes.azure.com/accelerator", "nvidia"), 2),
+        ("doks", False, ("doks.digitalocean.com/gpu-brand", "nvidia"), 1),
         ("gke-flex-start", False, ("cloud.google.com/gke-flex-start", "true"), 1),
     ],
 )  # fmt: skip
@@ -175,6 +177,20 @@ def test_nodes_as_each_cluster_names_them(
     assert pod["nodeSelector"]["pool"] == "a"
     assert label is None or label in pod["nodeSelector"].items()
     assert len(pod["tolerations"]) == taints
+
+
+def test_pools_of_aks_and_digitalocean_as_they_are_tainted_and_labelled() -> None:
+    """Spot's taint, NVIDIA's and the one of AKS's own page are borne; DigitalOcean has no spot nodes."""
+    borne = pod_of(objects(place(cluster="aks", spot=True)))["tolerations"]
+    assert {(one["key"], one.get("value")) for one in borne} == {
+        ("nvidia.com/gpu", None), ("sku", "gpu"), ("kubernetes.azure.com/scalesetpriority", "spot")
+    }  # fmt: skip
+    assert {one["effect"] for one in borne} == {"NoSchedule"}
+    pod = pod_of(objects(place(cluster="doks", gpu="h100", spot=False)))
+    assert pod["nodeSelector"]["doks.digitalocean.com/gpu-model"] == "h100"
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
+    with pytest.raises(ValueError, match="doks has no nodes that may be taken away"):
+        place(cluster="doks", spot=True)
 
 
 def test_devices_by_claim_or_by_resource() -> None:

@@ -3,7 +3,9 @@
 Sources, read 2026-11-24: GKE https://cloud.google.com/kubernetes-engine/docs/how-to/gpus and .../spot-vms,
 .../concepts/dws; EKS https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html; Karpenter
 https://karpenter.sh/docs/concepts/scheduling/; AKS https://learn.microsoft.com/azure/aks/gpu-cluster and
-.../spot-node-pool; others: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/ (feature discovery).
+.../spot-node-pool (a pool of GPUs is often tainted `sku=gpu`); DigitalOcean
+https://docs.digitalocean.com/products/kubernetes/details/managed; others:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/ (feature discovery).
 """
 
 from __future__ import annotations
@@ -12,20 +14,21 @@ from typing import Any, Final, Literal
 
 from tonnage.values import dataclass
 
-ClusterKind = Literal["gke", "gke-autopilot", "gke-flex-start", "eks", "karpenter", "aks", "other"]
+ClusterKind = Literal["gke", "gke-autopilot", "gke-flex-start", "eks", "karpenter", "aks", "doks", "other"]
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 GPU_TAINT: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWords:
-    """The labels of one kind of cluster. `spot`: of nodes that may be taken away."""
+    """The labels of one kind of cluster. `spot`: of nodes that may be taken away; None: it has none."""
 
     gpu: str  # the label whose value is the type of GPU
-    spot: tuple[str, str]
+    spot: tuple[str, str] | None
     on_demand: tuple[str, str] | None = None
     spot_taint: tuple[str, str] | None = None
     more: tuple[tuple[str, str], ...] = ()  # of every node with GPUs
+    gpu_taints: tuple[tuple[str, str], ...] = ()  # that pools of GPUs may have, beside NVIDIA's own
     annotations: tuple[tuple[str, str], ...] = ()  # of the pods
 
 
@@ -59,6 +62,10 @@ WORDS: Final[dict[ClusterKind, NodeWords]] = {
         spot=("kubernetes.azure.com/scalesetpriority", "spot"),
         spot_taint=("kubernetes.azure.com/scalesetpriority", "spot"),
         more=(("kubernetes.azure.com/accelerator", "nvidia"),),
+        gpu_taints=(("sku", "gpu"),),
+    ),
+    "doks": NodeWords(
+        gpu="doks.digitalocean.com/gpu-model", spot=None, more=(("doks.digitalocean.com/gpu-brand", "nvidia"),)
     ),
     "other": NodeWords(gpu="nvidia.com/gpu.product", spot=("tonnage.dev/spot", "true")),
 }
@@ -84,9 +91,9 @@ def node_selector(
 
 
 def tolerations(kind: ClusterKind, *, gpus: int, spot: bool) -> list[dict[str, Any]]:
-    """Taints that such nodes have."""
-    taint = WORDS[kind].spot_taint if spot else None
+    """Taints that such nodes have, or may have: one that is not there is borne without harm."""
+    words = WORDS[kind]
+    taints = [*(words.gpu_taints if gpus else ()), *([words.spot_taint] if spot and words.spot_taint else [])]
     found: list[dict[str, Any]] = [GPU_TAINT] if gpus else []
-    if taint is not None:
-        found.append({"key": taint[0], "operator": "Equal", "value": taint[1], "effect": "NoSchedule"})
+    found += ({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"} for key, value in taints)
     return found

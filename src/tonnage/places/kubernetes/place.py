@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tonnage.places.kubernetes.clouds import ClusterKind
+from tonnage.places.kubernetes.clouds import WORDS, ClusterKind
 from tonnage.places.terms import PlaceTerms
 
 DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -72,6 +72,8 @@ class KubernetesPlace(PlaceTerms):
             raise ValueError("name `volume`, a claim that is there, or `storage_gib`, the size of one to make")
         if self.mig is not None and self.device_class is not None:
             raise ValueError("`mig` and `device_class` are two ways to ask for devices: choose one")
+        if self.spot and WORDS[self.cluster].spot is None:
+            raise ValueError(f"`spot`: {self.cluster} has no nodes that may be taken away")
         if self.priority is not None and self.queue is None:
             raise ValueError("`priority` is Kueue's: it needs `queue`; `priority_class` is that of the pods")
         if self.form == "rayjob" and self.nodes > 1 and self.volume is None:
