@@ -19,8 +19,8 @@ from tonnage.places.aws.sagemaker import SageMaker
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.azure.job_place import AzureMLPlace
 from tonnage.places.azure.jobs import AzureMLJobs
-from tonnage.places.azure.machines import AzureMachines
 from tonnage.places.azure.place import AzurePlace
+from tonnage.places.azure.scale_sets import AzureScaleSets
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.databricks.jobs import DatabricksJobs
@@ -327,7 +327,7 @@ def azure_trial(home: Path, service: FakeAzure, monkeypatch: pytest.MonkeyPatch)
 
     def place(**more: Any) -> BucketRuns:
         terms = AzurePlace(**AZURE_TERMS, mount=str(home / "there"))
-        return BucketRuns(kind="azure", name="vm", place=terms, cloud=AzureMachines(name="vm", place=terms, **more))
+        return BucketRuns(kind="azure", name="vm", place=terms, cloud=AzureScaleSets(name="vm", place=terms, **more))
 
     def alive(folder: RunFolder) -> int:
         return sum(one.body["tags"]["tonnage-run"] == folder.path.name for one in service.machines.values())
