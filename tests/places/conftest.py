@@ -19,6 +19,7 @@ import pytest
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
 from tonnage.testing import digitalocean as digitalocean_account
+from tonnage.testing.aws.batch import FakeBatch, fake_batch
 from tonnage.testing.aws.ec2 import FakeEC2, fake_ec2
 from tonnage.testing.aws.sagemaker import FakeSageMaker, fake_sagemaker
 from tonnage.testing.azure.cloud import FakeAzure, fake_azure
@@ -155,7 +156,8 @@ def aws(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     boto3.client("s3").create_bucket(Bucket="runs")
     trust = {"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",
-                            "Principal": {"Service": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}}]}  # fmt: skip
+                            "Principal": {"Service": ["sagemaker.amazonaws.com", "ec2.amazonaws.com",
+                                                     "ecs-tasks.amazonaws.com"]}}]}  # fmt: skip
     boto3.client("iam").create_role(RoleName="tonnage-run", AssumeRolePolicyDocument=json.dumps(trust))
     return moto_url
 
@@ -202,6 +204,19 @@ def sagemaker(tmp_path: Path, aws: str, monkeypatch: pytest.MonkeyPatch) -> Iter
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", found.url)
         found.images.add(f"sha256:{'0' * 64}")
         found.quotas["ml.g5.2xlarge for spot training job usage"] = 1.0
+        yield found
+
+
+@pytest.fixture
+def batch(
+    tmp_path: Path, aws: str, sagemaker: FakeSageMaker, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeBatch]:  # fmt: skip
+    """AWS Batch with a queue of spot instances; quotas and images are answered beside SageMaker's."""
+    assert aws
+    sagemaker.quotas["All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"] = 64.0
+    sagemaker.quotas["Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"] = 64.0
+    with fake_batch(tmp_path / "batch") as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_BATCH", found.url)
         yield found
 
 

@@ -29,6 +29,8 @@ PLACES: dict[str, dict[str, Any]] = {
     "ec2": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"registry.example/t@{IMAGE}", "region": "us-east-1",
             "instance_type": "p5.48xlarge", "ami": "ami-0123456789abcdef0", "instance_profile": "t", "subnets": ["s-1"],
             "security_groups": ["sg-1"]},
+    "aws-batch": {**GPUS, **LIMIT, "bucket": "s3://runs/t", "image": f"registry.example/t@{IMAGE}", "queue": "gpus",
+                  "region": "us-east-1", "instance_type": "p5.48xlarge", "role": "arn:aws:iam::123456789012:role/t"},
     "gce": {**GPUS, **LIMIT, "project": "my-project", "region": "us-central1", "zones": ["us-central1-a"],
             "bucket": "gs://runs/t", "image": f"registry.example/t@{IMAGE}", "instance_type": "a3-highgpu-8g",
             "boot_image": "projects/p/global/images/family/f", "service_account": "a@b.c"},

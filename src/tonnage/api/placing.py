@@ -98,6 +98,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.bucket.executor import BucketRuns
 
             return BucketRuns(kind=place.kind, name=name, place=place, cloud=EC2(name=name, place=place))
+        case "aws-batch":
+            from tonnage.places.aws.batch import BatchJobs
+            from tonnage.places.bucket.executor import BucketRuns
+
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=BatchJobs(name=name, place=place))
         case "ray":
             from tonnage.places.ray.executor import RayRuns
             from tonnage.places.ray.jobs import RayJobs

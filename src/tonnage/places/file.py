@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import Field, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.places.aws.batch_place import BatchPlace
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.azure.job_place import AzureMLPlace
@@ -92,6 +93,7 @@ WrittenPlace = (
     | KubernetesPlace
     | SageMakerPlace
     | EC2Place
+    | BatchPlace
     | GCEPlace
     | VertexPlace
     | AzurePlace

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tonnage.api.local_place import this_machine
+from tonnage.places.aws.batch import BatchJobs
+from tonnage.places.aws.batch_place import BatchPlace
 from tonnage.places.aws.ec2 import EC2
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker import SageMaker
@@ -49,6 +51,8 @@ from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder
 from tonnage.runs.liveness import is_held
 from tonnage.testing import sshd
+from tonnage.testing.aws.batch import ENDS as BATCH_ENDS
+from tonnage.testing.aws.batch import FakeBatch
 from tonnage.testing.aws.ec2 import FakeEC2
 from tonnage.testing.aws.sagemaker import FakeSageMaker
 from tonnage.testing.azure import machine_learning
@@ -79,6 +83,7 @@ MEMBERS = [
     "kubernetes",
     pytest.param("sagemaker", marks=[NEEDS_MOTO]),
     pytest.param("ec2", marks=[NEEDS_MOTO]),
+    pytest.param("aws-batch", marks=[NEEDS_MOTO]),
     "databricks",
     "gce",
     "vertex",
@@ -254,6 +259,34 @@ def ec2_trial(home: Path, service: FakeEC2, network: dict[str, str], monkeypatch
         return place(attempts=1)
 
     return PlaceTrial(executor=place(), home=home / "here", alive=alive, out_of_reach=out_of_reach)
+
+
+BATCH_TERMS: dict[str, Any] = {
+    "kind": "aws-batch", "region": "us-east-1", "bucket": "s3://runs/tonnage", "cores": 1, "memory_gib": 1,
+    "image": SAGEMAKER["image"], "spot": True, "role": SAGEMAKER["role"], "queue": "gpus", "grace_s": 8,
+    "instance_type": "m5.large", "time_limit_minutes": 240, "exchange_s": 0.3, "python": sys.executable,
+}  # fmt: skip
+
+
+def batch_trial(home: Path, service: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
+    """AWS Batch's documented states, S3 by moto; containers are processes of this machine."""
+
+    def place(**more: Any) -> BucketRuns:
+        terms = BatchPlace(**BATCH_TERMS, mount=str(home / "there"))
+        return BucketRuns(kind="aws-batch", name="jobs", place=terms, cloud=BatchJobs(name="jobs", place=terms, **more))
+
+    def live(folder: RunFolder) -> list[str]:
+        return [name for name, job in service.jobs.items()
+                if job.status not in BATCH_ENDS and job.asked["tags"]["tonnage-run"] == folder.path.name]  # fmt: skip
+
+    def out_of_reach() -> Executor:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_BATCH", f"http://127.0.0.1:{free_ports(1)[0]}")
+        return place(attempts=1)
+
+    return PlaceTrial(
+        executor=place(), home=home / "here", alive=lambda folder: len(live(folder)),
+        preempt=lambda folder: service.interrupt(live(folder)[0]), out_of_reach=out_of_reach,
+    )  # fmt: skip
 
 
 GCE_TERMS: dict[str, Any] = {
@@ -537,6 +570,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         "ec2": lambda: ec2_trial(
             tmp_path, request.getfixturevalue("ec2"), request.getfixturevalue("aws_network"), monkeypatch
         ),
+        "aws-batch": lambda: batch_trial(tmp_path, request.getfixturevalue("batch"), monkeypatch),
         "databricks": lambda: databricks_trial(tmp_path, request.getfixturevalue("workspace"), monkeypatch),
         "vertex": lambda: vertex_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),
         "gce": lambda: gce_trial(tmp_path, request.getfixturevalue("google"), monkeypatch),

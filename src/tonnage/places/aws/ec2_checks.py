@@ -35,7 +35,7 @@ def questions_of(account: AWSAccount, place: EC2Place) -> Iterator[PlaceFinding]
     if against:
         return
     yield from _profile(account, place)
-    kind, missing = _instance_type(account, place)
+    kind, missing = instance_type_of(account, place.instance_type, place.region)
     yield from missing
     yield from _machine_image(account, place, kind)
     yield from _size_and_quota(account, place, kind)
@@ -109,15 +109,15 @@ def _architecture(place: EC2Place, of_image: str, kind: dict[str, Any]) -> Itera
                       f"an AMI for {known[0]}: {HOW_AMI.replace('x86_64', known[0])}")  # fmt: skip
 
 
-def _instance_type(account: AWSAccount, place: EC2Place) -> tuple[dict[str, Any], list[PlaceFinding]]:
-    """What EC2 knows of the type, or why that is nothing."""
+def instance_type_of(account: AWSAccount, name: str, region: str) -> tuple[dict[str, Any], list[PlaceFinding]]:
+    """What EC2 knows of a type, or why that is nothing."""
     try:
-        found = account.call("ec2", "DescribeInstanceTypes", {"InstanceTypes": [place.instance_type]})["InstanceTypes"]
+        found = account.call("ec2", "DescribeInstanceTypes", {"InstanceTypes": [name]})["InstanceTypes"]
     except AwsError as error:
         if error.code == "InvalidInstanceType":
-            hint = f"`aws ec2 describe-instance-type-offerings --region {place.region}` lists what there is"
-            return {}, [refused(f"{place.region} has no {place.instance_type}", hint)]
-        return {}, [unasked(f"the instance type {place.instance_type}", error)]
+            hint = f"`aws ec2 describe-instance-type-offerings --region {region}` lists what there is"
+            return {}, [refused(f"{region} has no {name}", hint)]
+        return {}, [unasked(f"the instance type {name}", error)]
     return (found[0] if found else {}), []
 
 
