@@ -254,8 +254,7 @@ class FakeAzure:
         for _ in range(min(wanted, left) - have):
             properties = {**profile, "virtualMachineScaleSet": {"id": path}}
             machine = {"tags": {}, "properties": properties, **({"zones": [zone]} if zone else {})}
-            number = next(self._numbers)
-            self.machines[f"{name}_{number:08x}"] = FakeVM(body=machine, since=time.monotonic())
+            self.machines[f"{name}_{next(self._numbers):08x}"] = FakeVM(body=machine, since=time.monotonic())
         self.sets[path] = (body, code or ("AllocationFailed" if left < wanted else ""))
         number = str(next(self._numbers))
         self.operations[number] = path
