@@ -30,6 +30,11 @@ PHOTOS = replace(
     ROW, model="resnet50", kind="vision", input_len=None, batch_size=256, gpu="A100-40GB-SXM",
     source=EXAMPLES + "TF1 resnet50v1.5 README", note="224x224; no XLA",
 )  # fmt: skip
+SERVED = replace(
+    ROW, model="llama2-70b", params=69e9, kind="decoder", gpu="H100-80GB-SXM", engine="trtllm", precision="fp8",
+    weights_quant="fp8", batch_size=None, input_len=None, metric="output_tokens_per_s", value=24323.0, source="mine",
+    note="OpenOrca",
+)  # fmt: skip
 
 
 def case_of(row: InferenceRow) -> InferenceCase:
@@ -42,6 +47,12 @@ def seconds(row: InferenceRow) -> float:
     (judged,) = judge_inference([row], CATALOG)
     assert isinstance(judged, JudgedRow), judged
     return judged.predicted / 1e3
+
+
+def predicted_value(row: InferenceRow) -> float:
+    (judged,) = judge_inference([with_inference_facts(row)], CATALOG)
+    assert isinstance(judged, JudgedRow), judged
+    return judged.predicted
 
 
 # source, precision, engine -> class, autocast, threads that decode
@@ -183,3 +194,57 @@ def test_no_prediction_reads_a_note_or_where_a_row_is_from() -> None:
     assert readers["note"] <= fillers | own
     assert readers["source_group"] <= fillers
     assert readers["source"] <= fillers | own | namers
+
+
+BOARDS = [  # row's system, devices, degree -> the link between its ranks
+    ("mlcommons/inference_results_v4.1 Dell/XE8640_H100_SXM_80GBx4_TRT", 4, 2, "nvlink4-mesh-pair"),
+    ("mlcommons/inference_results_v4.1 Dell/XE8640_H100_SXM_80GBx4_TRT", 4, 4, "nvlink4"),
+    ("mlcommons/inference_results_v4.1 Dell/XE9680_H100_SXM_80GBx8_TRT", 8, 2, "nvlink4"),
+    ("mine", 4, 2, "nvlink4"),
+]
+
+
+@pytest.mark.parametrize(("source", "devices", "degree", "link"), BOARDS)
+def test_two_of_four_devices_without_a_switch_share_a_third_of_their_links(
+    source: str, devices: int, degree: int, link: str
+) -> None:
+    """Boards of four join each pair by 6 of 18 links; behind a switch every pair has all of them."""
+    case = case_of(replace(SERVED, source=source, n_gpus=devices, tp=degree))
+    assert case.machine.intra == CATALOG.link(link)
+
+
+def test_bridges_between_pcie_cards_are_not_assumed() -> None:
+    """Cards that can be bridged in pairs talk over PCIe where nobody says that they are, as in training."""
+    row = replace(SERVED, gpu="A100-80GB-PCIe", n_gpus=2, tp=2, precision="fp16", weights_quant="")
+    case = case_of(row)
+    assert case.machine.intra == CATALOG.link("pcie4")
+
+
+def test_four_h100_without_a_switch_are_slower_than_half_of_eight() -> None:
+    """MLPerf inference 4.1, Llama 2 70B offline: 10,696 and 10,591 output tokens a second of two systems of four,
+    24,323 of one of eight: 0.87 a device."""
+    eight = predicted_value(replace(SERVED, n_gpus=8, tp=2))
+    four = predicted_value(replace(SERVED, n_gpus=4, tp=2, switched="n"))
+    assert 2.0 * four / eight == pytest.approx(2.0 * 10_640 / 24_323, abs=0.05)
+
+
+def test_queries_that_read_shared_keys_each_for_itself_are_slower() -> None:
+    """TensorRT-LLM 0.5, Llama 2 70B on four A100, batches of 64, 2,048 tokens in and out: 738 tokens a second, where
+    one reading of the cache would give 1,050 and more (performance docs v0.5); with one head a key nothing changes."""
+    row = replace(
+        SERVED,
+        source="NVIDIA/TensorRT-LLM performance docs v0.5",
+        gpu="A100-80GB-SXM",
+        n_gpus=4,
+        tp=4,
+        precision="fp16",
+        weights_quant="",
+        batch_size=64,
+        input_len=2048.0,
+        output_len=2048.0,
+        note="",
+    )
+    assert predicted_value(row) == pytest.approx(738.0, rel=0.15)
+    assert predicted_value(replace(row, source="mine")) > 1.3 * 738.0
+    plain = replace(row, model="llama-7b", n_gpus=1, tp=1)
+    assert predicted_value(plain) == predicted_value(replace(plain, source="mine"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.catalog import load_catalog
+from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.layouts.serve_sizing import size_service
@@ -113,6 +114,16 @@ def test_the_search_takes_two_pools_where_they_need_fewer_machines() -> None:
     assert free.nodes[0] < one_pool.nodes[0]
     easy = replace(DENSE, p95_ttft_s=30.0, p95_tpot_s=1.0)
     assert sized(easy).nodes[0] <= sized(replace(easy, prefill_replicas=0, decode_replicas=0)).nodes[0]
+
+
+def test_forced_pools_that_do_not_fit_are_refused_by_name() -> None:
+    """No layout: its breakdown is an error that says where the reason is, and the miss says it."""
+    none = sized(replace(DENSE, tensor_parallel=8, prefill_replicas=1, decode_replicas=1))
+    assert len(none.machine) == 0
+    assert none.misses
+    with pytest.raises(InputError, match="none fits") as caught:
+        none.detail(0)
+    assert "misses" in (caught.value.hint or "")
 
 
 def test_pools_of_several_machine_types_are_shown_as_each_alone() -> None:

@@ -18,6 +18,7 @@ from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
 from tonnage.sizing.length_points import length_points
@@ -212,3 +213,38 @@ def test_a_fixed_batch_takes_what_its_passes_take(batch: int, beams: int) -> Non
     alone = seconds(one, one * 128, one * 128, one) - seconds(one, one * 128, one, one)
     read = seconds(one, together, one, one) + batch * alone
     assert float(found.ttft.mean[0]) == pytest.approx(read)
+
+
+@pytest.mark.parametrize(("requests", "rate"), [(LONG_PROMPTS, 4.0), (LONG_ANSWERS, 8.0)])
+def test_the_last_of_a_run_meets_no_newcomers(requests: Requests, rate: float) -> None:
+    """Requests of one length that come at a rate: after the last has come, the run takes less than a mean answer, which
+    prompts delay all along, but half of it at least."""
+    seen = closed_form(requests, count=300, rate=rate)
+    after = float(seen.makespan_s[0]) - 299 / rate
+    mean = float(seen.latency.mean[0])
+    assert 0.5 * mean < after < mean
+
+
+@pytest.mark.parametrize("process", [Deterministic, Poisson])
+@pytest.mark.parametrize(("requests", "rate"), [(LONG_PROMPTS, 4.0), (CHAT, 4.0), (CHAT, 15.0)])
+def test_runs_at_a_rate_end_when_the_simulation_ends(
+    requests: Requests, rate: float, process: type[Deterministic] | type[Poisson]
+) -> None:
+    """The rate of a run of 300 requests within a tenth of the event simulation's: of answers that vary the last to end
+    is a long one that came before the last."""
+    seen = closed_form(requests, count=300, rate=rate)
+    found = simulated(requests, process(rate_per_s=rate), count=300)
+    assert float(seen.requests_per_s[0]) == pytest.approx(found.requests_per_s, rel=0.1)
+
+
+def test_long_answers_meet_fewer_others_where_all_come_at_once() -> None:
+    """All at once with a slot each: the mean over tokens lies below the mean over requests, since long answers end
+    among few; of one length both are the same."""
+    varied, alike = (closed_form(one, count=200, slots=256) for one in (CHAT, LONG_ANSWERS))
+    assert float(varied.between_tokens_s[0]) < 0.95 * float(varied.tpot.mean[0])
+    assert float(alike.between_tokens_s[0]) == pytest.approx(float(alike.tpot.mean[0]))
+
+
+def lengths_of(requests: Requests) -> Array:
+    assert requests.output_tokens is not None
+    return length_points(requests.output_tokens).tokens

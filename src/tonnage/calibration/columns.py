@@ -29,7 +29,8 @@ ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads", "mem_kind")
 # Optional, of tables alone: how requests came, and what of them the figure is of. `pp` as `tp`.
 LOAD_COLUMNS: Final = (
     "traced", "native", "kv_cache", "pp", "remote", "padding", "mean_input_len", "data_set", "lengths", "prompts",
-    "request_rate_qps", "beams", "latency_bound", "start_up", "channels_last", "looped",
+    "request_rate_qps", "beams", "latency_bound", "start_up", "channels_last", "looped", "switched",
+    "token_mean", "rereads",
 )  # fmt: skip
 FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
     "training": TRAINING_COLUMNS,

@@ -14,6 +14,7 @@ from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import TonnageError
+from tonnage.sizing.decoder_curves import L2_OVER_MEMORY
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
@@ -129,7 +130,7 @@ def read_case(row: InferenceRow, catalog: Catalog) -> InferenceCase | SkippedRow
             return _skip(row, reason)
         shape = row_shape(row)
         accelerator = catalog.accelerator(row.gpu)
-        served = row_format(row, accelerator)
+        served = _rereading(row_format(row, accelerator), shape, row)
         peak_tflops(accelerator, served.compute)
         usable_bytes(accelerator)
         return _case(row, shape, accelerator, served, catalog)
@@ -186,6 +187,13 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
     return replace(served, kv_bytes=1.0) if stated or recipe else served
 
 
+def _rereading(served: ServedFormat, shape: ModelShape, row: InferenceRow) -> ServedFormat:
+    """The format with what a step reads of the cache where each query head reads for itself: from memory once, the
+    others from the L2 cache."""
+    shared = shape.heads / shape.kv_heads if shape.kv_heads and row.rereads == "y" else 1.0
+    return replace(served, cache_readings=max(1.0, shared / L2_OVER_MEMORY))
+
+
 def row_shape(row: InferenceRow) -> ModelShape:
     """The known model of that name, else the shape in the columns, gated or plain as the parameter count says."""
     efficient = re.search(r"efficientnet.*b([0-7])", row.model.casefold())
@@ -215,9 +223,10 @@ def _case(
     if (row.pp or 1) > 1:
         return _skip(row, "pipeline-parallel inference is not predicted")
     node = min(count, 8)
+    link = device_link(accelerator, tensor, switched=row.switched != "n")
     machine = Machine(
-        accelerator=accelerator, count=max(node, tensor), intra=catalog.link(device_link(accelerator, tensor)),
-        network_gb_per_s=None, network_latency_us=40.0,
+        accelerator=accelerator, count=max(node, tensor), intra=catalog.link(link), network_gb_per_s=None,
+        network_latency_us=40.0,
     )  # fmt: skip
     plain = InferenceCase(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
@@ -239,16 +248,16 @@ def _fewest_ranks(row: InferenceRow, shape: ModelShape, accelerator: Accelerator
     return ranks
 
 
-def device_link(accelerator: Accelerator, ranks: int) -> str:
-    """The link in links.csv between devices of one node: NVLink where the device has it, else PCIe."""
+def device_link(accelerator: Accelerator, ranks: int, *, switched: bool = True) -> str:
+    """The link in links.csv between devices of one node: NVLink where the device has it, else PCIe. Of four that are
+    joined without a switch, two share a third of their links; all four use all."""
     found = re.search(r"NVLink(\d)", accelerator.interconnect)
     if ranks < 2:
         return ""
+    if found and not switched and ranks == 2:
+        return f"nvlink{found.group(1)}-mesh-pair"
     if found:
         return f"nvlink{found.group(1)}"
-    bridge = {4: "nvlink3-bridge", 5: "nvlink4-bridge"}.get(accelerator.pcie_generation or 0, "")
-    if "bridge" in accelerator.interconnect and bridge:
-        return bridge if ranks == 2 else f"{bridge}-pairs"
     return f"pcie{accelerator.pcie_generation}" if accelerator.pcie_generation else ""
 
 

@@ -131,4 +131,5 @@ def seen_figures(seen: SeenLoad, service: DecoderService) -> Figures:
     for name, spread in (("ttft", seen.ttft), ("tpot", seen.tpot), ("latency", seen.latency)):
         out[name] = spread.mean
         out.update({f"{name}_{key}": values for key, values in spread.at.items()})
+    out["itl"] = seen.between_tokens_s
     return out

@@ -59,9 +59,13 @@ def _pytorch_classifiers(row: InferenceRow) -> Facts:
 def _mlperf(row: InferenceRow) -> Facts:
     """MLPerf inference, closed division: networks written for the engine. The load generator stands beside it, no
     client. Server: the load is raised until the latency limit of the rules, and not printed. BERT reads SQuAD's
-    contexts, cut at 384 tokens."""
+    contexts, cut at 384 tokens. Systems of four H100 SXM say «6x 4th Gen NVLink» between accelerators
+    (closed/*/systems/*_H100_SXM_80GBx4_TRT.json, Dell and Fujitsu): boards of four have no switch."""
     note = row.note.casefold()
-    found: dict[str, Any] = {"native": "y", "remote": "n", "latency_bound": _answer("server" in note)}
+    found: dict[str, Any] = {
+        "native": "y", "remote": "n", "latency_bound": _answer("server" in note),
+        "switched": "n" if re.search(r"_H100_SXM_80GBx4_", row.source) else "",
+    }  # fmt: skip
     cut = re.search(r"real lengths \(<=\s*(\d+)", note)
     return {**found, "mean_input_len": float(cut[1]) * VARIABLE_LENGTH_SHARE} if cut else found
 
@@ -78,6 +82,18 @@ def _lmdeploy(row: InferenceRow) -> Facts:
     return {"mem_kind": POOL} if row.metric == "peak_mem_gib" and "pool" in row.note.casefold() else NOTHING
 
 
+def _tensorrt_llm_0_5(_: InferenceRow) -> Facts:
+    """NVIDIA/TensorRT-LLM 0.5: a decode step has a block of threads for each query head. The kernel that reads shared
+    heads once (XQA) came after it (docs/source/blogs/XQA-kernel.md: 2.4 times the throughput of Llama 70B)."""
+    return {"rereads": "y"}
+
+
+def _tensorrt_llm_online(_: InferenceRow) -> Facts:
+    """NVIDIA/TensorRT-LLM, performance overview, «Online Serving Measurements»: its column is the mean inter-token
+    latency (ITL)."""
+    return {"token_mean": "y"}
+
+
 def _answer(yes: bool) -> str:
     return "y" if yes else "n"
 
@@ -90,4 +106,6 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(r"^mlcommons/inference_results"), _mlperf),
     (re.compile(r"^NVIDIA/FasterTransformer\b"), _faster_transformer),
     (re.compile(r"^InternLM/lmdeploy\b"), _lmdeploy),
+    (re.compile(r"^NVIDIA/TensorRT-LLM\b.*\bv0\.5$"), _tensorrt_llm_0_5),
+    (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* online\b"), _tensorrt_llm_online),
 )

@@ -49,7 +49,7 @@ def with_scaling(choice: Choice, priced: PricedRuns, *, used: float) -> Sized:
         layout = f"{found.layout}; {fleet.least} to {fleet.most} machines by the traffic"
         return replace(found, layout=layout, notes=(*found.notes, _followed(fleet, machines)))
 
-    return replace(sized, work_s=work_s, detail=detail, scaled=scaled)
+    return replace(sized, work_s=work_s, breakdown=detail, scaled=scaled)
 
 
 def _pays(fleet: ScaledFleet, machines: int) -> bool:

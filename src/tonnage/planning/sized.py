@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.errors import InputError
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.scaling.planned import ScaledFleet
@@ -23,8 +24,8 @@ class Sized:
     """The best layout of each machine type x node count that fits, and one miss per machine type that does not.
 
     `work_s` is the pure run time, without start-up or interruptions (for a service the seconds of a month that each
-    machine is on, on average). `detail(row)`
-    builds the full breakdown of one row; only rows that are shown pay for it.
+    machine is on, on average). `breakdown(row)`
+    builds what `detail` gives of one row; only rows that are shown pay for it. None: there are no rows.
     """
 
     machine: IntArray  # index into the machine list
@@ -34,7 +35,7 @@ class Sized:
     high_factor: Array
     nodes_low: Array  # machines if the prediction's better end holds; equals `nodes` where the count is chosen
     nodes_high: Array
-    detail: Callable[[int], RunDetail]
+    breakdown: Callable[[int], RunDetail] | None = None
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     state_parts: Array | None = None  # machines that each save a part of a training's state; None: one saves all
     host_in_doubt: NDArray[np.bool_] | None = None  # the vCPUs are not stated, and many are needed; None: of no row
@@ -43,6 +44,16 @@ class Sized:
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
     unverified: Sized | None = None  # the best with hosts whose memory is not stated; None: there are none
     risky: Sized | None = None  # the best with those among them; None: nothing is held back
+
+    def detail(self, row: int) -> RunDetail:
+        """The full breakdown of one row. Raises InputError where there is no such row."""
+        if self.breakdown is None or not 0 <= row < len(self.machine):
+            raise InputError(
+                f"row {row} of {len(self.machine)} layouts: "
+                + ("there is no such layout" if len(self.machine) else "none fits these machines"),
+                hint="`misses` says of each machine what it lacks",
+            )
+        return self.breakdown(row)
 
 
 def group_numbers(*columns: NDArray[Any]) -> NDArray[np.int64]:

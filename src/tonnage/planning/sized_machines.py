@@ -177,7 +177,7 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         high_factor=column("high_factor"),
         nodes_low=column("nodes_low"),
         nodes_high=column("nodes_high"),
-        detail=detail,
+        breakdown=detail,
         in_flight_s=column("in_flight_s"),
         state_parts=column("state_parts", 1.0),
         host_in_doubt=column("host_in_doubt", 0.0).astype(bool),

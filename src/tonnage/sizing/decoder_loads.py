@@ -14,11 +14,11 @@ from collections.abc import Collection
 import numpy as np
 
 from tonnage.sizing.decoder_curves import DecoderCurves
-from tonnage.sizing.decoder_makespan import makespan_s
+from tonnage.sizing.decoder_makespan import last_answer_s, makespan_s
 from tonnage.sizing.decoder_reading import States
 from tonnage.sizing.decoder_run import Run, settle
 from tonnage.sizing.decoder_seen import PERCENTILES, DecoderLoad, LatencySpread, Seen, SeenLoad, p95_of, spread_of
-from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
+from tonnage.sizing.decoder_waits import between_tokens_s, first_tokens, token_points, whole_answers
 from tonnage.sizing.estimates import Array
 
 
@@ -29,15 +29,16 @@ def serve_load(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     run = settle(curves, load)
     steps, shares = token_points(run)
     step = np.asarray(np.sum(steps * shares, axis=1))
+    each = between_tokens_s(run, (steps, shares))
     ttft = first_tokens(run, step)
     given = curves.rows.step_gives
     tokens = steps / given, shares
     latency = whole_answers(curves.rows, ttft, step / given)
-    makespan = _until_last(run, latency)
+    makespan = _until_last(run, latency, np.sum(ttft[0] * ttft[1], axis=1), each)
     rate = np.where(run.finite, load.requests / makespan, np.minimum(run.paced_per_s, run.capacity_per_s))
     return SeenLoad(
         requests_per_s=rate, capacity_per_s=run.capacity_per_s, in_flight=run.most, makespan_s=makespan,
-        ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency,
+        ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency, between_tokens_s=each / given,
     )  # fmt: skip
 
 
@@ -65,11 +66,13 @@ def p95_seen(
     return found
 
 
-def _until_last(run: Run, latency: LatencySpread) -> Array:
+def _until_last(run: Run, latency: LatencySpread, first: Array, step: Array) -> Array:
     """From the first request to the last answer: what the work takes, or until the last has come and is answered. Users
-    who all have a slot leave it while the front end works on their next request."""
+    who all have a slot leave it while the front end works on their next request. `first`, `step`: seconds of the mean
+    first token and of the mean step of all tokens."""
     work = makespan_s(run)
     latest = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0) / run.paced_per_s + latency.mean
+    latest = np.where(np.isfinite(run.load.rate_per_s) & run.finite, last_answer_s(run, first, step), latest)
     front_s = run.curves.rows.scheduler.front_s(run.curves.engine) + run.curves.engine.reply_us * 1e-6
     leave = run.load.users <= run.curves.rows.slots
     turns = np.where(leave, run.load.requests, 0.0) / np.where(leave, run.load.users, 1.0)
@@ -93,4 +96,5 @@ def _fixed_batch(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     return SeenLoad(
         requests_per_s=requests / (batches * latency), capacity_per_s=batch / latency, in_flight=batch,
         makespan_s=batches * latency, ttft=alike(read), tpot=alike(token), latency=alike(latency),
+        between_tokens_s=token,
     )  # fmt: skip

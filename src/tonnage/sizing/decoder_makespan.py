@@ -1,4 +1,4 @@
-"""Seconds that a load which is there at once takes a decoder replica."""
+"""Seconds that a load of so many requests takes a decoder replica: all at once, or coming at a rate."""
 
 from __future__ import annotations
 
@@ -33,6 +33,39 @@ def makespan_s(run: Run) -> Array:
     ramp = np.maximum(weights, 0.0) * answer * stagger * (1.0 - 0.5 * apart)
     read = among * filling.mean_s + (count - among) * np.where(rows.varied, reading.mean_s, filling.mean_s)
     return np.asarray(run.held_s + read + steps + ramp)
+
+
+def last_answer_s(run: Run, first_s: Array, step_s: Array) -> Array:
+    """Seconds until the last of requests that come at a rate is answered; their first tokens take `first_s`, a step
+    while more come `step_s` (NaN: endless, infinite where all are there at once).
+
+    No newcomers delay those that are answered after the last has come, and fewer and fewer are in flight. The last to
+    end need not be the last to come: of N requests, m of which are of some length or longer, the last such one is
+    followed by (N - m) / (m + 1) others on average.
+    """
+    rows = run.curves.rows
+    count = np.where(run.finite, run.load.requests, np.nan)[:, None]
+    order = np.argsort(rows.answers, axis=1)
+    answers = np.maximum(np.take_along_axis(rows.answers, order, axis=1) - 1.0, 0.0)
+    shares = np.take_along_axis(np.broadcast_to(rows.output_shares, rows.answers.shape), order, axis=1)
+    longer = count * np.minimum(np.cumsum(shares[:, ::-1], axis=1)[:, ::-1], 1.0)
+    every_s = 1.0 / run.paced_per_s[:, None]
+    came_s = np.maximum(count - 1.0 - np.maximum(count - longer, 0.0) / (longer + 1.0), 0.0) * every_s
+    left_s = np.maximum((count - 1.0) * every_s - came_s - first_s[:, None], 0.0)
+    later = np.maximum(answers - left_s / step_s[:, None], 0.0)
+    ends_s = came_s + first_s[:, None] + (answers - later) * step_s[:, None] + later * _emptying_s(run, later)
+    some = np.where(longer >= np.minimum(1.0, count), ends_s, -np.inf)
+    return np.asarray(np.where(np.isfinite(count[:, 0]), some.max(axis=1), np.nan))
+
+
+def _emptying_s(run: Run, steps: Array) -> Array:
+    """Mean time of the next `steps` (rows x any) after the last request has come: answers end, none begin."""
+    rows = run.curves.rows
+    at = steps[:, :, None] * ((np.arange(8) + 0.5) / 8.0)
+    left = np.maximum(rows.answers[:, None, None, :] - at[..., None], 0.0)
+    share = np.sum(left * rows.output_shares[:, None, None, :], axis=3) / rows.answer[:, None, None]
+    running = np.minimum(run.most, fed(run.curves))[:, None, None] * share
+    return np.asarray(run.curves.decode_s(np.maximum(running, 1.0)).mean(axis=2))
 
 
 def _ending_s(curves: DecoderCurves, together: Array) -> Array:

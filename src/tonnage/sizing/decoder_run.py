@@ -26,7 +26,8 @@ FASTEST_PER_S = 1e12  # stands for all at once where a number is needed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Columns of one load. `most`: in flight at the fullest; `seen_by`: as a request meets them on average.
+    """Columns of one load. `most`: in flight at the fullest; `seen_by`: as requests with each answer meet them
+    on average (rows x answers).
 
     `paced_per_s`: the rate at which the scheduler gets requests, past the front end; `entering`: prompts a step. While
     a queue stands, steps are filled with prompts (`filling`); later they read what enters (`reading`). `slower`: time
@@ -89,7 +90,7 @@ def settle(curves: DecoderCurves, load: DecoderLoad, states: States | None = Non
     limited = ((load.requests > slots) & rows.varied) | closed | (paced < capacity)
     entering = np.where(limited, np.minimum(paced, capacity), paced) * step
     beside = np.minimum(np.where(closed, np.maximum(most - 1.0, 0.0), most), fed(curves))
-    seen_by = np.minimum(_overlap(rows, load.requests, most, paced, step * rows.answer, closed), fed(curves))
+    seen_by = np.minimum(_overlap(rows, load.requests, most, paced, step * rows.answer, closed), fed(curves)[:, None])
     steady = np.isfinite(paced) & ~closed & (paced < capacity)
     by_little = most / (np.where(steady, paced, 1.0) * rows.answer)
     return Run(
@@ -101,19 +102,20 @@ def settle(curves: DecoderCurves, load: DecoderLoad, states: States | None = Non
 
 
 def _overlap(rows: DecoderRows, requests: Array, most: Array, paced: Array, stay: Array, closed: Flags) -> Array:
-    """Requests in flight as a request meets them on average: fewer than at the fullest moment of a short run.
+    """Requests in flight as a request meets them on average, (rows x answers): fewer than at the fullest moment of a
+    short run.
 
     Two of N requests that start within a time T = τ·W of one another's stay W overlap by 1 - τ/3 of it (τ <= 1), or
-    (1 - 1/(3τ)) / τ; all at once, only the longer answers thin out.
+    (1 - 1/(3τ)) / τ; all at once, only the longer answers thin out, which meet each other alone in the end.
     """
     outputs, shares = rows.outputs, rows.output_shares
     both = np.minimum(outputs[:, :, None], outputs[:, None, :])
-    thinning = np.einsum("rlm,rl,rm,rl->r", both, shares, shares, 1.0 / outputs)
+    thinning = np.einsum("rlm,rm,rl->rl", both, shares, 1.0 / outputs)
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = np.where(np.isfinite(requests), requests / (paced * stay), np.inf)
         short = most * (1.0 - np.minimum(tau, 1.0) / 3.0)
         long = most * (1.0 - np.where(np.isfinite(tau), most / (3.0 * requests), 0.0))
     single = (tau < 1.0) & (requests <= most + 0.5)
     full = np.where((requests > most + 0.5) & (tau < 1.0), most, long)
-    thinned = short * (thinning + (1.0 - thinning) * np.minimum(tau, 1.0))
-    return np.where(closed, most, np.where(single, thinned, full))
+    thinned = short[:, None] * (thinning + (1.0 - thinning) * np.minimum(tau, 1.0)[:, None])
+    return np.where(closed[:, None], most[:, None], np.where(single[:, None], thinned, full[:, None]))

@@ -47,7 +47,8 @@ class LatencySpread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenLoad:
-    """A load as it is served. `in_flight`: requests that a step serves; `capacity_per_s`: of an endless load."""
+    """A load as it is served. `in_flight`: requests that a step serves; `capacity_per_s`: of an endless load;
+    `between_tokens_s`: the mean over all tokens, where `tpot` is of requests, short answers and long ones alike."""
 
     requests_per_s: Array
     capacity_per_s: Array
@@ -56,6 +57,7 @@ class SeenLoad:
     ttft: LatencySpread
     tpot: LatencySpread
     latency: LatencySpread
+    between_tokens_s: Array
 
     def take(self, index: NDArray[np.intp]) -> SeenLoad:
         """What some rows see."""
@@ -63,6 +65,7 @@ class SeenLoad:
             requests_per_s=self.requests_per_s[index], capacity_per_s=self.capacity_per_s[index],
             in_flight=self.in_flight[index], makespan_s=self.makespan_s[index], ttft=self.ttft.take(index),
             tpot=self.tpot.take(index), latency=self.latency.take(index),
+            between_tokens_s=self.between_tokens_s[index],
         )  # fmt: skip
 
 

@@ -96,12 +96,20 @@ def token_points(run: Run) -> Points:
     """
     rows, curves = run.curves.rows, run.curves
     decode = curves.decode_s(np.maximum(run.seen_by, 1.0))
-    varies = np.sqrt(2.0 / 3.0) * np.minimum(run.flying.deviation, run.seen_by)
-    more = curves.decode_s(np.maximum(run.seen_by + varies, 1.0)) - decode + run.reading.mean_s * varies / rows.answer
-    more = np.where(run.closed | run.queue, 0.0, more)[_WIDE] * NORMAL_PLACES[None, :]
-    seconds = (decode[_DEEP] + np.maximum(_meanwhile_s(run), 0.0)) * run.slower[_DEEP] + more[:, :, None]
+    varies = np.sqrt(2.0 / 3.0) * np.minimum(run.flying.deviation[_WIDE], run.seen_by)
+    more = curves.decode_s(np.maximum(run.seen_by + varies, 1.0)) - decode
+    more = more + (run.reading.mean_s / rows.answer)[_WIDE] * varies
+    more = np.where((run.closed | run.queue)[_WIDE], 0.0, more)[:, None, :] * NORMAL_PLACES[None, :, None]
+    seconds = (decode[:, None, :] + np.maximum(_meanwhile_s(run), 0.0)) * run.slower[_DEEP] + more
     shares = WAIT_SHARES[None, :, None] * rows.output_shares[:, None, :]
     return seconds.reshape(len(decode), -1), np.broadcast_to(shares, seconds.shape).reshape(len(decode), -1)
+
+
+def between_tokens_s(run: Run, points: Points) -> Array:
+    """Mean time of a step over all tokens (inter-token latency), from `token_points`: long answers count more."""
+    seconds, shares = points
+    written = shares * np.tile(run.curves.rows.outputs, (1, len(WAIT_SHARES)))
+    return np.asarray(np.sum(seconds * written, axis=1) / np.sum(written, axis=1))
 
 
 def _meanwhile_s(run: Run) -> Array:

@@ -90,7 +90,7 @@ class Engine:
         30.0, 5.0, 90.0, source="30 to 60 us measured with NCCL below 1 MB; custom kernels less"
     )
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
-    cache_copies: float = 0.0  # times the KV cache is moved each step beside being read, as if streamed
+    element_copies: float = 0.0  # times the KV cache is moved each step beside being read, in elements of 4 bytes
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     workspace_gib: float = 0.0  # kept beside weights, activations and the device's context
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
@@ -114,17 +114,19 @@ class Engine:
 # does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took 512). A
 # captured framework replays its kernels as they are, today's with fused attention, in one call. A convolution is an
 # implicit product on the same units as a product. A framework that generates grows its cache by concatenation (read and
-# written: 2 times), and its products of one row for each head and sequence reach half of the bandwidth or less: one
-# more sequence of 544 tokens costs a step of LLaMA-7B and MPT-7B as much as 5.6 to 6.6 readings of its cache
-# (mosaicml/llm-foundry@8c8dd48f, batches of 8 to 64). PyTorch and ONNX lay images out channels first unless told
-# otherwise (pytorch.org, «Channels last memory format»), TensorFlow channels last; XLA takes 16-bit convolutions
-# channels last and others first (openxla/xla, gpu_layout_assignment.cc). In a network written for the engine norm and
+# written: 2 times), in kernels that take an element a thread, of whatever width, as do its products of one row for each
+# head and sequence: in 16 bits they reach half of the bandwidth or less. One more sequence of 544 tokens costs a step
+# of LLaMA-7B and MPT-7B in bf16 as much as 5.6 to 6.6 readings of its cache (mosaicml/llm-foundry@8c8dd48f, batches of
+# 8 to 64), 96 more tokens of GPT-2 at batch 128 as much as 6 in fp16 and 3.3 in fp32 (microsoft/onnxruntime,
+# transformers README, V100). PyTorch and ONNX lay images out channels first unless told otherwise (pytorch.org,
+# «Channels last memory format»), TensorFlow channels last; XLA takes 16-bit convolutions channels last and others first
+# (openxla/xla, gpu_layout_assignment.cc). In a network written for the engine norm and
 # activation are inside the convolution; what a block adds to its output is read once more: half of all values
 # (ResNet-50: 16 of 53 outputs, the wide ones) once of the 5 times that are counted.
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
-        convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, cache_copies=5.0,
+        convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, element_copies=2.0,
         exchange_us=60.0, spelt_out=True, channels_first=True,
     ),
     Engine(
@@ -138,6 +140,7 @@ _PRIORS: Final = (
     Engine(
         name="traced", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
         convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, channels_first=True,
+        element_copies=2.0,
     ),
     Engine(
         name="compiled", host_us_per_kernel=8.0, elementwise_left=0.8, convolution_fraction=0.85,
@@ -170,7 +173,7 @@ _PRIORS: Final = (
         workspace_gib=1.6,
     ),
     Engine(
-        name="hosted-llm", attention_fraction=0.55, host_us_per_kernel=9.0, sequence_us=5.0, cache_copies=1.0,
+        name="hosted-llm", attention_fraction=0.55, host_us_per_kernel=9.0, sequence_us=5.0, element_copies=2.0,
     ),
     Engine(name="llm", attention_fraction=0.55, sequence_us=5.0, request_us=1000.0, reply_us=2500.0),
     Engine(
@@ -211,7 +214,7 @@ _GENERATING_WORDS: Final = (("deepspeed", "eager"),)
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
     "inductor": "hosted-llm",
-    "optimised": "hosted-llm", "graph": "hosted-llm", "traced": "eager",
+    "optimised": "hosted-llm", "graph": "hosted-llm",
 }  # fmt: skip
 
 

@@ -13,7 +13,11 @@ from tonnage.workload.shapes import ModelShape
 
 ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
 ONE_SHOT_SHARE = 0.25
-BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
+# What NCCL counts for a card alone on PCIe 3 and 4 (links.csv) is 0.76 of the line rate; faster links are measured with
+# all of their cards. Rings of cards that share switches and sockets reach 0.556 of the line rate with four of them and
+# 0.444 with eight (NVIDIA/nccl#1639: 35 and 28 GB/s over PCIe 5); two are taken to be as four.
+ALONE_BYTES_PER_S = 25e9
+SHARING_RANKS, SHARING = (4.0, 8.0), (0.76 / 0.556, 0.76 / 0.444)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,6 @@ def one_shot(engine: Engine, size: Num) -> Num:
 
 
 def shared_switches(devices: Devices, ranks: Num) -> Num:
-    """How much longer cards on PCIe take because they share switches and sockets: (n/2)^0.5."""
-    several = np.sqrt(np.maximum(ranks, 2.0) / 2.0)
-    return np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, several, 1.0)
+    """How much longer than one alone cards on PCIe take because they share switches and sockets."""
+    sharing = np.interp(np.asarray(ranks, dtype=np.float64), SHARING_RANKS, SHARING)
+    return np.where(devices.intra_bytes_per_s < ALONE_BYTES_PER_S, sharing, 1.0)

@@ -40,6 +40,7 @@ CACHE_KERNELS = 2.0
 LAYOUT_LAUNCHES = 1.0
 TENSOR_CORE_FORMATS = ("tf32", "fp16", "bf16")  # of frameworks; engines that run 8 bits choose their layouts
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
+LAUNCHED_ELEMENT_BYTES = 4.0  # that kernels of a framework move an element of the cache at, if it is narrower
 # Of the host's time for a module (its call, its checks, its views, then its kernel), what a further operation in the
 # same function takes: no more than its dispatch. LLaMA-7B decodes in 1.75 times the time of MPT-7B, which has as many
 # modules a layer and 27 kernels less (mosaicml/llm-foundry@8c8dd48f, batch 1: 26.8 and 15.4 ms a token), which
@@ -57,6 +58,7 @@ class ServedFormat:
     weight_bytes: float
     kv_bytes: float
     expert_weight_bytes: float = 0.0  # of the experts of a mixture; 0: as the rest
+    cache_readings: float = 1.0  # of keys and values in a decode step
 
     @property
     def low_bit(self) -> bool:
@@ -156,7 +158,7 @@ def pass_work(
     stored = stores_scores(shape, served, engine, length, devices)
     padding = np.where(stored > 0, length / np.asarray(query, dtype=np.float64), 1.0)
     turned = turns_layout(served, engine, channels_last)
-    kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies + repeated_heads(shape, engine))
+    kv = cache_traffic(shape, served, engine)
     stages = tuple(
         replace(
             stage,
@@ -257,6 +259,15 @@ def turns_layout(served: ServedFormat, engine: Engine, channels_last: bool | Non
     if channels_last is not None:
         return not channels_last
     return engine.channels_first and not (engine.lays_out_half and served.element_bytes < 4.0)
+
+
+def cache_traffic(shape: ModelShape, served: ServedFormat, engine: Engine) -> float:
+    """What a decode step moves of keys and values, in readings of them at the width of the model's elements."""
+    read = served.kv_bytes * served.cache_readings
+    if engine.element_copies:
+        read = max(read, LAUNCHED_ELEMENT_BYTES)
+    moved = read * (1.0 + engine.element_copies) + served.kv_bytes * repeated_heads(shape, engine)
+    return moved / served.element_bytes
 
 
 def repeated_heads(shape: ModelShape, engine: Engine) -> float:

@@ -53,7 +53,7 @@ def size_batch(
         nodes_low=nodes,
         nodes_high=nodes,
         work_s=work,
-        detail=detail,
+        breakdown=detail,
         in_flight_s=table.replicas.concurrency[rows] / table.replicas.requests_per_s[rows],  # each item's own pass
         host_in_doubt=table.hosts_in_doubt(rows),
         misses=table.memory_misses(job, machines, set(table.machine[fitting].tolist())),

@@ -34,7 +34,7 @@ from tonnage.workload.jobs import BatchJob, Constraints, ServeJob
 
 _NONE = np.zeros(0)
 NOTHING = Sized(machine=np.zeros(0, dtype=np.intp), nodes=_NONE, work_s=_NONE, low_factor=_NONE, high_factor=_NONE,
-                nodes_low=_NONE, nodes_high=_NONE, detail=lambda row: [][row])  # fmt: skip
+                nodes_low=_NONE, nodes_high=_NONE)  # fmt: skip
 
 
 def size_decoder_service(
@@ -116,7 +116,7 @@ def size_decoder_service(
         nodes_low=candidates.nodes_low[chosen_ones],
         nodes_high=candidates.nodes_high[chosen_ones],
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
-        detail=detail,
+        breakdown=detail,
         misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints,
                        pools if job.prefill_replicas else None),
         held_back=table.machines_held_back,
@@ -202,7 +202,7 @@ def size_decoder_batch(
         nodes_low=nodes,
         nodes_high=nodes,
         work_s=work,
-        detail=detail,
+        breakdown=detail,
         in_flight_s=_in_flight_s(table, rows, job.items / replicas, work),
         misses=memory_misses(table, machines),
         held_back=table.machines_held_back,

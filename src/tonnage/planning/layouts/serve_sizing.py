@@ -68,7 +68,7 @@ def size_service(
         nodes_low=fleet(low, "high")[best],
         nodes_high=fleet(high, "low")[best],
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
-        detail=detail,
+        breakdown=detail,
         host_in_doubt=table.hosts_in_doubt(best),
         misses=misses,
         held_back=table.machines_held_back,

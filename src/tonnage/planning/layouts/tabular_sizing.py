@@ -238,13 +238,9 @@ def _memory_miss(binding: Holder, need: float, has: float) -> Miss:
 
 def _empty() -> Sized:
     none = np.empty(0)
-
-    def nothing(row: int) -> RunDetail:
-        raise IndexError(row)
-
     return Sized(
         machine=none.astype(np.intp), nodes=none, work_s=none, low_factor=none, high_factor=none, nodes_low=none,
-        nodes_high=none, detail=nothing,
+        nodes_high=none,
     )  # fmt: skip
 
 
@@ -311,6 +307,6 @@ def _rows(
         high_factor=ones * spread.high_factor,
         nodes_low=ones,
         nodes_high=ones,
-        detail=detail,
+        breakdown=detail,
         misses=misses,
     )

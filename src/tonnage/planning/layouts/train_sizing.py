@@ -149,7 +149,7 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
         nodes_low=nodes,
         nodes_high=nodes,
         work_s=work,
-        detail=lambda row: _detail(table, int(best[row]), float(steps)),
+        breakdown=lambda row: _detail(table, int(best[row]), float(steps)),
         state_parts=_state_parts(layouts),
         host_in_doubt=in_doubt,
         misses=misses,
