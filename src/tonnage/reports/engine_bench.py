@@ -189,11 +189,13 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
     price = "not stated: dollars are unknown" if spec.usd_per_hour is None else f"USD {spec.usd_per_hour:g} an hour"
     price += f" ({spec.price_note})" if spec.price_note else ""
     versions = {name: said for row in found.rows for name, said in (row.versions or {}).items()}
+    count = sum(cell.reason is not None for cell in found.cells)
+    failed = f", {count} of them failed" if count else ""
     yield Heading(text="Conditions")
     yield Pairs(rows=(
         ("machine", f"{host.processor}, {plural(host.logical_cores, 'thread')}, {to_gib(host.memory_bytes):.0f} GiB"),
         ("price", price), ("repeats", f"{spec.repeats}, engines in turn; seed {spec.seed}"),
-        ("cells", f"{len(found.cells)} of {found.cells_asked} done"),
+        ("cells", f"{len(found.cells)} of {found.cells_asked} ended{failed}"),
         ("other programs before a cell", f"up to {busiest(found):.2f} cores"),
         ("versions", ", ".join(f"{name} {said}" for name, said in sorted(versions.items()))),
         *((f"rows of {name}", ", ".join(f"{part} {digest[:12]}" for part, digest in parts.items()))

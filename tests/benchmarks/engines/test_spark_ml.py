@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from tonnage.benchmarks.engines.apart.engine_workers.spark_session import local_cluster, spark_settings
-from tonnage.benchmarks.engines.environments import missing
+from tonnage.benchmarks.engines.environments import environments_folder, missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out
 from tonnage.calibration.engine_costs import is_unknown
 from tonnage.errors import WorkloadError
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.spec import BenchSpec
+from tonnage.testing.spark import spark_cluster
 
 HOME = os.environ.get("TONNAGE_BENCH_HOME")  # a home with the environment `sparkling`
 
@@ -63,6 +64,26 @@ def test_their_session() -> None:
     assert "spark.driver.host" not in far
     assert (far["spark.executor.cores"], far["spark.cores.max"], far["spark.executor.memory"]) == ("2", "4", "1536m")
     assert not [name for name in far if "h2o" in name]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HOME is None, reason="TONNAGE_BENCH_HOME: a home in which `tonnage bench setup sparkling` was run")
+def test_on_a_cluster_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standalone master with two workers that no bench started: an executor on each, whose memory is counted too; the
+    cluster lives on."""
+    place = environments_folder(Path(str(HOME))) / "sparkling" / "lib"
+    [home] = place.glob("python*/site-packages/pyspark")
+    monkeypatch.setenv("TONNAGE_SPARK_HOME", str(home))
+    worker = {"cores": 1, "memory_gib": 2, "gpus": 0}
+    with spark_cluster(tmp_path / "spark", workers={"first": worker, "second": worker}) as cluster:
+        more = f", workers: 2, memory_gib: 1, rounds: 5, depth: 4, master: '{cluster.address}'"
+        spec = bench("spark-gbt", "binary", more)
+        [cell] = carry_out(spec, BenchFolder(tmp_path / "bench"), Path(str(HOME)), say=lambda _: None).cells
+        assert cluster.living() == 2
+    assert cell.reason is None
+    assert len(cell.workers) == 2
+    assert cell.peak_rss_bytes is not None
+    assert cell.peak_rss_bytes > 600 * 2**20
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .h2o_models import H2OEngine
-from .spark_session import on_this_host, open_session, spark_settings, threads_each
+from .spark_session import memory_of_executors, on_this_host, open_session, spark_settings, threads_each
 
 # Sparkling Water's proxy reads classes of the JDK that Java 17 keeps closed.
 EXPORTS = " ".join(f"--add-exports=java.base/sun.net.www.protocol.{scheme}=ALL-UNNAMED" for scheme in ("http", "https"))
@@ -67,6 +67,9 @@ class Engine(H2OEngine):
             raise RuntimeError(f"{len(nodes)} H2O nodes of {self.job['workers']} are in the cluster")
         return [{"rank": place, "pid": node["pid"], "port": int(str(node["ip_port"]).rpartition(":")[2]),
                  "devices": None} for place, node in enumerate(nodes)]  # fmt: skip
+
+    def memory_elsewhere(self) -> int:
+        return 0 if self.job["master"] is None else memory_of_executors(self._spark)
 
     def close(self) -> None:
         self._watch.end()

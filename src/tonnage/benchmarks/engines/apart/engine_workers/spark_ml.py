@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from .base import BaseEngine
-from .spark_session import open_session, spark_settings
+from .spark_session import memory_of_executors, open_session, spark_settings
 
 
 class Engine(BaseEngine):
@@ -85,6 +85,9 @@ class Engine(BaseEngine):
             raise RuntimeError(f"{len(infos)} executors of {self.job['workers']} are in the cluster")
         return [{"rank": place, "pid": os.getpid(), "port": int(one.port()), "devices": None}
                 for place, one in enumerate(infos)]  # fmt: skip
+
+    def memory_elsewhere(self) -> int:
+        return 0 if self.job["master"] is None else memory_of_executors(self._spark)
 
     def close(self) -> None:
         self._watch.end()

@@ -15,6 +15,7 @@ from .cluster_address import must_answer
 from .process import fail
 
 EXECUTORS_S = 120.0  # within which all executors must be there
+RESIDENT = tuple(f"ProcessTree{what}RSSMemory" for what in ("JVM", "Python", "Other"))
 LOOK_S = 1.0  # between two looks whether they still are
 
 
@@ -42,7 +43,10 @@ def spark_settings(job: dict[str, Any]) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(Path(job["folder"]) / "warehouse"),
     }  # fmt: skip
     if job["master"] is not None:
-        given |= {"spark.executor.cores": str(each), "spark.cores.max": str(each * job["workers"])}
+        given |= {
+            "spark.executor.cores": str(each), "spark.cores.max": str(each * job["workers"]),
+            "spark.executor.processTreeMetrics.enabled": "true", "spark.executor.heartbeatInterval": "1s",
+        }  # fmt: skip
     if on_this_host(job["master"]):
         given |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return given
@@ -94,6 +98,15 @@ def executors(session: Any) -> Iterator[Any]:
     """What Spark says of each executor, also of those that are lost (`ExecutorSummary`); the driver is none."""
     found = session.sparkContext._jsc.sc().statusStore().executorList(False)
     yield from (one for one in map(found.apply, range(found.size())) if one.id() != "driver")
+
+
+def memory_of_executors(session: Any) -> int:
+    """Peak resident bytes of all executors with what they started, as each last said; 0 before the first word.
+
+    Spark counts them by `/proc` where `spark.executor.processTreeMetrics.enabled` is set (`ProcfsMetricsGetter`).
+    """
+    peaks = [one.peakMemoryMetrics() for one in executors(session)]
+    return sum(int(peak.get().getMetricValue(name)) for peak in peaks if peak.isDefined() for name in RESIDENT)
 
 
 class ExecutorWatch:
