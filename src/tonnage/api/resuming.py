@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
+    from tonnage.runs.states import RunState
     from tonnage.settings import Settings
 
 
@@ -23,15 +24,12 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     from tonnage.api.launching import how, installed_at, predict_at, runner_for
     from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
     from tonnage.api.run_prediction import predict_run
-    from tonnage.files import write_whole
     from tonnage.places.file import LOCAL
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.guards import check_guard
-    from tonnage.runs.journal import EventKind
     from tonnage.runs.liveness import has_supervisor, observed_state
-    from tonnage.runs.secrets import masked, recall_secrets
-    from tonnage.runs.spec import dump_spec
-    from tonnage.runs.states import RunReason, RunStatus
+    from tonnage.runs.secrets import recall_secrets
+    from tonnage.runs.states import RunStatus
 
     executor, was = executor_of(settings, folder), None
     fault = settle(settings, folder)
@@ -73,18 +71,34 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     if executor is not None:
         refuse_at(executor.name, executor.check(folder))
     with reserved(settings.home, spec, folder, _predicted(folder, prediction), resumed=True):
-        if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
-            message = "its supervisor was gone without a last word"
-            folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
-        if spec != old:  # limits, patience and processes only: what is trained stays as it was
-            write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
-        if prediction is not None:
-            write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
-        folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
+        _record(folder, spec, old, state, prediction, place)
     if executor is None:
         runner.submit(runner.render(spec, folder), folder)
     else:
         submit_at(executor, spec, runner.render(spec, executor.folder_there(folder)), folder)
+
+
+def _record(
+    folder: RunFolder, spec: RunSpec, old: RunSpec, state: RunState, prediction: dict[str, Any] | None,
+    place: dict[str, Any],
+) -> None:  # fmt: skip
+    """Write down what is asked now: limits, retries and processes; what is trained stays as it was."""
+    from tonnage.api.launching import how
+    from tonnage.files import write_whole
+    from tonnage.runs.journal import EventKind
+    from tonnage.runs.secrets import masked
+    from tonnage.runs.spec import dump_spec
+    from tonnage.runs.states import RunReason, RunStatus
+
+    if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
+        message = "its supervisor was gone without a last word"
+        folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
+    if spec != old:
+        write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
+    if prediction is not None:
+        write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
+    name = folder.path.name
+    folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user", **place)
 
 
 def _asked_of(

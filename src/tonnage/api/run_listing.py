@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.reports.listing import Fields
     from tonnage.reports.rendering import Report
     from tonnage.runs.folder import RunFolder
 
@@ -34,7 +35,7 @@ def run_listing(
 
     `services`: a line for each service, below.
     """
-    from tonnage.reports.listing import Field, Listing, listing_report
+    from tonnage.reports.listing import Listing, listing_report
     from tonnage.runs.states import RunStatus
 
     now = datetime.now(UTC)
@@ -42,7 +43,24 @@ def run_listing(
     rows = [row for row in found if every or row.state.state is RunStatus.LOST or not row.state.state.ended]
     broken += [_fault(row) for row in rows if row.state.faults]
     rows.sort(key=_age, reverse=True)
-    fields: list[Field[_ListedRun]] = [
+    remarks = [f"{row.name}: {row.state.message}" for row in rows if row.state.message]
+    return listing_report(
+        Listing(
+            schema="tonnage/runs@1",
+            title=title,
+            name="runs",
+            head={},
+            fields=_fields(now),
+            items=rows,
+            remarks=[*remarks, *broken, *services, *([remark] if remark else [])],
+        )
+    )
+
+
+def _fields(now: datetime) -> Fields[_ListedRun]:
+    from tonnage.reports.listing import Field
+
+    return [
         Field(key="name", title="run", read=lambda row: row.name),
         Field(key="state", title="state", read=lambda row: row.state.state.value),
         Field(key="reason", title="reason", read=lambda row: row.state.reason and row.state.reason.value, show=_given),
@@ -64,18 +82,6 @@ def run_listing(
         Field(key="message", read=lambda row: row.state.message),
         Field(key="folder", read=lambda row: row.folder),
     ]  # fmt: skip
-    remarks = [f"{row.name}: {row.state.message}" for row in rows if row.state.message]
-    return listing_report(
-        Listing(
-            schema="tonnage/runs@1",
-            title=title,
-            name="runs",
-            head={},
-            fields=fields,
-            items=rows,
-            remarks=[*remarks, *broken, *services, *([remark] if remark else [])],
-        )
-    )
 
 
 def _read(folders: Sequence[RunFolder]) -> tuple[list[_ListedRun], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -49,20 +49,29 @@ def logs(
         session.say(told)
     log = _log(folder, machine, follow=follow, by_time=times or since is not None)
     offset = _shown_from(log, tail=tail, since=since)
-    if not follow and times:
+    if follow:
+        _follow(run, folder, session, times=times, offset=offset)
+    elif log.exists():
+        _print_log(log, times=times, offset=offset)
+
+
+def _print_log(log: Path, *, times: bool, offset: int) -> None:
+    """The log from a byte on."""
+    if times:
         from tonnage.runs.logs import timed_lines
 
-        for line in timed_lines(log, offset) if log.exists() else ():
+        for line in timed_lines(log, offset):
             write_stdout(line)
         return
-    if not follow:
-        if log.exists():
-            with log.open("rb") as file:
-                file.seek(offset)
-                for block in iter(lambda: file.read(1 << 16), b""):
-                    write_stdout(block.decode("utf-8", errors="replace"))
-        return
-    from tonnage.api.placing import collect_at
+    with log.open("rb") as file:
+        file.seek(offset)
+        for block in iter(lambda: file.read(1 << 16), b""):
+            write_stdout(block.decode("utf-8", errors="replace"))
+
+
+def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, offset: int) -> NoReturn:
+    """The log as it grows, until the run ends. Exits as the run does; 0 where its reader leaves."""
+    from tonnage.api.placing import collect_at, look_at_place
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
     from tonnage.cli.running import Told

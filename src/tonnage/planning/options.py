@@ -88,23 +88,8 @@ class OptionBuilder:
         deal = self.deals[int(priced.offer[row])]
         offer = deal.offer
         instance = self.instances[offer.provider, offer.instance_type]
-        total = float(ledger.total_usd)
-        time = None
-        if not self.service:
-            time = Figure(
-                value=float(priced.wall_s[row]),
-                low=float(priced.wall_low_s[row]),
-                high=float(priced.wall_high_s[row]),
-                basis=run.time_s.basis if run.time_s else "computed",
-            )
-        cost = Figure(
-            value=total,
-            low=min(float(priced.cost_low_usd[row]), total),
-            high=max(float(priced.cost_high_usd[row]), total),
-            basis=time.basis if time else "computed",
-        )
-        if deal.fee is not None and deal.fee.estimate is not None:
-            cost = with_fee_range(cost, ledger, deal.fee.estimate)
+        time = self._time(row, run)
+        cost = self._cost(row, ledger, deal, time)
         return MachineOption(
             rank=0,
             provider=offer.provider,
@@ -137,6 +122,31 @@ class OptionBuilder:
             platform=deal.platform,
             spot=spot,
         )
+
+    def _time(self, row: int, run: RunDetail) -> Figure | None:
+        """Seconds on the wall, waits and sessions included; None for a service."""
+        if self.service:
+            return None
+        priced = self.priced
+        return Figure(
+            value=float(priced.wall_s[row]),
+            low=float(priced.wall_low_s[row]),
+            high=float(priced.wall_high_s[row]),
+            basis=run.time_s.basis if run.time_s else "computed",
+        )
+
+    def _cost(self, row: int, ledger: Ledger, deal: Deal, time: Figure | None) -> Figure:
+        """The ledger's total in dollars, with the ends of time and of an estimated fee."""
+        total = float(ledger.total_usd)
+        cost = Figure(
+            value=total,
+            low=min(float(self.priced.cost_low_usd[row]), total),
+            high=max(float(self.priced.cost_high_usd[row]), total),
+            basis=time.basis if time else "computed",
+        )
+        if deal.fee is not None and deal.fee.estimate is not None:
+            cost = with_fee_range(cost, ledger, deal.fee.estimate)
+        return cost
 
     def _spots(self, rows: IntArray) -> dict[int, SpotDetail]:
         """What is said of the rows on spot, by row; nothing of a service."""

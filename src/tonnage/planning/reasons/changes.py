@@ -357,25 +357,14 @@ class State(Reason):
     of: Literal["price", "quota", "measured", "units", "carried"]
 
 
-OneChange = (
-    Include
-    | LeaveOut
-    | DropExclusion
-    | AllowSpot
-    | Buy
-    | AllowInterruptions
-    | AcceptRisk
-    | TrustAny
-    | OnlyPlatform
-    | MoveDeadline
-    | MoveBudget
-    | MovePromise
-    | MoveRate
-    | MoveQuota
-    | RaiseQuota
-    | MoveMaxGpus
-    | MoreNodes
-    | SetField
+TermChange = (  # what may be bought, and from whom
+    Include | LeaveOut | DropExclusion | AllowSpot | Buy | AllowInterruptions | AcceptRisk | TrustAny | OnlyPlatform
+)
+LimitChange = (  # a limit of the workload or the account
+    MoveDeadline | MoveBudget | MovePromise | MoveRate | MoveQuota | RaiseQuota | MoveMaxGpus | MoreNodes
+)
+JobChange = (  # the work itself, and how it is laid out
+    SetField
     | UseFp16
     | CutSequences
     | FewerOutputTokens
@@ -388,18 +377,12 @@ OneChange = (
     | LongerPromises
     | RarerInterruptions
     | RankByCost
-    | FasterWork
-    | LowerPrice
-    | MovePrice
-    | Discount
-    | FasterGpus
-    | MoreMemory
-    | LargerGpus
-    | TakeGpu
     | TrainMlp
-    | Publish
-    | State
 )
+MarketChange = (  # prices and machines
+    FasterWork | LowerPrice | MovePrice | Discount | FasterGpus | MoreMemory | LargerGpus | TakeGpu
+)
+OneChange = TermChange | LimitChange | JobChange | MarketChange | Publish | State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,43 +44,15 @@ def change_document(change: AnyChange) -> dict[str, Any]:
 
 def change_words(change: AnyChange) -> str:
     """One clause: a key with its new value, or a fact that would have to be so."""
+    if isinstance(change, kinds.TermChange):
+        return _of_terms(change)
+    if isinstance(change, kinds.LimitChange):
+        return _of_limits(change)
+    if isinstance(change, kinds.MarketChange):
+        return _of_market(change)
     match change:
         case kinds.Both(first=first, second=second):
             return f"{change_words(first)} and {change_words(second)}"
-        case (
-            kinds.Include()
-            | kinds.LeaveOut()
-            | kinds.DropExclusion()
-            | kinds.AllowSpot()
-            | kinds.AllowInterruptions()
-            | kinds.Buy()
-            | kinds.AcceptRisk()
-            | kinds.OnlyPlatform()
-            | kinds.TrustAny()
-        ):
-            return _of_terms(change)
-        case (
-            kinds.MoveDeadline()
-            | kinds.MoveBudget()
-            | kinds.MovePromise()
-            | kinds.MoveRate()
-            | kinds.MoveQuota()
-            | kinds.RaiseQuota()
-            | kinds.MoveMaxGpus()
-            | kinds.MoreNodes()
-        ):
-            return _of_limits(change)
-        case (
-            kinds.MovePrice()
-            | kinds.LowerPrice()
-            | kinds.Discount()
-            | kinds.FasterGpus()
-            | kinds.FasterWork()
-            | kinds.MoreMemory()
-            | kinds.LargerGpus()
-            | kinds.TakeGpu()
-        ):
-            return _of_market(change)
         case kinds.Publish(what=what):
             return PUBLISHED[what]
         case kinds.State(key=key, of=of):
@@ -89,17 +61,7 @@ def change_words(change: AnyChange) -> str:
             return _of_job(change)
 
 
-def _of_terms(
-    change: kinds.Include
-    | kinds.LeaveOut
-    | kinds.DropExclusion
-    | kinds.AllowSpot
-    | kinds.AllowInterruptions
-    | kinds.Buy
-    | kinds.AcceptRisk
-    | kinds.OnlyPlatform
-    | kinds.TrustAny,
-) -> str:
+def _of_terms(change: kinds.TermChange) -> str:
     match change:
         case kinds.Include(key=key, value=value):
             return f"constraints.{key} includes {value}"
@@ -123,16 +85,7 @@ def _of_terms(
             assert_never(change)
 
 
-def _of_limits(
-    change: kinds.MoveDeadline
-    | kinds.MoveBudget
-    | kinds.MovePromise
-    | kinds.MoveRate
-    | kinds.MoveQuota
-    | kinds.RaiseQuota
-    | kinds.MoveMaxGpus
-    | kinds.MoreNodes,
-) -> str:
+def _of_limits(change: kinds.LimitChange) -> str:
     match change:
         case kinds.MoveDeadline(deadline_s=deadline_s):
             return f"the deadline is {span_words(deadline_s)} away"
@@ -154,16 +107,7 @@ def _of_limits(
             assert_never(change)
 
 
-def _of_market(
-    change: kinds.MovePrice
-    | kinds.LowerPrice
-    | kinds.Discount
-    | kinds.FasterGpus
-    | kinds.FasterWork
-    | kinds.MoreMemory
-    | kinds.LargerGpus
-    | kinds.TakeGpu,
-) -> str:
+def _of_market(change: kinds.MarketChange) -> str:
     match change:
         case kinds.MovePrice(usd_per_instance_hour=usd, fall_fraction=fall, of="machine"):
             return f"its price is ${usd:,.4g} an instance-hour ({100 * fall:.3g} % lower)"
@@ -187,22 +131,7 @@ def _of_market(
             assert_never(change)
 
 
-def _of_job(
-    change: kinds.SetField
-    | kinds.UseFp16
-    | kinds.CutSequences
-    | kinds.FewerOutputTokens
-    | kinds.SmallerTable
-    | kinds.DivideBatch
-    | kinds.DivideGpus
-    | kinds.WholeMachines
-    | kinds.SetPools
-    | kinds.FewerPoolReplicas
-    | kinds.LongerPromises
-    | kinds.RarerInterruptions
-    | kinds.RankByCost
-    | kinds.TrainMlp,
-) -> str:
+def _of_job(change: kinds.JobChange) -> str:
     match change:
         case kinds.SetField(key=key, value=value, alike=alike):
             others = f" (or {', '.join(alike)})" if alike else ""
