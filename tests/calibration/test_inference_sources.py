@@ -11,7 +11,7 @@ import pytest
 import tonnage.calibration
 from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import InferenceCase, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case, row_engine
 from tonnage.calibration.inference_sources import documented_facts
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.rows import InferenceRow
@@ -123,6 +123,16 @@ def test_a_source_says_how_images_are_laid_out_and_batches_handed_over(
     assert (case.channels_last, case.row.looped) == (last, looped)
 
 
+@pytest.mark.parametrize(
+    ("engine", "native", "kind"),
+    [("trt", "", "fused"), ("trt", "y", "fused"), ("trt", "n", "converted"), ("onnxruntime-trt", "", "converted"),
+     ("onnxruntime-trt", "y", "fused"), ("pytorch", "n", "eager")],
+)  # fmt: skip
+def test_how_a_network_came_to_its_engine_says_its_class(engine: str, native: str, kind: str) -> None:
+    """A network that a framework hands to TensorRT is a converted one, whatever the engine is called."""
+    assert row_engine(replace(ROW, source="mine", engine=engine, native=native)) == kind
+
+
 def test_a_step_of_a_loop_costs_its_hand_over() -> None:
     """A batch that a loop hands over takes 1.5 ms longer; one that comes through a server has that instead."""
     row = replace(ROW, source="mine")
@@ -163,6 +173,9 @@ FILLED: list[tuple[dict[str, object], dict[str, object]]] = [
     ({"note": "closed Server, Triton; real lengths (<= 384)", "source": "mlcommons/inference_results_v4.1 x"},
      {"native": "y", "remote": "n", "latency_bound": "y", "mean_input_len": pytest.approx(177, rel=0.01)}),
     ({"note": "closed Server", "source": "mine"}, {"native": "", "latency_bound": ""}),
+    ({"engine": "trt", "source": EXAMPLES + "Paddle RN50v1.5 README"}, {"native": "n"}),
+    ({"engine": "trt", "source": EXAMPLES + "Paddle RN50v1.5 README", "native": "y"}, {"native": "y"}),
+    ({"engine": "trt", "source": "mine"}, {"native": ""}),
     ({"note": "memory of the pool", "metric": "peak_mem_gib", "source": "InternLM/lmdeploy a100_fp16.md"},
      {"mem_kind": "pool"}),
     ({"note": "memory of the pool", "metric": "peak_mem_gib", "source": "mine"}, {"mem_kind": ""}),

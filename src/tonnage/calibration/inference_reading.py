@@ -168,7 +168,9 @@ def row_engine(row: InferenceRow) -> str:
     if row.compiled == "y":
         name += "-xla"
     kind = engine_class(name, generates=row.kind == "decoder")
-    return "fused" if kind == "converted" and row.native == "y" else kind
+    if kind in ("converted", "fused") and row.native:
+        return "fused" if row.native == "y" else "converted"
+    return kind
 
 
 def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:

@@ -56,6 +56,12 @@ def _pytorch_classifiers(row: InferenceRow) -> Facts:
     return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else ""}
 
 
+def _paddle_classifiers(row: InferenceRow) -> Facts:
+    """The same repository, PaddlePaddle/Classification/RN50v1.5: inference.py runs an exported program through Paddle
+    Inference, which hands its subgraphs to TensorRT (`enable_tensorrt_engine`): a converted network."""
+    return {"native": "n"} if row.engine == "trt" else NOTHING
+
+
 def _mlperf(row: InferenceRow) -> Facts:
     """MLPerf inference, closed division: networks written for the engine. The load generator stands beside it, no
     client. Server: the load is raised until the latency limit of the rules, and not printed. BERT reads SQuAD's
@@ -103,6 +109,7 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(_EXAMPLES + r"\bTF[12] BERT\b"), _tensorflow_bert),
     (re.compile(_EXAMPLES + r"\bTF1 \S*(?:resnet|resnext)"), _tensorflow_classifiers),
     (re.compile(_EXAMPLES + r"\bPyTorch \S*(?:resnet|resnext|efficientnet)\S* README"), _pytorch_classifiers),
+    (re.compile(_EXAMPLES + r"\bPaddle \S*RN50"), _paddle_classifiers),
     (re.compile(r"^mlcommons/inference_results"), _mlperf),
     (re.compile(r"^NVIDIA/FasterTransformer\b"), _faster_transformer),
     (re.compile(r"^InternLM/lmdeploy\b"), _lmdeploy),

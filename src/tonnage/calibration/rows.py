@@ -117,7 +117,7 @@ class InferenceRow:
     decoding_threads: int | None = None  # of the host, that decode photographs while the device works; blank: no need
     mem_kind: str = ""  # what a peak counts: allocated or reserved by the framework; blank: all that the device holds
     traced: str = ""  # y: TorchScript runs the graph of a PyTorch model
-    native: str = ""  # y: the network was written for the engine, not converted to it
+    native: str = ""  # y: the network was written for the engine, n: converted to it
     kv_cache: str = ""  # fp8: keys and values are held in 8 bits under wider products
     pp: int | None = None  # pipeline stages
     remote: str = ""  # y: a client measured it, through an inference server

@@ -122,7 +122,10 @@ class Engine:
 # «Channels last memory format»), TensorFlow channels last; XLA takes 16-bit convolutions channels last and others first
 # (openxla/xla, gpu_layout_assignment.cc). In a network written for the engine norm and
 # activation are inside the convolution; what a block adds to its output is read once more: half of all values
-# (ResNet-50: 16 of 53 outputs, the wide ones) once of the 5 times that are counted.
+# (ResNet-50: 16 of 53 outputs, the wide ones) once of the 5 times that are counted. TensorFlow's graph runs norm,
+# activation and that sum as one kernel in inference, in 32 and in 16 bit (tensorflow/tensorflow@599ec864, grappler/
+# optimizers/remapper.cc: FusedBatchNorm + SideInput + Activation -> _FusedBatchNormEx): read and written once, half of
+# it read once more, 2.5 of 5.
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -135,7 +138,7 @@ _PRIORS: Final = (
     ),
     Engine(
         name="graph", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
-        convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, mixed_residual=True,
+        convolution_elementwise_left=0.5, sequence_us=5.0, fused_attention_tokens=0.0, mixed_residual=True,
     ),
     Engine(
         name="traced", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
