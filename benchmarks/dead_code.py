@@ -26,9 +26,9 @@ ALLOWED = {
     ],
     "offered to users of the package": [
         "to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*", "PlaceTrial", "new_host_key",
-        "fake_bedrock", "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google", "environ",
-        "vanish", "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of", "fake_dashboard",
-        "fake_skypilot", "fake_digitalocean", "fake_azure", "azurite", "preempt", "elsewhere",
+        "fake_batch", "fake_bedrock", "fake_cluster", "fake_sagemaker", "fake_ec2", "fake_workspace", "fake_google",
+        "environ", "vanish", "lose", "read_scenarios", "ray_cluster", "lose_node", "shut_down", "node_of",
+        "fake_dashboard", "fake_skypilot", "fake_digitalocean", "fake_azure", "azurite", "preempt", "elsewhere",
         "evict", "wait_for_pod", "fake_vault", "worker_of", "fake_master",
     ],
     "commands added to typer without a decorator": [

@@ -14,11 +14,13 @@ import pytest
 from tests.places.azure.test_machines import RESERVED, TAG, TERMS, WORK
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.places.azure.checks import RIGHTS, SET_RIGHTS
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.azure.scale_sets import AzureScaleSets
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terraform.files import terraform_files
 from tonnage.runs import RunFolder
 from tonnage.testing.azure.cloud import GROUP, FakeAzure, azure_fault
 from tonnage.testing.http_service import times
@@ -214,3 +216,10 @@ def test_check_asks_for_what_several_machines_need(azure: FakeAzure) -> None:
     azure.rights.remove("Microsoft.Compute/virtualMachineScaleSets/write")
     assert any("virtualMachineScaleSets/write" in said for said, _ in findings("refused"))
     assert not any("virtualMachineScaleSets" in said for said, _ in findings("refused", nodes=1))
+
+
+def test_the_terraform_files_give_the_rights_that_check_asks_for() -> None:
+    """On scale sets where a run has several machines, and not else."""
+    several, alone = ("".join(terraform_files("vm", cloud(nodes=nodes).place).values()) for nodes in (2, 1))
+    assert all(right in several for right in (*RIGHTS, *SET_RIGHTS))
+    assert not any(right in alone for right in SET_RIGHTS)

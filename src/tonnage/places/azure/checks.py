@@ -35,7 +35,7 @@ def questions_of(call: Call, place: AzurePlace, *, name: str) -> Iterator[PlaceF
     yield from against
     if against:
         return
-    yield from right_questions(call, place.group, RIGHTS if place.nodes == 1 else (*RIGHTS, *SET_RIGHTS))
+    yield from right_questions(call, place.group, rights_of(place))
     yield from _size(call, place, name)
     yield from _nearness(call, place, name)
     yield from _boot_image(call, place)
@@ -43,6 +43,11 @@ def questions_of(call: Call, place: AzurePlace, *, name: str) -> Iterator[PlaceF
     yield from _identity(call, place)
     yield from vault_questions(call, place)
     yield image_unchecked(place.image)
+
+
+def rights_of(place: AzurePlace) -> tuple[str, ...]:
+    """What whoever starts runs there has to be allowed: scale sets are those of several machines."""
+    return RIGHTS if place.nodes == 1 else (*RIGHTS, *SET_RIGHTS)
 
 
 def image_unchecked(image: str) -> PlaceFinding:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.places.azure.checks import RIGHTS, SPOT_QUOTA
+from tonnage.places.azure.checks import SPOT_QUOTA, rights_of
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.terraform.hcl import Block, Expression
 
@@ -172,7 +172,7 @@ def _role(label: str, name: str, actions: tuple[str, ...], scope: Any = WHOLE_GR
 
 def _rights(place: AzurePlace) -> Iterator[Block]:
     """What whoever starts runs may: nobody is one until `members` names them."""
-    yield _role("client", f"{identity_name(place)} starts machines", tuple({*RIGHTS, *STARTS, *ENDS}))
+    yield _role("client", f"{identity_name(place)} starts machines", tuple({*rights_of(place), *STARTS, *ENDS}))
     yield _given("client", None, "azurerm_resource_group.runs.id", "client", members=True)
     yield _role("look", f"{identity_name(place)} looks", LOOKS, f"/subscriptions/{place.subscription}")
     yield _given("look", None, f'"/subscriptions/{place.subscription}"', "look", members=True)
