@@ -1,9 +1,15 @@
 """The page under load: runs that report, people with the page open, programs that read the API; p95 and memory.
 
     python benchmarks/ui_load.py --runs 200 --users 50 --calls-per-s 1000 --seconds 20
+    python benchmarks/ui_load.py --beside mlflow --beside ray --ray-python /path/of/an/env/bin/python
 
 One server in a process of its own, on this machine alone; the load comes from this process and shares its cores, and
 the rate that was reached is printed beside the one asked for. Ends by itself.
+
+`--beside` asks the same of another server after it, with as many people and calls: the list of runs as its own page
+fetches it in the place of our home page; one run, its curve and a list in the place of our documents. MLflow has the
+same runs with as many points in a SQLite file; a Ray dashboard has as many finished jobs as `--ray-jobs`, since each
+takes a second to make. What a page asks for is taken from what the browser asks at each: only the data, no scripts.
 """
 
 from __future__ import annotations
@@ -17,8 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -29,28 +39,70 @@ from tonnage.web.keys import KeyFile, now_utc
 READERS = 40  # connections of programs, each with a key of its own: 50 requests a second are one key's limit
 PAGE_EVERY_S = 3.0  # as the page's own script asks
 REPORT_EVERY_S = 10.0
-READ = ("me", "runs/run-{}", "runs/run-{}/logs?lines=20", "catalog/gpus?gpu=H100:8", "budgets")
+UP_S = 120.0  # for a server to begin
+STEPS = 10  # points of each run, as `write_run` writes them
 Times = dict[str, list[float]]
 
 
-class Asker:
-    """One connection that is kept; seconds of each answer by address."""
+@dataclass(frozen=True)
+class Ask:
+    """A request by the name that it is shown under; `{n}` is the number of a run."""
 
-    def __init__(self, port: int, key: str, times: Times, failed: Times) -> None:
-        self.port, self.key, self.times, self.failed = port, key, times, failed
+    name: str
+    path: str
+    body: str | None = None  # JSON: then it is a POST
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that is asked. `page`: what a person's browser asks for again and again; `reads`: what programs do."""
+
+    name: str
+    port: int
+    pid: int
+    page: tuple[Ask, ...]
+    reads: tuple[Ask, ...]
+    names: tuple[str, ...]  # of runs, for `{n}`
+    keys: tuple[str, ...] = ()  # one a connection; none: nobody signs in
+    report: Callable[[int], None] | None = None  # what a run reports, by its turn
+
+
+class Asker:
+    """One connection that is kept, and made anew where the server closes it; seconds of each answer by name."""
+
+    def __init__(self, target: Target, key: str | None, times: Times, failed: Times) -> None:
+        self.target, self.times, self.failed = target, times, failed
+        self.head = f"host: 127.0.0.1:{target.port}\r\n" + (f"x-api-key: {key}\r\n" if key else "")
         self.stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def get(self, path: str, name: str) -> None:
+    async def ask(self, one: Ask, run: str) -> None:
+        began, good = time.perf_counter(), False
+        try:
+            good = await asyncio.wait_for(self._answer(one, run), 30.0)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError):
+            self.stream = None
+        (self.times if good else self.failed)[one.name].append(time.perf_counter() - began)
+
+    async def _answer(self, one: Ask, run: str) -> bool:
         if self.stream is None:
-            self.stream = await asyncio.open_connection("127.0.0.1", self.port)
+            self.stream = await asyncio.open_connection("127.0.0.1", self.target.port)
         reader, writer = self.stream
-        began = time.perf_counter()
-        writer.write(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {self.key}\r\n\r\n".encode())
+        body = b"" if one.body is None else one.body.replace("{n}", run).encode()
+        verb = "GET" if one.body is None else "POST"
+        kind = "" if one.body is None else f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        writer.write(f"{verb} {one.path.replace('{n}', run)} HTTP/1.1\r\n{self.head}{kind}\r\n".encode() + body)
         head = await reader.readuntil(b"\r\n\r\n")
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
-        await reader.readexactly(int(fields[b"content-length"]))
-        ok = head.split(b" ", 2)[1] == b"200"
-        (self.times if ok else self.failed)[name].append(time.perf_counter() - began)
+        if b"chunked" in fields.get(b"transfer-encoding", b""):
+            while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+                await reader.readexactly(size + 2)
+            await reader.readuntil(b"\r\n")
+        else:
+            await reader.readexactly(int(fields[b"content-length"]))
+        if fields.get(b"connection") == b"close":
+            writer.close()
+            self.stream = None
+        return head.split(b" ", 2)[1] == b"200"
 
 
 async def every(period_s: float, until: float, ask: Callable[[int], Awaitable[None]], place: float) -> None:
@@ -65,88 +117,198 @@ async def every(period_s: float, until: float, ask: Callable[[int], Awaitable[No
         number += 1
 
 
-async def load(port: int, keys: list[str], folders: list[Path], asked: argparse.Namespace) -> tuple[Times, Times, int]:
+async def load(target: Target, asked: argparse.Namespace) -> tuple[Times, Times, int]:
     times, failed, reports = defaultdict(list), defaultdict(list), [0]
     until = time.perf_counter() + asked.seconds
+    keys: list[str | None] = [*target.keys] or [None] * (asked.users + READERS)
     tasks = []
     for number in range(asked.users):
-        user = Asker(port, keys[number], times, failed)
+        user = Asker(target, keys[number], times, failed)
 
         async def look(_: int, user: Asker = user) -> None:
-            await user.get("/?fragment=1", "page")
+            for one in target.page:
+                await user.ask(one, target.names[0])
 
         tasks.append(every(PAGE_EVERY_S, until, look, number / asked.users))
     for number in range(READERS):
-        reader = Asker(port, keys[asked.users + number], times, failed)
+        reader = Asker(target, keys[asked.users + number], times, failed)
 
         async def read(turn: int, reader: Asker = reader, number: int = number) -> None:
-            what = READ[(turn + number) % len(READ)]
-            run = (turn * READERS + number) % asked.runs
-            await reader.get(f"/api/v1/{what.format(run)}", what.format("NAME"))
+            what = target.reads[(turn + number) % len(target.reads)]
+            await reader.ask(what, target.names[(turn * READERS + number) % len(target.names)])
 
         if asked.calls_per_s:
             tasks.append(every(READERS / asked.calls_per_s, until, read, number / READERS))
+    if target.report is not None:
+        tell = target.report
 
-    async def report(turn: int) -> None:
-        file = folders[turn % len(folders)] / "metrics.jsonl"
-        last = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({**last, "step": last["step"] + 1}) + "\n")
-        reports[0] += 1
+        async def report(turn: int) -> None:
+            tell(turn)
+            reports[0] += 1
 
-    tasks.append(every(REPORT_EVERY_S / len(folders), until, report, 0.0))
+        tasks.append(every(REPORT_EVERY_S / len(target.names), until, report, 0.0))
     await asyncio.gather(*tasks)
     return times, failed, reports[0]
 
 
+# the servers
+
+
+@contextmanager
+def tonnage_page(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
+    home = place / "home"
+    folders = [home / "runs" / f"run-{number}" for number in range(asked.runs)]
+    for number, folder in enumerate(folders):
+        write_run(folder, finished=number % 10 != 0)
+    kept = KeyFile(home / "ui" / "keys.json")
+    keys = tuple(
+        kept.add(f"reader-{number}", "viewer", now=now_utc(), expires_at=None)
+        for number in range(asked.users + READERS)
+    )
+
+    def report(turn: int) -> None:
+        file = folders[turn % len(folders)] / "metrics.jsonl"
+        last = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({**last, "step": last["step"] + 1}) + "\n")
+
+    port = free_port()
+    command = [sys.executable, "-m", "tonnage", "ui", "--port", str(port), "--behind-proxy", "--folder", str(place),
+               "--host-name", "127.0.0.1"]  # fmt: skip
+    reads = ("me", "runs/{n}", "runs/{n}/logs?lines=20", "catalog/gpus?gpu=H100:8", "budgets")
+    with started(command, {"TONNAGE_HOME": str(home)}, port, "/health") as pid:
+        yield Target(
+            "tonnage ui", port, pid, page=(Ask("page", "/?fragment=1"),),
+            reads=tuple(Ask(one.replace("{n}", "NAME"), f"/api/v1/{one}") for one in reads),
+            names=tuple(folder.name for folder in folders), keys=keys, report=report,
+        )  # fmt: skip
+
+
+@contextmanager
+def mlflow_ui(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
+    """The same runs in a SQLite file, written by MLflow's client; its server as `mlflow server` starts it."""
+    store = f"sqlite:///{place}/mlflow.db"
+    write = (
+        "import sys\nfrom mlflow.tracking import MlflowClient\nfrom mlflow.entities import Metric, Param\n"
+        f"client = MlflowClient(tracking_uri={store!r})\nexperiment = client.create_experiment('load')\n"
+        f"print(experiment)\nfor number in range({asked.runs}):\n"
+        "    run = client.create_run(experiment, run_name=f'run-{number}').info.run_id\n"
+        f"    points = [Metric('loss', 1 / (1 + step), 1000 * step, step) for step in range({STEPS})]\n"
+        "    client.log_batch(run, metrics=points, params=[Param('model', 'bert'), Param('batch', '32')])\n"
+        "    if number % 10:\n        client.set_terminated(run)\n    print(run)\n"
+    )
+    done = subprocess.run([asked.mlflow_python, "-c", write], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"MLflow cannot write its runs: {done.stderr[-500:]}")
+    experiment, *names = done.stdout.split()
+    port = free_port()
+    command = [asked.mlflow_python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
+               "--backend-store-uri", store, "--artifacts-destination", str(place / "artifacts")]  # fmt: skip
+    listed = json.dumps({"experiment_ids": [experiment], "max_results": 100})
+    search = Ask("page (runs/search)", "/ajax-api/2.0/mlflow/runs/search", listed)
+    history = "/api/2.0/mlflow/metrics/get-history?metric_key=loss&run_id={n}"
+    with started(command, {"MLFLOW_DISABLE_TELEMETRY": "true"}, port, "/health") as pid:
+        yield Target(
+            "MLflow UI", port, pid, page=(search,), names=tuple(names),
+            reads=(Ask("runs/get", "/api/2.0/mlflow/runs/get?run_id={n}"), Ask("metrics/get-history", history),
+                   Ask("experiments/search", "/api/2.0/mlflow/experiments/search?max_results=100")),
+        )  # fmt: skip
+
+
+@contextmanager
+def ray_dashboard(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
+    """A head node of its own with `--ray-jobs` jobs that have ended; stopped by its processes, not by name."""
+    port, own = free_port(), free_port()
+    ray = str(Path(asked.ray_python).with_name("ray"))
+    # AF_UNIX paths are short: not below the temporary folder of a test
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    command = [ray, "start", "--head", "--block", "--port", str(own), "--dashboard-host", "127.0.0.1",
+               "--dashboard-port", str(port), "--num-cpus", "2", "--temp-dir", folder, "--include-dashboard", "true",
+               "--disable-usage-stats", "--object-store-memory", "80000000"]  # fmt: skip
+    with started(command, {}, port, "/api/version") as pid:
+        names = []
+        for number in range(asked.ray_jobs):
+            told = json.dumps({"entrypoint": "true", "submission_id": f"job-{number}"}).encode()
+            url = f"http://127.0.0.1:{port}/api/jobs/"
+            request = urllib.request.Request(url, told, {"content-type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                names.append(str(json.load(answer)["submission_id"]))
+        yield Target(
+            "Ray dashboard", port, pid, names=tuple(names),
+            page=(Ask("page (jobs)", "/api/jobs/"), Ask("page (nodes)", "/nodes?view=summary")),
+            reads=(Ask("jobs/NAME", "/api/jobs/{n}"), Ask("jobs/NAME/logs", "/api/jobs/{n}/logs"),
+                   Ask("version", "/api/version")),
+        )  # fmt: skip
+    del place
+
+
+SERVERS = {"mlflow": mlflow_ui, "ray": ray_dashboard}
+
+
+@contextmanager
+def started(command: list[str], more: dict[str, str], port: int, path: str) -> Iterator[int]:
+    """A server's process once it answers at `path`; it and its descendants are ended behind the block."""
+    with subprocess.Popen(command, env={**os.environ, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          start_new_session=True) as server:  # fmt: skip
+        try:
+            until = time.monotonic() + UP_S
+            while True:
+                if server.poll() is not None or time.monotonic() > until:
+                    raise SystemExit(f"{' '.join(command[:6])} … did not begin within {UP_S:.0f} s")
+                with suppress(OSError, urllib.error.URLError), \
+                        urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):  # fmt: skip
+                    break
+                time.sleep(0.2)
+            yield server.pid
+        finally:
+            below = psutil.Process(server.pid).children(recursive=True)
+            server.terminate()
+            _, left = psutil.wait_procs(below, timeout=15)
+            for one in left:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def used(pid: int) -> tuple[float, float]:
+    """Resident megabytes and processor seconds of a process and all below it."""
+    top = psutil.Process(pid)
+    memory_mb = cpu_s = 0.0
+    for one in (top, *top.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            memory_mb += one.memory_info().rss / 1e6
+            cpu_s += sum(one.cpu_times()[:2])
+    return memory_mb, cpu_s
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("runs", 200), ("users", 50), ("calls-per-s", 1000), ("seconds", 20)):
+    for name, default in (("runs", 200), ("users", 50), ("calls-per-s", 1000), ("seconds", 20), ("ray-jobs", 20)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--beside", choices=sorted(SERVERS), action="append", default=[])
+    parser.add_argument("--mlflow-python", default=sys.executable, help="of an environment with mlflow")
+    parser.add_argument("--ray-python", default=sys.executable, help="of an environment with ray[default]")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place) / "home"
-        folders = [home / "runs" / f"run-{number}" for number in range(asked.runs)]
-        for number, folder in enumerate(folders):
-            write_run(folder, finished=number % 10 != 0)
-        kept = KeyFile(home / "ui" / "keys.json")
-        keys = [
-            kept.add(f"reader-{number}", "viewer", now=now_utc(), expires_at=None)
-            for number in range(asked.users + READERS)
-        ]
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        command = [sys.executable, "-m", "tonnage", "ui", "--port", str(port), "--behind-proxy", "--folder", place,
-                   "--host-name", "127.0.0.1"]  # fmt: skip
-        environment = {**os.environ, "TONNAGE_HOME": str(home)}
-        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as server:
-            try:
-                _wait(port)
-                watched = psutil.Process(server.pid)
-                before_mb, began_s = watched.memory_info().rss / 1e6, sum(watched.cpu_times()[:2])
-                times, failed, reports = asyncio.run(load(port, keys, folders, asked))
-                cpu_s = sum(watched.cpu_times()[:2]) - began_s
-                after_mb = watched.memory_info().rss / 1e6
-            finally:
-                server.terminate()
-    _show(times, failed, asked)
-    print(f"{reports} reports of {asked.runs} runs; server {before_mb:.0f} -> {after_mb:.0f} MB, "
-          f"{100 * cpu_s / asked.seconds:.0f} % of one core")  # fmt: skip
+    for make in (tonnage_page, *(SERVERS[name] for name in dict.fromkeys(asked.beside))):
+        with tempfile.TemporaryDirectory() as place, make(asked, Path(place)) as target:
+            before_mb, began_s = used(target.pid)
+            times, failed, reports = asyncio.run(load(target, asked))
+            after_mb, ended_s = used(target.pid)
+        _show(target, times, failed, asked)
+        share = 100 * (ended_s - began_s) / asked.seconds
+        print(f"{reports} reports of {len(target.names)} runs; server {before_mb:.0f} -> {after_mb:.0f} MB, "
+              f"{share:.0f} % of one core\n")  # fmt: skip
     return 0
 
 
-def _wait(port: int) -> None:
-    for _ in range(300):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit("the server did not begin within 30 s")
-
-
-def _show(times: Times, failed: Times, asked: argparse.Namespace) -> None:
-    calls = sum(len(found) for name, found in times.items() if name != "page")
+def _show(target: Target, times: Times, failed: Times, asked: argparse.Namespace) -> None:
+    pages = {one.name for one in target.page}
+    calls = sum(len(found) for name, found in times.items() if name not in pages)
+    print(target.name)
     print(f"asked {asked.calls_per_s} calls a second, reached {calls / asked.seconds:.0f}; {asked.users} users")
     print(f"{'address':<28} {'answers':>8} {'p50 ms':>8} {'p95 ms':>8} {'refused':>8}")
     for name in sorted({*times, *failed}):

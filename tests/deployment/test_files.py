@@ -147,6 +147,7 @@ def test_a_smoke_test_is_kept_where_nothing_asks_it_by_itself(tmp_path: Path, ki
 
 
 GATEWAY = """\
+listen: {host: 0.0.0.0, port: 8443}
 models: {chat: [one]}
 judges: {file: rules/judge.yaml}
 keys: {me: {key: "file:/etc/keys/me"}}
@@ -170,12 +171,14 @@ def gateway_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_files_that_a_command_reads_are_carried(gateway_here: Path, kind: str) -> None:
     """Those of its arguments and those that they name; the command names them where they will be. A secret's file is
     said, and not carried."""
-    asked = tonnage.DeployOptions(kind=kind, port=8080)
+    asked = tonnage.DeployOptions(kind=kind)
     made = tonnage.deploy_files("one", ("gateway", "chat.yaml"), gateway_here / "out", asked).found
     assert {one for one in made.files if one.startswith("files/")} == {"files/chat.yaml", "files/rules/judge.yaml"}
     assert (gateway_here / "out" / "files" / "chat.yaml").read_text() == GATEWAY
     main = (gateway_here / "out" / made.files[0]).read_text()
     assert f"{WHERE[kind]}/chat.yaml" in main
+    assert "8443" in main
+    assert "8080" not in main
     assert any("/etc/keys/me" in one and "not carried" in one for one in made.next_steps)
     if kind == "systemd":
         assert any(one.startswith("mkdir -p /etc/tonnage/one && cp -r files/. ") for one in made.next_steps)
@@ -188,6 +191,42 @@ def test_the_files_that_a_command_reads_are_carried(gateway_here: Path, kind: st
         mounted = {one["path"]: objects["ConfigMap"]["data"][one["key"]] for one in volume["items"]}
         assert mounted == {"chat.yaml": GATEWAY, "rules/judge.yaml": "a: 1\n"}
         assert volume["name"] == objects["ConfigMap"]["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "kind", "port", "said"),
+    [
+        ("{host: 127.0.0.1}", "compose", None, "reached from outside, and chat.yaml listens on 127.0.0.1"),
+        ("{}", "kubernetes", None, "listens on 127.0.0.1"),
+        ("{host: 127.0.0.1}", "systemd", None, None),
+        ("{host: 0.0.0.0, port: 9000}", "compose", 9001, "--port says 9001, and chat.yaml listens on 9000"),
+        ("{host: 0.0.0.0, port: 9000}", "compose", 9000, None),
+        ("{prot: 1}", "compose", None, "`listen` cannot be read"),
+        ("[1]", "systemd", None, "`listen` cannot be read"),
+    ],
+)
+def test_where_a_gateway_listens_is_read_from_its_file(
+    gateway_here: Path, listen: str, kind: str, port: int | None, said: str | None
+) -> None:
+    """Its port, which --port may repeat; in a container an address that is reached from outside."""
+    (gateway_here / "chat.yaml").write_text(f"listen: {listen}\n")
+    asked = tonnage.DeployOptions(kind=kind, port=port)
+    if said is None:
+        assert tonnage.deploy_files("one", ("gateway", "chat.yaml"), gateway_here / "out", asked).found.files
+        return
+    with pytest.raises(InputError, match=said) as caught:
+        tonnage.deploy_files("one", ("gateway", "chat.yaml"), gateway_here / "out", asked)
+    assert caught.value.hint
+    assert not (gateway_here / "out").exists()
+
+
+def test_a_service_that_only_its_container_reaches_is_refused(tmp_path: Path) -> None:
+    """`--host 127.0.0.1` in a container; on a machine it stays as it is."""
+    for args in (("serve", "model", "--host", "127.0.0.1"), ("serve", "model", "--host=localhost")):
+        with pytest.raises(InputError, match="in a container it is reached from outside, and --host says"):
+            tonnage.deploy_files("one", args, tmp_path / "compose", tonnage.DeployOptions(kind="compose"))
+        folder = tmp_path / args[-1].strip("-")
+        assert tonnage.deploy_files("one", args, folder, tonnage.DeployOptions(kind="systemd")).found.files
 
 
 def test_a_folder_and_a_key_are_put_there_by_hand(gateway_here: Path) -> None:

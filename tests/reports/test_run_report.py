@@ -172,6 +172,27 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
     assert render_spark([], 10) == ""
 
 
+def test_names_of_lines_lie_on_no_line() -> None:
+    """They stand in rows above the plot, wherever the lines run; one line alone has no name."""
+    lines = tuple((f"line {number}", ((0.0, 0.0), (1.0, 100.0), (2.0, 100.0))) for number in range(5))
+    drawn = render_svg(LineChart(title="t", x_title="x", y_title="y", series=lines))
+    named = [float(y) for y in re.findall(r'<text x="[0-9.]+" y="([0-9.]+)"[^>]*>line \d', drawn)]
+    ways = re.findall(r'<path d="M([^"]+)" fill="none"', drawn)
+    highest = min(float(point.split()[1]) for way in ways for point in way.split("L"))
+    assert (len(named), len(ways)) == (5, 5)
+    assert max(named) < highest
+    alone = render_svg(LineChart(title="t", x_title="x", y_title="y", series=lines[:1]))
+    assert "line 0" not in alone
+
+
+def test_no_table_where_no_checkpoint_is_left(tmp_path: Path) -> None:
+    """A sentence says how many there were; a bare head of a table says nothing."""
+    page = render_report(run_report(summarise(write_run(tmp_path / "one"))), "md", Look(width=140))
+    part = page[page.index("## Checkpoints") :].split("## Files")[0]
+    assert "gone since, of steps 50 to 100" in part
+    assert "|" not in part
+
+
 def test_memory_and_load_are_drawn_over_the_runs_time(run: RunSummary) -> None:
     """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and folds rows of a table
     with prose into cards, whose cells carry their column's title."""

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
@@ -36,7 +36,12 @@ class DeployOptions(Options):
 
     kind: str = option("--as", "systemd, compose, kubernetes or helm.", default="systemd", metavar="KIND")
     port: int | None = option(
-        "--port", "Where it listens. [default: its own]", default=None, least=1, most=65_535, metavar="PORT"
+        "--port",
+        "Where it listens. [default: its own; a gateway's file says it]",
+        default=None,
+        least=1,
+        most=65_535,
+        metavar="PORT",
     )
     every_s: float | None = option(
         "--every", "For a backup: run it so often.", default=None, metavar="TIME", read=read_seconds
@@ -92,8 +97,11 @@ def deploy_files(
     require_known_version(asked.version or __version__, __version__)
     place = f"/etc/tonnage/{name}" if asked.kind == "systemd" else FILES
     brought = bring(args, Path.cwd(), place=place)
+    port = asked.port
+    if args and args[0] == "gateway":
+        port = _gateway_port(args, brought.args, brought.texts, asked)
     what = described(
-        name, brought.args, version=asked.version or __version__, every_s=asked.every_s, port=asked.port,
+        name, brought.args, version=asked.version or __version__, every_s=asked.every_s, port=port,
         secrets=asked.secrets, gpus=asked.gpus, image=asked.image, smoke=smoke, files=brought.texts,
     )  # fmt: skip
     files, checks, steps = _rendered(what, asked)
@@ -108,6 +116,35 @@ def deploy_files(
         save_for_user(into / one, text, parents=True)
     made = DeployedFiles(folder=into, files=tuple(files), checks=checks, next_steps=steps)
     return Answer(made, _files_report)
+
+
+def _gateway_port(
+    args: Sequence[str], moved: Sequence[str], texts: Mapping[str, str], asked: DeployOptions
+) -> int | None:
+    """The port that the gateway's file says; `--port` where the file is on the other machine alone. InputError where
+    the two differ, or nobody outside a container could reach it."""
+    import yaml
+    from pydantic import ValidationError
+
+    from tonnage.deployment.described import LOOPBACK
+    from tonnage.gateway.file.entries import ListenEntry
+
+    text = texts.get(PurePosixPath(moved[1]).name) if len(moved) > 1 and moved[1] != args[1] else None
+    if text is None:
+        return asked.port
+    document = yaml.safe_load(text)
+    try:
+        listen = ListenEntry.model_validate((document or {}).get("listen") or {})
+    except (AttributeError, ValidationError) as error:
+        raise InputError(f"{args[1]}: `listen` cannot be read",
+                         hint=f"`tonnage gateway start {args[1]} --dry-run` says what is wrong") from error  # fmt: skip
+    if asked.port not in (None, listen.port):
+        raise InputError(f"--port says {asked.port}, and {args[1]} listens on {listen.port}",
+                         hint="leave --port out")  # fmt: skip
+    if asked.kind != "systemd" and listen.host in LOOPBACK:
+        raise InputError(f"in a container the gateway is reached from outside, and {args[1]} listens on {listen.host}",
+                         hint="`listen: {host: 0.0.0.0}` in the file, with `keys:`")  # fmt: skip
+    return listen.port
 
 
 def _rendered(what: Deployed, asked: DeployOptions) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:

@@ -17,6 +17,7 @@ EXTRAS: Final[dict[str, str]] = {
 }  # fmt: skip
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
 VERSION: Final = re.compile(r"(?P<release>\d{1,9}(\.\d{1,9})*)[a-z0-9.+-]{0,40}")
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 FILES: Final = "/etc/tonnage/files"  # in a container
 
 
@@ -61,7 +62,12 @@ class Deployed:
 
         InputError where it must be said how it is protected there.
         """
-        if self.port is None or self.verb == "gateway" or any(one.split("=")[0] == "--host" for one in self.args):
+        if self.port is None or self.verb == "gateway":
+            return self.args
+        if (host := _value_of(self.args, "--host")) is not None:
+            if host in LOOPBACK:
+                raise InputError(f"in a container it is reached from outside, and --host says {host}",
+                                 hint="--host 0.0.0.0, or leave it out")  # fmt: skip
             return self.args
         if self.verb == "ui":
             raise InputError("in a container the page is reached from outside, and listens on 127.0.0.1",
@@ -87,7 +93,7 @@ def described(
         raise InputError(f"the image '{image}' names no version", hint="NAME:VERSION, or NAME@sha256:…")
     listens = None if args[0] in ("watch", "backup") else port or _port_of(args) or VERBS[args[0]]
     if args[0] == "gateway" and listens is None:
-        raise InputError("the port of a gateway is in its file", hint="say it here too: --port N")
+        raise InputError("the port of a gateway is in its file, which is not here", hint="say it too: --port N")
     return Deployed(name=name, args=tuple(args), version=version, port=listens, every_s=every_s,
                     secrets=tuple(secrets), gpus=gpus, image=image, smoke=smoke,
                     files=tuple((files or {}).items()))  # fmt: skip
@@ -112,13 +118,16 @@ def _release(text: str) -> tuple[int, ...]:
 
 
 def _port_of(args: Sequence[str]) -> int | None:
-    """Of `--port N` or `--port=N`."""
+    text = _value_of(args, "--port") or ""
+    return int(text) if text.isdigit() else None
+
+
+def _value_of(args: Sequence[str], name: str) -> str | None:
+    """Of `NAME VALUE` or `NAME=VALUE`."""
     for at, one in enumerate(args):
         flag, _, value = one.partition("=")
-        if flag == "--port":
-            text = value or (args[at + 1] if at + 1 < len(args) else "")
-            if text.isdigit():
-                return int(text)
+        if flag == name:
+            return value or (args[at + 1] if at + 1 < len(args) else "")
     return None
 
 

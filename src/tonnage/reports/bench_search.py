@@ -31,10 +31,12 @@ def search_blocks(spec: BenchSpec, data: BenchData, searches: tuple[EngineSearch
         )
     lines = tuple((one.engine, tuple(one.course())) for one in mine if one.best is not None)
     if lines:
-        yield LineChart(title=f"{data.name}: best quality found", series=lines,
-                        x_title="seconds of preparing and training, all trials",
-                        y_title=f"{data.metric} on rows held out of the training rows",
-                        legend="top" if data.metric == "rmse" else "bottom")  # fmt: skip
+        yield LineChart(
+            title=f"{data.name}: best quality found",
+            series=lines,
+            x_title="seconds of preparing and training, all trials",
+            y_title=f"{data.metric} on rows held out of the training rows",
+        )
     yield Paragraph(tone="faint", text=(
         f"Trials are judged on {spec.search.validation_fraction:.0%} of the training rows, held out for that; no trial "
         "has the validation or the test rows. Trial 1 has the settings of the file. No trial is ended early: not every "

@@ -68,16 +68,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChart:
-    """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks.
-
-    `legend`: the corner on the right where lines seldom are.
-    """
+    """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks."""
 
     title: str
     x_title: str
     y_title: str
     series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
-    legend: Literal["top", "bottom"] = "top"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

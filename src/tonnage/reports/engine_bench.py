@@ -92,9 +92,12 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
     yield _main_table(found, data, rows)
     lines = tuple((row.engine.name, row.curve) for row in rows if row.curve)
     if lines:
-        yield LineChart(title=f"{data.name}: quality over time", x_title="seconds of preparing and training",
-                        y_title=f"{data.metric} on the validation rows", series=lines,
-                        legend="top" if data.metric == "rmse" else "bottom")  # fmt: skip
+        yield LineChart(
+            title=f"{data.name}: quality over time",
+            x_title="seconds of preparing and training",
+            y_title=f"{data.metric} on the validation rows",
+            series=lines,
+        )
     yield _phase_table(rows)
     yield _power_table(rows)
     yield _predicted_table(rows)

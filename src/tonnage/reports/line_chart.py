@@ -15,6 +15,8 @@ COLORS: Final = ("#3b7dd8", "#d9822b", "#2a9d6f", "#b35cc4", "#c0392b", "#7f8c1d
 DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "9 3 2 3 2 3")  # colour alone carries no meaning
 WIDTH, HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 44
+_LEGEND_PX: Final = 20  # height of a row of names, which stand above the lines
+_NAMES_A_ROW: Final = 3
 _MOST_POINTS: Final = 400
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 
@@ -29,18 +31,22 @@ def render_svg(chart: LineChart) -> str:
         return ""
     x_marks = ticks(min(x for x, _ in points), max(x for x, _ in points))
     y_marks = ticks(min(y for _, y in points), max(y for _, y in points))
+    names = [name for name, _ in series] if len(series) > 1 else []
+    above = _LEGEND_PX * math.ceil(len(names) / _NAMES_A_ROW)
+    height = HEIGHT + above
     x = _scale(x_marks, _LEFT, WIDTH - _RIGHT)
-    y = _scale(y_marks, HEIGHT - _BOTTOM, _TOP)
+    y = _scale(y_marks, height - _BOTTOM, _TOP + above)
     look = 'style="max-width:100%;height:auto" role="img"'
-    out = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" {look} aria-label="{escape(chart.title)}">']
+    out = [f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" {look} aria-label="{escape(chart.title)}">']
+    for place, name in enumerate(names):
+        out += _legend(name, place)
     out += [f'<path d="M{_LEFT} {y(mark):.1f}H{WIDTH - _RIGHT}" stroke="#8884"/>'
             + _text(_LEFT - 8, y(mark) + 4, short(mark), "end") for mark in y_marks]  # fmt: skip
-    out += [_text(x(mark), HEIGHT - _BOTTOM + 18, short(mark, 6), "middle") for mark in x_marks]
-    out.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, chart.x_title, "middle"))
-    out.append(_text(_LEFT - 8, _TOP - 12, chart.y_title, "start"))
-    for place, (name, line) in enumerate(series):
-        low = len(series) if chart.legend == "bottom" else 0
-        out += _series(name, line, place, x, y, named=len(series) > 1, low=low)
+    out += [_text(x(mark), height - _BOTTOM + 18, short(mark, 6), "middle") for mark in x_marks]
+    out.append(_text((_LEFT + WIDTH - _RIGHT) / 2, height - 8, chart.x_title, "middle"))
+    out.append(_text(_LEFT - 8, _TOP + above - 12, chart.y_title, "start"))
+    for place, (_, line) in enumerate(series):
+        out += _series(line, place, x, y)
     return "".join([*out, "</svg>"])
 
 
@@ -108,27 +114,25 @@ def _scale(marks: Sequence[float], start: float, end: float) -> Callable[[float]
     return lambda value: start + (value - low) / span * (end - start)
 
 
-def _series(
-    name: str,
-    line: Sequence[Point],
-    place: int,
-    x: Callable[[float], float],
-    y: Callable[[float], float],
-    *,
-    named: bool,
-    low: int,
-) -> list[str]:
-    color, dash = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
+def _legend(name: str, place: int) -> list[str]:
+    """A name with a piece of its line, in rows above the plot."""
+    width = (WIDTH - _LEFT - _RIGHT) / _NAMES_A_ROW
+    left, top = _LEFT + width * (place % _NAMES_A_ROW), 10 + _LEGEND_PX * (place // _NAMES_A_ROW)
+    return [f'<path d="M{left:.1f} {top}h24" {_look(place)}/>', _text(left + 30, top + 4, name[:26], "start")]
+
+
+def _series(line: Sequence[Point], place: int, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     way = "L".join(f"{x(at):.1f} {y(value):.1f}" for at, value in line)
-    look = f'stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"'
-    out = [f'<path d="M{way}" fill="none" {look} stroke-linejoin="round"/>']
+    out = [f'<path d="M{way}" fill="none" {_look(place)} stroke-linejoin="round"/>']
     if len(line) == 1:
+        color = COLORS[place % len(COLORS)]
         out.append(f'<circle cx="{x(line[0][0]):.1f}" cy="{y(line[0][1]):.1f}" r="3" fill="{color}"/>')
-    if named:
-        top = _TOP + 10 + 18 * place if not low else HEIGHT - _BOTTOM - 10 - 18 * (low - 1 - place)
-        right = WIDTH - _RIGHT - 190
-        out += [f'<path d="M{right} {top}h24" {look}/>', _text(right + 30, top + 4, name[:26], "start")]
     return out
+
+
+def _look(place: int) -> str:
+    color, dash = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
+    return f'stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"'
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

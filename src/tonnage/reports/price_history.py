@@ -119,5 +119,4 @@ def _chart(lines: Sequence[_Line]) -> LineChart:
     return LineChart(
         title="Price from snapshot to snapshot", x_title=f"days since {start.isoformat()}", y_title="USD an hour",
         series=tuple((f"{one.first.region or 'all'} {one.first.purchase}", points(one)) for one in lines),
-        legend="bottom",
     )  # fmt: skip

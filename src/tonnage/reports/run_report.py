@@ -177,8 +177,11 @@ _EVENTS: Final[Fields[Event]] = (
 
 
 def _checkpoints(run: RunSummary) -> Iterator[Block]:
-    yield field_table(CHECKPOINTS, [one for one in run.checkpoints if one.there])
+    there = [one for one in run.checkpoints if one.there]
+    if there:
+        yield field_table(CHECKPOINTS, there)
     gone = [one.step for one in run.checkpoints if not one.there]
     if gone:
-        text = f"{plural(len(gone), 'older one')} gone since, of steps {min(gone):,} to {max(gone):,}"
+        what = plural(len(gone), "older one" if there else "checkpoint")
+        text = f"{what} gone since, of steps {min(gone):,} to {max(gone):,}"
         yield Paragraph(text=text, tone="faint")
