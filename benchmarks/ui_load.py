@@ -39,7 +39,7 @@ from tonnage.web.keys import KeyFile, now_utc
 READERS = 40  # connections of programs, each with a key of its own: 50 requests a second are one key's limit
 PAGE_EVERY_S = 3.0  # as the page's own script asks
 REPORT_EVERY_S = 10.0
-UP_S = 120.0  # for a server to begin
+UP_S = 300.0  # for a server to begin
 STEPS = 10  # points of each run, as `write_run` writes them
 Times = dict[str, list[float]]
 

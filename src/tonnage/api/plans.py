@@ -39,7 +39,7 @@ from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
 
 if TYPE_CHECKING:
-    from tonnage.comparison.comparing import Comparison
+    from tonnage.api.compared import Compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +189,13 @@ def compare(
     calibration: CalibrationSource | None = None,
     memory_margin: float | None = None,
     settings: Settings | None = None,
-) -> Comparison:
+) -> Compared:
     """Compare platforms as a compare file asks; profiles of `profile_folders` join the packaged ones.
 
     `weights` (criterion: weight) go before the file's own; `comparison.comparing.reweighted` weighs one that was made.
     Raises InputError for what is no criterion.
     """
+    from tonnage.api.compared import shown
     from tonnage.comparison.comparing import compare as compare_all
     from tonnage.comparison.comparing import reweighted
     from tonnage.comparison.request import load_request
@@ -220,4 +221,6 @@ def compare(
     assumed = {one.name: one for job in named for one in assumptions_used(job, calibrated)}
     now = settings.as_of or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     made = compare_all(request, named, market, planner, as_of=now, assumptions=tuple(assumed.values()))
-    return reweighted(made, weights) if weights else made
+    if weights:
+        made = reweighted(made, weights)
+    return shown(made)

@@ -21,7 +21,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.scaled_fleets import with_scaling
-from tonnage.planning.sized_machines import SizedMachines, size_job
+from tonnage.planning.sized_machines import SizedBefore, SizedMachines
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.tokens.options import TokenOptions, token_options
@@ -49,11 +49,13 @@ def make_plan(
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
     calibrated = calibrated or CalibratedModel.packaged()
+    before = SizedBefore(catalog, calibrated)
 
     def again(changed: Workload, offered: Catalog = catalog) -> Plan:
         return rank_options(
-            changed, offered, objective=objective, calibrated=calibrated, max_price_age_days=max_price_age_days
-        )
+            changed, offered, objective=objective, calibrated=calibrated, max_price_age_days=max_price_age_days,
+            before=before,
+        )  # fmt: skip
 
     plan = again(workload)
     if plan.options:
@@ -74,14 +76,16 @@ def rank_options(
     objective: Objective = "cost",
     calibrated: CalibratedModel | None = None,
     max_price_age_days: int = PRICE_AGE_DAYS,
+    before: SizedBefore | None = None,
 ) -> Plan:
-    """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find."""
+    """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find.
+    `before`: has sized what an earlier one of them asked for."""
     calibrated = calibrated or CalibratedModel.packaged()
     service = workload.is_service
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
-    park = size_job(workload, catalog, [instances[key] for key in keys], calibrated)
+    park = (before or SizedBefore(catalog, calibrated)).size(workload, catalog, [instances[key] for key in keys])
     fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]

@@ -1,0 +1,26 @@
+"""A comparison that shows itself in a terminal, a notebook or a file."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tonnage.api.answers import Result
+from tonnage.comparison.comparing import Comparison
+from tonnage.reports.rendering import Report
+from tonnage.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared(Comparison, Result):
+    """The same comparison, with the forms of every other answer."""
+
+    def report(self) -> Report:
+        """The report that the page shows: the answer and its reasons."""
+        from tonnage.reports.comparison.report import comparison_report
+
+        return comparison_report(self)
+
+
+def shown(made: Comparison) -> Compared:
+    """The comparison as one that shows itself."""
+    return Compared(**{one.name: getattr(made, one.name) for one in fields(made)})
