@@ -39,6 +39,7 @@ from tonnage.web.keys import KeyFile, now_utc
 READERS = 40  # connections of programs, each with a key of its own: 50 requests a second are one key's limit
 PAGE_EVERY_S = 3.0  # as the page's own script asks
 REPORT_EVERY_S = 10.0
+WARM = 8  # connections
 UP_S = 300.0  # for a server to begin
 STEPS = 10  # points of each run, as `write_run` writes them
 Times = dict[str, list[float]]
@@ -115,6 +116,22 @@ async def every(period_s: float, until: float, ask: Callable[[int], Awaitable[No
             return
         await ask(number)
         number += 1
+
+
+async def warm(target: Target) -> None:
+    """Every request once on each of a few connections, so that no worker's first imports are measured; a request that
+    is never answered with 200 ends the benchmark."""
+    failed: Times = defaultdict(list)
+    keys = [*target.keys[:WARM]] or [None] * WARM
+    askers = [Asker(target, key, defaultdict(list), failed) for key in keys]
+    for one in (*target.page, *target.reads):
+        for _ in range(3):
+            failed.clear()
+            await asyncio.gather(*(asker.ask(one, target.names[0]) for asker in askers))
+            if not failed:
+                break
+        else:
+            raise SystemExit(f"{target.name}: {one.path} is not answered with 200")
 
 
 async def load(target: Target, asked: argparse.Namespace) -> tuple[Times, Times, int]:
@@ -295,6 +312,7 @@ def main() -> int:
     asked = parser.parse_args()
     for make in (tonnage_page, *(SERVERS[name] for name in dict.fromkeys(asked.beside))):
         with tempfile.TemporaryDirectory() as place, make(asked, Path(place)) as target:
+            asyncio.run(warm(target))
             before_mb, began_s = used(target.pid)
             times, failed, reports = asyncio.run(load(target, asked))
             after_mb, ended_s = used(target.pid)
