@@ -40,6 +40,7 @@ READERS = 40  # connections of programs, each with a key of its own: 50 requests
 PAGE_EVERY_S = 3.0  # as the page's own script asks
 REPORT_EVERY_S = 10.0
 WARM = 8  # connections
+PATIENCE_S = 30.0  # for an answer
 UP_S = 300.0  # for a server to begin
 STEPS = 10  # points of each run, as `write_run` writes them
 Times = dict[str, list[float]]
@@ -77,14 +78,18 @@ class Asker:
         self.stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, one: Ask, run: str) -> None:
-        began, good = time.perf_counter(), False
+        began = time.perf_counter()
         try:
-            good = await asyncio.wait_for(self._answer(one, run), 30.0)
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            self.stream = None
-        (self.times if good else self.failed)[one.name].append(time.perf_counter() - began)
+            status = await asyncio.wait_for(self._answer(one, run), PATIENCE_S)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
+            self.stream, status = None, type(error).__name__
+        if status == "200":
+            self.times[one.name].append(time.perf_counter() - began)
+        else:
+            self.failed[f"{one.name}: {status}"].append(time.perf_counter() - began)
 
-    async def _answer(self, one: Ask, run: str) -> bool:
+    async def _answer(self, one: Ask, run: str) -> str:
+        """The status."""
         if self.stream is None:
             self.stream = await asyncio.open_connection("127.0.0.1", self.target.port)
         reader, writer = self.stream
@@ -103,7 +108,7 @@ class Asker:
         if fields.get(b"connection") == b"close":
             writer.close()
             self.stream = None
-        return head.split(b" ", 2)[1] == b"200"
+        return head.split(b" ", 2)[1].decode()
 
 
 async def every(period_s: float, until: float, ask: Callable[[int], Awaitable[None]], place: float) -> None:
@@ -131,7 +136,7 @@ async def warm(target: Target) -> None:
             if not failed:
                 break
         else:
-            raise SystemExit(f"{target.name}: {one.path} is not answered with 200")
+            raise SystemExit(f"{target.name}: {one.path} is not answered with 200: {', '.join(failed)}")
 
 
 async def load(target: Target, asked: argparse.Namespace) -> tuple[Times, Times, int]:
@@ -328,11 +333,13 @@ def _show(target: Target, times: Times, failed: Times, asked: argparse.Namespace
     calls = sum(len(found) for name, found in times.items() if name not in pages)
     print(target.name)
     print(f"asked {asked.calls_per_s} calls a second, reached {calls / asked.seconds:.0f}; {asked.users} users")
-    print(f"{'address':<28} {'answers':>8} {'p50 ms':>8} {'p95 ms':>8} {'refused':>8}")
-    for name in sorted({*times, *failed}):
-        found = sorted(times.get(name, []))
-        p50, p95 = ((found[int(share * (len(found) - 1))] * 1000 if found else float("nan")) for share in (0.5, 0.95))
-        print(f"{name:<28} {len(found):>8} {p50:>8.1f} {p95:>8.1f} {len(failed.get(name, [])):>8}")
+    print(f"{'address':<28} {'answers':>8} {'p50 ms':>8} {'p95 ms':>8}")
+    for name, taken in sorted(times.items()):
+        found = sorted(taken)
+        p50, p95 = (found[int(share * (len(found) - 1))] * 1000 for share in (0.5, 0.95))
+        print(f"{name:<28} {len(found):>8} {p50:>8.1f} {p95:>8.1f}")
+    for name, taken in sorted(failed.items()):
+        print(f"not answered with 200: {len(taken)} of {name}")
 
 
 if __name__ == "__main__":
