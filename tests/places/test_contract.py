@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tonnage.errors import InputError, UnknownName
 from tonnage.places.contract import home_mark, read_tag, tag_of, token_of
-from tonnage.places.file import MODELS, SlurmPlace, find_place, read_places
+from tonnage.places.file import KINDS, SlurmPlace, find_place, model_of, read_places
 from tonnage.places.slurm.answers import PHASES, parse_job, parse_partitions, parse_queue
 from tonnage.places.slurm.questions import against
 from tonnage.places.slurm.script import batch_script
@@ -217,4 +217,23 @@ def test_the_blocks_of_the_page_load_as_they_are(tmp_path: Path) -> None:
         read = read_places((file,))
         assert read.faults == {}, block
         kinds |= {place.kind for place in read.places.values()}
-    assert kinds == set(MODELS)
+    assert kinds == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_has_its_own_model(kind: str) -> None:
+    """What is written down of a kind names it."""
+    assert model_of(kind).model_fields["kind"].annotation == Literal[kind]
+
+
+def test_one_place_is_read_without_the_others(tmp_path: Path) -> None:
+    """A run at one place checks no other table; a name that is not there is told those that are."""
+    (tmp_path / "places.toml").write_text(
+        '[places.a]\nkind = "slurm"\ncores = 1\nmemory_gib = 1\ntime_limit_minutes = 1\n[places.b]\nkind = "slurm"\n'
+    )
+    only = read_places((tmp_path / "places.toml",), only="a")
+    assert (tuple(only.places), tuple(only.faults)) == (("a",), ())
+    every = read_places((tmp_path / "places.toml",))
+    assert (tuple(every.places), tuple(every.faults)) == (("a",), ("b",))
+    (tmp_path / "places.toml").write_text('[places.a]\nkind = "slurm"\n')
+    assert tuple(read_places((tmp_path / "places.toml",), only="a").faults) == ("a",)

@@ -13,7 +13,7 @@ import tonnage
 from tonnage.api.place_prices import HourlyLine, HourlyPrice, price_at, price_doubts
 from tonnage.api.place_verbs import places
 from tonnage.places.aws.ec2_place import EC2Place
-from tonnage.places.file import AnyPlace, SSHPlace
+from tonnage.places.file import SSHPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.planning.plan import MachineOption
 from tonnage.settings import current_settings
@@ -25,9 +25,9 @@ TERMS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def place_of(option: MachineOption) -> AnyPlace:
+def place_of(option: MachineOption) -> SSHPlace:
     kind = type(f"On{option.platform}", (SSHPlace,), {"platform": option.platform, "__module__": __name__})
-    found: AnyPlace = kind(
+    found: SSHPlace = kind(
         **TERMS, machine=f"{option.provider}/{option.instance_type}", region=option.region, purchase=option.purchase
     )
     return found

@@ -24,23 +24,27 @@ NO_PREDICTION: Final = (
 )
 
 
-def known_places(settings: Settings) -> ReadPlaces:
-    """Every place that is written down."""
+def known_places(settings: Settings, *, only: str | None = None) -> ReadPlaces:
+    """Every place that is written down, or the one of a name."""
     from tonnage.places.file import places_files, read_places
 
-    return read_places(places_files(settings.home, Path.cwd()))
+    return read_places(places_files(settings.home, Path.cwd()), only=only)
 
 
 def executor_at(settings: Settings, on: str) -> Executor:
     """The executor of a place, or of this machine as `local`. UnknownName where it is not in places.toml,
     InputError where it is wrong there."""
-    from tonnage.places.file import LOCAL, find_place
+    from tonnage.places.file import LOCAL, find_place, name_of
 
     if on == LOCAL:
         from tonnage.api.local_place import this_machine
 
         return this_machine()
-    name, place = find_place(on, known_places(settings), home=settings.home)
+    wanted = name_of(on)
+    read = known_places(settings, only=wanted)
+    if wanted not in read.names:  # say which there are
+        read = known_places(settings)
+    name, place = find_place(on, read, home=settings.home)
     return _executor(name, place)
 
 

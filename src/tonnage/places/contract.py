@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tonnage.errors import InputError
-from tonnage.places.file import AnyPlace
 from tonnage.places.states import PlaceState
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.places.file import AnyPlace
 
 Verb = Literal[
     "check", "render", "submit", "status", "logs", "exec", "stop", "cancel", "resume", "collect", "teardown", "orphans",

@@ -5,27 +5,31 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.places.aws.batch_place import BatchPlace
-from tonnage.places.aws.ec2_place import EC2Place
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
-from tonnage.places.azure.job_place import AzureMLPlace
-from tonnage.places.azure.place import AzurePlace
-from tonnage.places.databricks.place import DatabricksPlace
-from tonnage.places.digitalocean.place import DigitalOceanPlace
-from tonnage.places.google.place import GCEPlace
-from tonnage.places.google.vertex_place import VertexPlace
-from tonnage.places.kubernetes.place import KubernetesPlace
-from tonnage.places.ray.place import RayPlace
-from tonnage.places.skypilot.place import SkyPilotPlace
-from tonnage.places.spark.place import SparkPlace
 from tonnage.places.terms import PlaceTerms
 from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.places.aws.batch_place import BatchPlace
+    from tonnage.places.aws.ec2_place import EC2Place
+    from tonnage.places.aws.sagemaker_place import SageMakerPlace
+    from tonnage.places.azure.job_place import AzureMLPlace
+    from tonnage.places.azure.place import AzurePlace
+    from tonnage.places.databricks.place import DatabricksPlace
+    from tonnage.places.digitalocean.place import DigitalOceanPlace
+    from tonnage.places.google.place import GCEPlace
+    from tonnage.places.google.vertex_place import VertexPlace
+    from tonnage.places.kubernetes.place import KubernetesPlace
+    from tonnage.places.ray.place import RayPlace
+    from tonnage.places.skypilot.place import SkyPilotPlace
+    from tonnage.places.spark.place import SparkPlace
 
 FILE_NAME: Final = "places.toml"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -87,27 +91,52 @@ class SSHPlace(PlaceTerms):
         return self.host
 
 
-WrittenPlace = (
-    SlurmPlace
-    | SSHPlace
-    | KubernetesPlace
-    | SageMakerPlace
-    | EC2Place
-    | BatchPlace
-    | GCEPlace
-    | VertexPlace
-    | AzurePlace
-    | AzureMLPlace
-    | DigitalOceanPlace
-    | DatabricksPlace
-    | RayPlace
-    | SkyPilotPlace
-    | SparkPlace
-)  # the kinds that places.toml may name
-MODELS: Final[Mapping[str, type[WrittenPlace]]] = {
-    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(WrittenPlace)
+if TYPE_CHECKING:
+    WrittenPlace = (
+        SlurmPlace
+        | SSHPlace
+        | KubernetesPlace
+        | SageMakerPlace
+        | EC2Place
+        | BatchPlace
+        | GCEPlace
+        | VertexPlace
+        | AzurePlace
+        | AzureMLPlace
+        | DigitalOceanPlace
+        | DatabricksPlace
+        | RayPlace
+        | SkyPilotPlace
+        | SparkPlace
+    )
+    AnyPlace = WrittenPlace | LocalPlace
+
+KINDS: Final[Mapping[str, str]] = {  # that places.toml may name: where each is written down
+    "slurm": "file.SlurmPlace",
+    "ssh": "file.SSHPlace",
+    "kubernetes": "kubernetes.place.KubernetesPlace",
+    "sagemaker": "aws.sagemaker_place.SageMakerPlace",
+    "ec2": "aws.ec2_place.EC2Place",
+    "aws-batch": "aws.batch_place.BatchPlace",
+    "gce": "google.place.GCEPlace",
+    "vertex": "google.vertex_place.VertexPlace",
+    "azure": "azure.place.AzurePlace",
+    "azureml": "azure.job_place.AzureMLPlace",
+    "digitalocean": "digitalocean.place.DigitalOceanPlace",
+    "databricks": "databricks.place.DatabricksPlace",
+    "ray": "ray.place.RayPlace",
+    "skypilot": "skypilot.place.SkyPilotPlace",
+    "spark": "spark.place.SparkPlace",
 }
-AnyPlace = WrittenPlace | LocalPlace
+
+
+def model_of(kind: str) -> type[WrittenPlace]:
+    """What is written down of a kind; its module is loaded when a place is of it."""
+    module, _, name = KINDS[kind].rpartition(".")
+    found: type[WrittenPlace] = getattr(import_module(f"tonnage.places.{module}"), name)
+    return found
+
+
 GONE: Final[Mapping[str, tuple[str, str]]] = {
     "aci": (
         "Azure Container Instances offers no GPUs any more: they were retired",
@@ -139,18 +168,27 @@ class ReadPlaces:
         return (*self.places, *self.faults)
 
 
-def read_places(files: tuple[Path, ...]) -> ReadPlaces:
-    """Every place by its name; of two with one name the project's, right or wrong.
+def read_places(files: tuple[Path, ...], *, only: str | None = None) -> ReadPlaces:
+    """Every place by its name, or `only` that of one; of two with one name the project's, right or wrong.
 
     InputError where a file is no TOML, or has something else than places; a fault of one table is that place's alone.
     """
     found: dict[str, WrittenPlace | InputError] = {}
     for file in reversed(files):
-        found |= dict(_places_of(file))
+        found |= _read_once(file, _version_of(file), only)
     return ReadPlaces(
         {name: one for name, one in found.items() if not isinstance(one, InputError)},
         {name: one for name, one in found.items() if isinstance(one, InputError)},
     )
+
+
+def name_of(on: str) -> str:
+    """The place's name in `NAME` or `KIND:NAME`.
+
+    >>> name_of("slurm:cluster"), name_of("cluster")
+    ('cluster', 'cluster')
+    """
+    return on.partition(":")[2] or on
 
 
 def find_place(name: str, read: ReadPlaces, *, home: Path) -> tuple[str, WrittenPlace]:
@@ -170,7 +208,22 @@ def find_place(name: str, read: ReadPlaces, *, home: Path) -> tuple[str, Written
     return wanted, places[wanted]
 
 
-def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace | InputError]]:
+def _version_of(file: Path) -> tuple[int, ...]:
+    """What changes when a file does; empty where it cannot be looked at: reading it says why."""
+    try:
+        told = file.stat()
+    except OSError:
+        return ()
+    return told.st_ino, told.st_size, told.st_mtime_ns
+
+
+@lru_cache(maxsize=8)
+def _read_once(file: Path, version: tuple[int, ...], only: str | None) -> Mapping[str, WrittenPlace | InputError]:  # noqa: ARG001
+    """A run asks for its place more than once; each version of a file is read and checked once."""
+    return dict(_places_of(file, only))
+
+
+def _places_of(file: Path, only: str | None) -> Iterator[tuple[str, WrittenPlace | InputError]]:
     try:
         read: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -181,6 +234,8 @@ def _places_of(file: Path) -> Iterator[tuple[str, WrittenPlace | InputError]]:
     if not isinstance(named, dict):
         raise InputError(f"{file}: places: not a table", hint="every place is a [places.NAME]")
     for name, values in named.items():
+        if only is not None and name != only:
+            continue
         try:
             yield name, _place(file, name, values)
         except InputError as fault:
@@ -198,11 +253,11 @@ def _place(file: Path, name: str, values: Any) -> WrittenPlace:
     if isinstance(kind, str) and kind in GONE:
         why, instead = GONE[kind]
         raise InputError(f"{file}: places.{name}.kind: {why}", hint=instead)
-    if not isinstance(kind, str) or kind not in MODELS:
+    if not isinstance(kind, str) or kind not in KINDS:
         said = "is missing" if kind is None else f"no kind is named '{kind}'"
-        hint = did_you_mean(nearest(str(kind or ""), MODELS, count=1), f"kinds: {', '.join(MODELS)}")
+        hint = did_you_mean(nearest(str(kind or ""), KINDS, count=1), f"kinds: {', '.join(KINDS)}")
         raise InputError(f"{file}: places.{name}.kind: {said}", hint=hint)
-    model = MODELS[kind]
+    model = model_of(kind)
     try:
         return model.model_validate(values)
     except ValidationError as error:

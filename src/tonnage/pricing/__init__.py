@@ -1,8 +1,13 @@
 """What work costs: deals and their prices, hours as they are billed, ledgers that sum, what interruptions add."""
 
-from tonnage.pricing.deals import Deal, Fee, PriceGap, platform_deals
-from tonnage.pricing.interruptions import Terms, young_interval_s
-from tonnage.pricing.ledger import Ledger, LedgerLine
+from typing import TYPE_CHECKING
+
+from tonnage.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tonnage.pricing.deals import Deal, Fee, PriceGap, platform_deals
+    from tonnage.pricing.interruptions import Terms, young_interval_s
+    from tonnage.pricing.ledger import Ledger, LedgerLine
 
 __all__ = [
     "Deal",
@@ -14,3 +19,11 @@ __all__ = [
     "platform_deals",
     "young_interval_s",
 ]
+__getattr__ = lazy_names(
+    "tonnage.pricing",
+    {
+        ".deals": ("Deal", "Fee", "PriceGap", "platform_deals"),
+        ".interruptions": ("Terms", "young_interval_s"),
+        ".ledger": ("Ledger", "LedgerLine"),
+    },
+)

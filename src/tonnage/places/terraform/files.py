@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import InputError
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.azure.place import AzurePlace
-from tonnage.places.file import AnyPlace
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.terraform import azure, google
 from tonnage.places.terraform.aws import aws_blocks
 from tonnage.places.terraform.hcl import text_of
+
+if TYPE_CHECKING:
+    from tonnage.places.file import AnyPlace
 
 KINDS: Final = ("azure", "ec2", "gce", "sagemaker", "vertex")
 MAIN: Final = "main.tf"
