@@ -123,7 +123,7 @@ def test_the_model_writes_in_the_precision_of_its_device(
 ) -> None:
     """A T4 or V100 has no bf16: 16 bits stay 16 bits there, and no weight is held in 32."""
     monkeypatch.setattr(text_generation, "choose_precision", lambda *_: precision)
-    writer = text_generation._Writer(folder_for("kind").spec())
+    writer = text_generation._TextWriter(folder_for("kind").spec())
     assert {one.dtype for one in writer._model.parameters()} == {getattr(torch, kind)}
 
 
