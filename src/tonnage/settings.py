@@ -42,6 +42,11 @@ class Settings:
         """Where a value came from: `flag --home`, `TONNAGE_HOME`, `/path/tonnage.toml:3`, or `default`."""
         return dict(self.origins)[name]
 
+    @property
+    def today(self) -> date:
+        """The day of the clock."""
+        return (self.as_of or datetime.now(UTC)).date()
+
     def shown(self, name: str) -> str:
         """A value as `tonnage config show` prints it: a password in a URL is hidden."""
         value = getattr(self, name)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tonnage
+from tonnage.api.launching import _doubts_of
 from tonnage.api.place_prices import HourlyLine, HourlyPrice, price_at, price_doubts
 from tonnage.api.place_verbs import places
 from tonnage.places.aws.ec2_place import EC2Place
@@ -126,3 +128,18 @@ def test_places_are_listed_with_the_price_of_the_catalog(tmp_path: Path, monkeyp
     assert found.price is not None
     assert found.price.usd_per_hour == 47.6
     assert found.price.told(TODAY) == "catalog, undated"
+
+
+def test_the_age_of_a_price_is_that_of_the_settings_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run says the same bytes on another day where its clock is set."""
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    line = HourlyLine(what="compute", usd_per_hour=2.0, source="a list", read_on=date(2026, 11, 1))
+    price = HourlyPrice(lines=(line,))
+    place = EC2Place(**EC2_TERMS)
+    soon = replace(current_settings(), as_of=datetime(2026, 12, 1, tzinfo=UTC))
+    late = replace(soon, as_of=datetime(2028, 11, 1, tzinfo=UTC))
+    assert soon.today == date(2026, 12, 1)
+    assert _doubts_of(soon, place, price) == ()
+    assert [one.message for one in _doubts_of(late, place, price)] == [
+        "the price of compute was read 731 days ago (a list)"
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -126,7 +125,7 @@ def calibrate(
         _kind(name, options.leave_out)
     made, _ = calibrate_tables(
         {"training": Path(training), "inference": Path(inference)}, market_of(catalog, settings),
-        made_on=(settings.as_of or datetime.now(UTC)).date().isoformat(), leave_out=options.leave_out,
+        made_on=settings.today.isoformat(), leave_out=options.leave_out,
         peaks=[Path(one) for one in options.peaks], jobs=options.jobs or usual_jobs(), on_step=on_step,
     )  # fmt: skip
     save_calibration(made, Path(out))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +135,7 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
     os.environ.update(secrets)  # the place's scheduler takes them over to the job
     check_guard(spec.guard)
     prediction = predict_at(spec, machine, settings, executor)
-    doubts = _check(spec, machine, folder, prediction, there=place.holds) + _doubts_of(place, price)
+    doubts = _check(spec, machine, folder, prediction, there=place.holds) + _doubts_of(settings, place, price)
     runner = runner_for(spec, machine, prediction.get("threads"), **installed_at(place))
     job = runner.render(spec, executor.folder_there(folder))
     return Launch(
@@ -146,12 +145,12 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
     )  # fmt: skip
 
 
-def _doubts_of(place: AnyPlace, price: HourlyPrice | None) -> tuple[PreflightFinding, ...]:
-    """What is doubtful of a place's price."""
+def _doubts_of(settings: Settings, place: AnyPlace, price: HourlyPrice | None) -> tuple[PreflightFinding, ...]:
+    """What is doubtful of a place's price, on the day of the settings' clock."""
     from tonnage.api.place_prices import price_doubts
     from tonnage.runs.preflight import PreflightFinding
 
-    found = price_doubts(place, price, today=date.today())
+    found = price_doubts(place, price, today=settings.today)
     return tuple(PreflightFinding(kind="doubtful", message=said, hint=mends) for said, mends in found)
 
 

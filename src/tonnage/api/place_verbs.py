@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def places(*, settings: Settings | None = None) -> Answer[tuple[NamedPlace, ...]
             for name, fault in read.faults.items()
         ),
     ]
-    return Answer(tuple(sorted(found, key=lambda one: one.name)), _listed)
+    return Answer(tuple(sorted(found, key=lambda one: one.name)), partial(_listed, today=chosen.today))
 
 
 def check_place(name: str, *, settings: Settings | None = None) -> Answer[CheckedPlace]:
@@ -135,7 +136,7 @@ def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tu
             left = executor_at(chosen, name).orphans(runs_folder(chosen.home), end=end)
         except TonnageError as error:
             kind = InputError if isinstance(error, InputError) else TonnageError
-            faults.append(kind(f"{name} was not asked: {error.message}", hint=error.hint))
+            faults.append(kind(f"{name} was not asked: {error.message.removeprefix(f'{name}: ')}", hint=error.hint))
             continue
         found += [FoundOrphan(place=name, orphan=one) for one in left]
     remarks = [("ended" if end else "`tonnage places orphans --end` ends them")] if found else []
@@ -185,7 +186,7 @@ def _place_of(settings: Settings, run: str) -> tuple[Executor, RunFolder]:
     return executor_of(settings, folder) or executor_at(settings, LOCAL), folder
 
 
-def _listed(found: tuple[NamedPlace, ...]) -> Report:
+def _listed(found: tuple[NamedPlace, ...], *, today: date) -> Report:
     from tonnage.reports.listing import Field, Listing, listing_report
 
     def of(name: str) -> Callable[[NamedPlace], Any]:
@@ -205,7 +206,7 @@ def _listed(found: tuple[NamedPlace, ...]) -> Report:
             read=lambda one: one.price and round(one.price.usd_per_hour, 4),
             right=True,
         ),
-        Field(key="price_from", title="price from", read=lambda one: one.price and one.price.told(date.today())),
+        Field(key="price_from", title="price from", read=lambda one: one.price and one.price.told(today)),
         Field(key="fault", read=lambda one: one.fault or None),
     ]
     remarks = [f"{one.name} cannot be used: {one.fault}" for one in found if one.fault]

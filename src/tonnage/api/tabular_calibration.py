@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -49,7 +48,7 @@ def calibrate_tabular(
             f"no row of {', '.join(map(str, files))} can be used{why}",
             hint="`tonnage bench FILE --rows rows.csv` writes rows with all that is needed",
         )
-    made_on = (settings.as_of or datetime.now(UTC)).date().isoformat()
+    made_on = settings.today.isoformat()
     fit = fit_tabular(tuple(rows.values()), made_on=made_on, rows_sha256=digest.hexdigest())
     path = tabular_file(settings.home) if out is None else Path(out)
     save_tabular(fit, path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,7 +101,7 @@ def bench_vectors(
     found = VectorsCompared(
         rows=compared(rows, {name: times for name in origins if (times := _promised(name)) is not None}),
         origins=origins,
-        threads=threads, measured_on=(settings.as_of or datetime.now(UTC)).date().isoformat(),
+        threads=threads, measured_on=settings.today.isoformat(),
         torch_version=None if torch is None else str(torch.__version__), others_cpu_fraction=others,
     )  # fmt: skip
     answer = Answer(found, vector_bench_report)

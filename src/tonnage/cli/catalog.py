@@ -172,7 +172,6 @@ def check(
     session: Annotated[Session, opened_by("max_price_age_days", "catalog", "as_of", "output", "quiet")],
 ) -> None:
     """Look for rows that a careful buyer would doubt: prices far off, old, contradicting. Exit code 1 on errors."""
-    from datetime import UTC, datetime
 
     from tonnage.api import newest_snapshot
     from tonnage.catalog import check_catalog, load_catalog
@@ -181,7 +180,7 @@ def check(
 
     settings = session.settings
     known = load_catalog(settings.catalog or newest_snapshot(settings.home), strict=False)
-    today = (settings.as_of or datetime.now(UTC)).date()
+    today = settings.today
     found = check_catalog(known, as_of=today, max_age_days=settings.max_price_age_days)
     session.show(check_report(known, found, top=top))
     errors = sum(finding.severity == "error" for finding in found)

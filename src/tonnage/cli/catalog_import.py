@@ -141,7 +141,7 @@ def _folder(session: Session, out: str | None, source: str) -> Path:
 
 
 def _today(session: Session) -> date:
-    return (session.settings.as_of or datetime.now(UTC)).date()
+    return session.settings.today
 
 
 def _day(text: str | None) -> date | None:

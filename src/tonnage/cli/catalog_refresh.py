@@ -296,4 +296,4 @@ def _say_what_is_used(session: Session, folder: Path) -> None:
 
 
 def _today(session: Session) -> date:
-    return (session.settings.as_of or datetime.now(UTC)).date()
+    return session.settings.today

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -141,7 +140,7 @@ def _catalog(settings: Settings) -> Check:
         catalog = load_catalog(settings=settings)
     except TonnageError as error:
         return Check(name="catalog", status="problem", found=str(error), advice=error.hint or "")
-    today = (settings.as_of or datetime.now(UTC)).date()
+    today = settings.today
     age = (today - catalog.built_on).days
     found = (
         f"{catalog.name}: {len(catalog.instance_types):,} instance types, {len(catalog.offers):,} offers, "

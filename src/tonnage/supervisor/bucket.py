@@ -78,10 +78,11 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(f"tonnage: {asked.base} has all of its {asked.machines} machines; this one does nothing\n")
             return 0
         if not member.first:
-            return work_beside(
+            code = work_beside(
                 objects, keys, folder, member, token=asked.token, every_s=asked.every_s, notice_s=asked.notice_s,
                 shared=asked.shared,
             )  # fmt: skip
+            return 0 if code == WorkerExit.STOPPED else code
         gathering = Gathering(objects, keys, member, every_s=asked.every_s)
         os.environ.update(meeting_env(gathering.endpoint, member))
     if keys.epoch:
