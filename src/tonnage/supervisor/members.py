@@ -15,6 +15,7 @@ from tonnage.places.bucket.objects import Objects
 from tonnage.values import dataclass
 
 RESOURCES: Final = Path("/opt/ml/input/config/resourceconfig.json")  # SageMaker's, on each machine of a job
+MACHINE_NUMBER: Final = "TONNAGE_MACHINE_NUMBER"  # variable: said by a driver of ours that starts all machines
 ANYWHERE: Final = ("192.0.2.1", 9)  # RFC 5737: no packet is sent, the system only chooses the way to it
 
 
@@ -43,7 +44,8 @@ def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -
     """(number, own address) where a managed service says which machine this is; None where none does.
 
     SageMaker: `hosts` and `current_host` of resourceconfig.json, which its toolkit shows as SM_HOSTS and
-    SM_CURRENT_HOST; Vertex AI: CLUSTER_SPEC; Azure ML: NODE_RANK of its PyTorch launcher; AWS Batch: the node's index.
+    SM_CURRENT_HOST; Vertex AI: CLUSTER_SPEC; Azure ML: NODE_RANK of its PyTorch launcher; AWS Batch: the node's index;
+    Ray: our own driver.
 
     >>> told_by_the_cloud({"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"})
     (1, 'algo-2')
@@ -64,6 +66,8 @@ def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -
         order = [(pool, index) for pool in sorted(pools) for index in range(len(pools[pool]))]
         pool, index = str(told["task"]["type"]), int(told["task"]["index"])
         return order.index((pool, index)), pools[pool][index].partition(":")[0]
+    if MACHINE_NUMBER in environ:
+        return int(environ[MACHINE_NUMBER]), own_address()
     if "AZUREML_RUN_ID" in environ and "NODE_RANK" in environ:
         return int(environ["NODE_RANK"]), own_address()
     if "AWS_BATCH_JOB_NODE_INDEX" in environ:

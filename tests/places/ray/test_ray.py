@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tonnage.places.ray.place import RayPlace
 from tonnage.places.ray.questions import against_nodes, against_versions
 from tonnage.places.states import Phase
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.ray import actor_name
+from tonnage.supervisor.ray import RayMachines, actor_name, arguments_of
 from tonnage.supervisor.starts import MOST_LOSSES, Lost, Machine, Say, carry_out
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.ray_dashboard import TOKEN, FakeDashboard, fake_dashboard
@@ -57,6 +58,16 @@ def test_the_whole_request() -> None:
     patched = place(patch={"jobs": {"runtime_env": {"pip": ["my-tasks"]}}})
     [request] = RayJobs(name="r", place=patched).requests(WORK)
     assert request.body["runtime_env"] == {**body["runtime_env"], "pip": ["my-tasks"]}
+
+
+def test_several_nodes_are_asked_of_the_driver() -> None:
+    """The command is one of several machines then; one node alone is not spoken of."""
+    [request] = RayJobs(name="r", place=place(nodes=2)).requests(WORK)
+    words = shlex.split(request.body["entrypoint"])
+    assert words[words.index("--nodes") + 1] == "2"
+    assert arguments_of(words[3:]).nodes == 2
+    [alone] = RayJobs(name="r", place=place()).requests(WORK)
+    assert "--nodes" not in alone.body["entrypoint"]
 
 
 @pytest.mark.parametrize(
@@ -162,6 +173,11 @@ NODES = [
         ({"gpus": 16}, "none of its 2 living nodes has GPU: 16"),
         ({"gpu": "A100"}, "none of its 2 living nodes has accelerator_type:A100"),
         ({"cores": 8, "resources": {"rack": 1}}, "none of its 2 living nodes has rack: 1"),
+        ({"cores": 8, "gpus": 0, "nodes": 2}, None),
+        (
+            {"cores": 8, "nodes": 2},
+            "2 nodes with CPU: 8, GPU: 8, accelerator_type:H100 are needed, and of its 2 living nodes 1 is such",
+        ),
     ],
 )
 def test_what_no_node_has_is_refused(terms: dict[str, Any], said: str | None) -> None:
@@ -247,6 +263,65 @@ def test_losses_in_a_row_end_it() -> None:
     long = Cluster(*[(None, 1.0)] * 5, (None, 700.0), *[(None, 1.0)] * 5, (0, 1.0))
     assert carried(long)[0] == 0
     assert (max(long.slept), long.slept[5]) == (32.0, 1.0)
+
+
+class Nodes:
+    """Answers of nodes as Ray gives them, and those that were asked to end."""
+
+    def __init__(self, *said: tuple[int, str] | type[Lost] | None) -> None:
+        self.said, self.ended, self.settled = list(said), list[int](), list[int]()
+        self.actors = [self._actor(at) for at in range(len(self.said))]
+
+    def _actor(self, at: int) -> Any:
+        return SimpleNamespace(
+            work=SimpleNamespace(remote=lambda _: at), end=SimpleNamespace(remote=lambda: self.ended.append(at))
+        )
+
+    def first_of(self, answers: list[int], longest_s: float) -> tuple[int, tuple[int, str]] | None:
+        """Those that end by themselves in their order; one that does not does when it was asked to."""
+        assert longest_s > 0
+        for place, at in enumerate(answers):
+            said = self.said[at]
+            if isinstance(said, tuple):
+                return place, said
+            if said is Lost:
+                raise Lost("the node died")
+            if at in self.ended:
+                return place, (75, "saved")
+        return None
+
+    def settle(self, answers: list[int], longest_s: float) -> None:
+        """Noted."""
+        self.settled += [*answers, round(longest_s)]
+
+    def work(self) -> tuple[int, str]:
+        """What the driver makes of them."""
+        machines = RayMachines(cluster=self, actors=self.actors, node="a, b")  # type: ignore[arg-type]
+        return machines.work(["run"], longest_s=60, notice_s=20)
+
+
+def test_the_end_of_several_nodes_is_one() -> None:
+    """Done where all are; that of one that failed goes before, and the others need not wait for it."""
+    done = Nodes((0, "first"), (0, ""))
+    assert (done.work(), done.ended) == ((0, "first"), [])
+    assert Nodes((75, "saved"), (0, "")).work() == (75, "saved")
+    failed = Nodes((1, "no module named x"), None)
+    assert failed.work() == (1, "no module named x")
+    assert (failed.ended, failed.settled) == ([0, 1], [1, 140])
+
+
+def test_one_node_that_is_lost_ends_the_others() -> None:
+    """They save in their notice, before the next start is made."""
+    lost = Nodes(None, Lost)
+    with pytest.raises(Lost, match="the node died"):
+        lost.work()
+    assert (lost.ended, lost.settled) == ([0, 1], [0, 1, 140])
+
+
+def test_the_time_of_several_nodes_ends_all() -> None:
+    late = Nodes(None, None)
+    assert late.work() == (75, "saved")
+    assert set(late.ended) == {0, 1}
 
 
 def test_the_newest_actor_is_the_last_by_name() -> None:

@@ -133,6 +133,36 @@ def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
     assert json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == []
 
 
+def test_two_nodes_train_one_is_lost_and_they_go_on(
+    tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]
+) -> None:
+    """A real model over two nodes apart: one loses its power, two go on from the checkpoint, losses as undisturbed."""
+    if missing := lacking():
+        pytest.skip(f"{ray_python()} has no {missing}: pip install 'tonnage[train]' there")
+    while len(cluster.nodes) < 3:
+        cluster.add_node()
+    place = terms(cluster, tmp_path, gpus=0).replace('kind = "ray"', 'kind = "ray"\nnodes = 2')
+    desk = desk_at(tmp_path / "here", place)
+    del desk.environ["TONNAGE_WORKER"]
+    desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
+    file = tmp_path / "st" / FILE
+    text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 25")
+    file.write_text(text.replace("every_steps: 50", "every_steps: 10"))
+    words = ["--on", "nodes", "--runner", "torchrun", "--processes", "2", "-y"]
+    following = desk.begin("run", str(file), "--name", "struck", *words)
+    folder = desk.folder("struck")
+    wait(lambda: following.poll() is not None or (folder.state().checkpoint_step or 0) >= 10)
+    assert following.poll() is None, following.communicate()
+    cluster.lose_node(cluster.node_of(int(there(desk, "struck").pid_file.read_text())))
+    said = following.communicate(timeout=LONGEST_S)[1]
+    assert following.returncode == 0, said
+    assert (folder.state().state.value, folder.state().attempt) == ("succeeded", 2)
+    assert (folder.path / "log-machine-2.txt").exists()
+    desk.tonnage("run", str(file), "--name", "plain", *words)
+    assert losses(folder) == losses(desk.folder("plain"))
+    assert jobs(cluster) == []
+
+
 @pytest.mark.skipif(bool(slurm.missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge")
 def test_slurm_then_ray_then_here(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> None:
     """A real model: killed on Slurm, gone on with on Ray, killed there, finished here: every loss as undisturbed."""

@@ -142,7 +142,8 @@ def submitted(place: RayPlace, work: Work) -> Body:
     words = (
         place.python, "-m", DRIVER, "--token", work.token, "--home", work.home, "--bundle",
         json.dumps(place.bundle, sort_keys=True), "--limit-s", str(place.time_limit_minutes * 60),
-        "--notice-s", str(place.grace_s), "--", *work.command,
+        "--notice-s", str(place.grace_s), *(("--nodes", str(place.nodes)) if place.nodes > 1 else ()), "--",
+        *work.command,
     )  # fmt: skip
     return {
         "submission_id": work.name,

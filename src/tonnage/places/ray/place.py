@@ -8,12 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from tonnage.places.bucket.place import ClusterPlace
+from tonnage.places.several import SeveralMachines
 
 TYPE_SHARE: Final = 0.001  # of `accelerator_type:NAME`: what Ray itself asks of it for a type
 
 
-class RayPlace(ClusterPlace):
-    """A cluster that runs already. Figures are those of one node; a run has one."""
+class RayPlace(SeveralMachines, ClusterPlace):
+    """A cluster that runs already. Figures are those of one node; those of a run are nodes apart."""
 
     kind: Literal["ray"]
     address: Annotated[str, Field(pattern=r"^https?://[^\s/]+$")]  # of the dashboard: http://HEAD:8265
@@ -28,7 +29,7 @@ class RayPlace(ClusterPlace):
 
     @property
     def bundle(self) -> Mapping[str, float]:
-        """What a run takes of one node, in Ray's words."""
+        """What a run takes of each of its nodes, in Ray's words."""
         gpus = {"GPU": float(self.gpus)} if self.gpus else {}
         kind = {f"accelerator_type:{self.gpu}": TYPE_SHARE} if self.gpus and self.gpu else {}
         return {"CPU": float(self.cores), **gpus, **kind, **self.resources}

@@ -50,21 +50,33 @@ def against_versions(ray: str, python: str) -> Iterator[PlaceFinding]:
 
 
 def against_nodes(name: str, place: RayPlace, nodes: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
-    """Whether one node that lives has all that the run takes; Ray lets a run that none has wait for ever."""
+    """Whether nodes that live have all that the run takes of each; Ray lets a run that waits for more wait for ever."""
     living = [one for one in nodes if one["state"] == "ALIVE"]
     bundle = place.bundle
-    if any(_has(one, bundle) for one in living):
+    fits = sum(_has(one, bundle) for one in living)
+    if fits >= place.nodes:
+        return
+    if fits:
+        wanted = ", ".join(_said(key, amount) for key, amount in bundle.items())
+        needed = f"{place.nodes} nodes with {wanted} are needed"
+        yield _waits(
+            name, place, f"{needed}, and of its {len(living)} living nodes {fits} {'is' if fits == 1 else 'are'} such"
+        )
         return
     lacks = [f"{_said(key, amount)}" for key, amount in bundle.items()
              if not any(one["resources_total"].get(key, 0.0) >= amount for one in living)]  # fmt: skip
     wanted = ", ".join(lacks or (_said(key, amount) for key, amount in bundle.items()))
     together = "" if lacks else " together"
     message = f"none of its {len(living)} living nodes has {wanted}{together}"
+    yield _waits(name, place, message)
+
+
+def _waits(name: str, place: RayPlace, message: str) -> PlaceFinding:
     if place.autoscales:
-        yield PlaceFinding(kind="doubtful", message=f"{message}: it waits until one comes", hint="`ray status`")
-        return
-    hint = f"`ray status` on the head; places.{name}: cores, gpus, gpu, resources; `autoscales = true` waits for one"
-    yield _refused(f"{message}: it would wait for ever", hint)
+        return PlaceFinding(kind="doubtful", message=f"{message}: it waits until one comes", hint="`ray status`")
+    terms = f"places.{name}: nodes, cores, gpus, gpu, resources"
+    hint = f"`ray status` on the head; {terms}; `autoscales = true` waits for one"
+    return _refused(f"{message}: it would wait for ever", hint)
 
 
 def _has(node: Mapping[str, Any], bundle: Mapping[str, float]) -> bool:
