@@ -57,7 +57,7 @@ class FakeBatch:
         self.before: list[Fault] = []
         self.after: list[Fault] = []
         self.asked: list[Asked] = []
-        self.page, self.start_s, self.gap_s, self.grace_s, self.notice_s = 100, 0.05, 0.5, 20.0, 0.3
+        self.page, self.start_s, self.gap_s, self.grace_s, self.notice_s = 100, 0.05, 0.5, 10.0, 0.3
         self.queues: dict[str, Document] = {
             "gpus": {"jobQueueName": "gpus", "jobQueueArn": "arn:q", "state": "ENABLED", "priority": 1,
                      "computeEnvironmentOrder": [{"order": 1, "computeEnvironment": "here"}]},
