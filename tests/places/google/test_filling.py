@@ -351,6 +351,18 @@ def test_every_body_is_one_that_the_discovery_document_has(form: dict[str, Any],
     assert filling_machine(fill, zone, "7") == body
 
 
+@pytest.mark.parametrize("changed", [{"nodes": 2, "placement_policy": "close"}, {"flex_start": True}])
+def test_the_machine_that_fetches_is_one_and_waits_in_no_queue(changed: dict[str, Any]) -> None:
+    """Whatever the machines with GPUs are: several, close together, or queued for."""
+    place = GCEPlace(**TERMS | changed | {"fill": {"weights": FILL}})
+    [fill] = fills_of("gpu", place, RUNS)
+    body = filling_machine(fill, "us-central1-a", "7")
+    check_instance(body)
+    assert filling_place(fill).machines == 1
+    assert not {"resourcePolicies", "params", "reservationAffinity"} & set(body)
+    assert {"resourcePolicies", "params"} & set(instance(place, WORK, "us-central1-a"))
+
+
 def test_a_gpu_machine_reads_the_disk_and_refuses_another_content(tmp_path: Path, disks_here: Path) -> None:
     """Attached by its content's name; a disk that says something else ends the machine."""
     place = GCEPlace(**TERMS | {"fill": {"weights": FILL}})

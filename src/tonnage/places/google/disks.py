@@ -98,7 +98,8 @@ def filling_place(fill: Fill) -> GCEPlace:
         "gpu_subnets": (), "reservation": None, "disk_type": None, "spot": terms.spot, "purchase": None,
         "data_disks": (), "fill": {}, "setup": (), "mount": f"{DATA}/{fill.name}", "image": terms.image or place.image,
         "boot_image": terms.boot_image or place.boot_image, "time_limit_minutes": terms.time_limit_minutes,
-        "usd_per_hour": terms.usd_per_hour,
+        "usd_per_hour": terms.usd_per_hour, "nodes": 1, "placement_policy": None, "flex_start": False,
+        "reservation_bound": False, "gpudirect": False,
     }  # fmt: skip
     return place.model_copy(update=changed)
 
