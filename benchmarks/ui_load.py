@@ -248,13 +248,7 @@ def ray_dashboard(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
                "--dashboard-port", str(port), "--num-cpus", "2", "--temp-dir", folder, "--include-dashboard", "true",
                "--disable-usage-stats", "--object-store-memory", "80000000"]  # fmt: skip
     with started(command, {"RAY_AUTH_MODE": "disabled"}, port, "/api/version") as pid:
-        names = []
-        for number in range(asked.ray_jobs):
-            told = json.dumps({"entrypoint": "true", "submission_id": f"job-{number}"}).encode()
-            url = f"http://127.0.0.1:{port}/api/jobs/"
-            request = urllib.request.Request(url, told, {"content-type": "application/json"})
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                names.append(str(json.load(answer)["submission_id"]))
+        names = [_submitted(f"http://127.0.0.1:{port}/api/jobs/", f"job-{number}") for number in range(asked.ray_jobs)]
         yield Target(
             "Ray dashboard", port, pid, names=tuple(names),
             page=(Ask("page (jobs)", "/api/jobs/"), Ask("page (nodes)", "/nodes?view=summary")),
@@ -262,6 +256,21 @@ def ray_dashboard(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
                    Ask("version", "/api/version")),
         )  # fmt: skip
     del place
+
+
+def _submitted(url: str, name: str) -> str:
+    """A job that ends at once; tried again while the node's agent is not there yet."""
+    asked = json.dumps({"entrypoint": "true", "submission_id": name}).encode()
+    until = time.monotonic() + UP_S
+    while True:
+        try:
+            request = urllib.request.Request(url, asked, {"content-type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return str(json.load(answer)["submission_id"])
+        except (OSError, urllib.error.URLError) as error:
+            if time.monotonic() > until:
+                raise SystemExit(f"Ray takes no job: {error}") from error
+            time.sleep(2.0)
 
 
 SERVERS = {"mlflow": mlflow_ui, "ray": ray_dashboard}
@@ -283,10 +292,13 @@ def started(command: list[str], more: dict[str, str], port: int, path: str) -> I
                 time.sleep(0.2)
             yield server.pid
         finally:
-            below = psutil.Process(server.pid).children(recursive=True)
+            family = list[psutil.Process]()
+            with suppress(psutil.NoSuchProcess):  # it has ended
+                top = psutil.Process(server.pid)
+                family = [top, *top.children(recursive=True)]
             server.terminate()
-            _, left = psutil.wait_procs(below, timeout=15)
-            for one in left:
+            _, left = psutil.wait_procs(family, timeout=15)
+            for one in left:  # `ray start --block` does not end by SIGTERM alone
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
 
