@@ -75,6 +75,6 @@ def filled_disk(name: str, terms: FillTerms) -> str:
     """The disk's name: that of its content too, so that it is found again.
 
     >>> filled_disk("weights", FillTerms(sources=("hf://a/b@" + "0" * 40,), size_gib=100))
-    'tonnage-weights-cbb7bd2b2d5b'
+    'tonnage-weights-4a34ada76768'
     """
     return f"tonnage-{name[:40].rstrip('-')}-{terms.key[:KEY_DIGITS]}"
