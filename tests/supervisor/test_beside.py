@@ -98,6 +98,7 @@ def wait(true: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_what_a_further_machine_prints_comes_to_the_client(
     tmp_path: Path, machine: Callable[[FolderObjects], subprocess.Popen[bytes]]
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_newer_start_adds_to_the_log_that_is_here(tmp_path: Path) -> None:
     assert mirror.epoch == 1
 
 
+@pytest.mark.slow
 def test_a_further_machine_ends_by_sigterm_though_the_bucket_hangs(
     tmp_path: Path, machine: Callable[[FolderObjects], subprocess.Popen[bytes]]
 ) -> None:

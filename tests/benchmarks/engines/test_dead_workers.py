@@ -61,7 +61,7 @@ def is_second_rank(process: psutil.Process) -> bool:
     return process.cmdline()[-1] == "1" and process.cpu_times().user > 6.0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_of_pytorch(tmp_path: Path) -> None:
     """The second rank of DDP: its number, process and signal, though the first sees a closed connection alone."""
     pytest.importorskip("torch")
