@@ -28,10 +28,10 @@ class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
         self.calls.append(self.path)
-        self.send_response(200 if len(self.calls) > 1 else 503)
-        self.end_headers()
         if len(self.calls) > 1:
             self.taken.append(json.loads(content))
+        self.send_response(200 if len(self.calls) > 1 else 503)  # last: whoever has the answer looks at what came
+        self.end_headers()
 
     def log_message(self, *_: Any) -> None: ...
 

@@ -73,7 +73,7 @@ def test_two_workers_share_the_rows(tmp_path: Path) -> None:
     assert cell.quality > 0.6
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_shares_of_a_model_learn_what_a_whole_one_does(tmp_path: Path) -> None:
     """FSDP, freeing gathered weights or keeping them, does the same sums as DDP: the same curve to rounding, and its
     steps are looked into on both ranks."""
@@ -97,7 +97,7 @@ def test_shares_of_a_model_learn_what_a_whole_one_does(tmp_path: Path) -> None:
         assert 0 < rank["alone_s"] < rank["synced_s"]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_scaling_looks_into_the_steps_of_every_worker(tmp_path: Path) -> None:
     """One worker and two: each rank's step, with its exchange no faster than a part of it, and a weak point on half the
     rows."""
