@@ -54,7 +54,8 @@ class BatchJobs:
         DeclaredGap(verb="check", reason="whether there is capacity is known when EC2 looks for it"),
         DeclaredGap(
             verb="submit",
-            reason="Batch knows no token: of two clients in one instant each makes a job; one of them does nothing",
+            reason="Batch knows no token: of two clients in one instant each makes a job; one of two single-node jobs "
+            "does nothing",
         ),
     )  # fmt: skip
     notices: ClassVar[tuple[str, ...]] = ("aws",)
