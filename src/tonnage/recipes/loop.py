@@ -14,6 +14,7 @@ from tonnage.recipes.checkpoints import CheckpointInvalid, newest_valid, put_sta
 from tonnage.recipes.checkpoints.layout import folder_name
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.evaluating import evaluate
+from tonnage.recipes.health import Diverged
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.measuring import Measuring
 from tonnage.recipes.order import DataOrder
@@ -83,6 +84,8 @@ class Loop:
             if code == WorkerExit.DONE and self.spec.training.keep_best:
                 self._go_back_to_best()
             return code
+        except Diverged as error:
+            raise self._saving.with_last_good(error) from None
         finally:
             self._feeder.close()
             self._saving.close()

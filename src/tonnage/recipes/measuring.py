@@ -29,7 +29,6 @@ class Measuring:
         self._health = Health(engine.machine.accelerator.device)
         self._process = psutil.Process()
         self._progress = ProgressWriter(folder.path) if engine.team.main else None
-        self.last_good: int | None = None  # step of the newest checkpoint
         self._reading_is_free = not engine.on_gpu and engine.team.world == 1
 
     @property
@@ -46,11 +45,11 @@ class Measuring:
             self.check_health()
 
     def check_health(self) -> None:
-        """Diverged, with the step and the checkpoint to go back to; all processes together."""
+        """Diverged, with the step; all processes together."""
         first = self._health.first_bad_step()
         bad = NEVER - self._engine.team.largest(NEVER - (first if first is not None else NEVER))
         if bad != NEVER:
-            raise diverged(f"loss or gradients are no numbers at step {bad}", self.last_good)
+            raise Diverged(f"loss or gradients are no numbers at step {bad}")
 
     def log_if_due(self, position: Position, *, last: bool) -> None:
         """A line of metrics every so many steps, after the first and after the last."""
@@ -91,12 +90,3 @@ class Measuring:
     def close(self) -> None:
         if self._progress is not None:
             self._progress.close()
-
-
-def diverged(what: str, last_good: int | None) -> Diverged:
-    """The error, with what to go back to."""
-    good = f"the last good checkpoint is step {last_good}" if last_good is not None else "there is no checkpoint before"
-    return Diverged(
-        f"{what}; {good}",
-        hint="lower `learning_rate`, add `warmup`, or look for broken samples around that step; then start a new run",
-    )

@@ -10,8 +10,8 @@ from tonnage.recipes.checkpoints.interval import CheckpointClock
 from tonnage.recipes.checkpoints.snapshot import kept_tensors
 from tonnage.recipes.checkpoints.together import SavingTogether
 from tonnage.recipes.engine import StepEngine
-from tonnage.recipes.health import all_finite
-from tonnage.recipes.measuring import Measuring, diverged
+from tonnage.recipes.health import Diverged, all_finite
+from tonnage.recipes.measuring import Measuring
 from tonnage.recipes.position import Position
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
@@ -28,6 +28,7 @@ class Saving:
         self._position, self._measuring = position, measuring
         self._trained_only = spec.training.method != "full"
         self._saved_step, self._held_s = -1, 0.0
+        self._last_good: int | None = None  # step of the newest checkpoint that is whole
         self._interval = CheckpointClock(spec.checkpoint)
         self._writer: CheckpointWriter | None = None
         if engine.team.main:
@@ -43,7 +44,7 @@ class Saving:
 
     def found(self, checkpoint: Checkpoint) -> None:
         """The checkpoint this attempt goes on from: it need not be written again."""
-        self._saved_step = self._measuring.last_good = checkpoint.step
+        self._saved_step = self._last_good = checkpoint.step
         self._interval.remember(self._folder)
 
     def keep(self, step: int | None) -> None:
@@ -82,10 +83,10 @@ class Saving:
         tensors = kept_tensors(self._engine.raw, trained_only=self._trained_only).values()
         if self._engine.team.largest(int(not all_finite(tensors))):
             step = self._position.step
-            raise diverged(f"weights are no numbers after step {step}", self._measuring.last_good)
+            raise Diverged(f"weights are no numbers after step {step}")
 
     def _landed(self, step: int, path: Path, seconds: float, size: int) -> None:
-        self._measuring.last_good = step
+        self._last_good = step
         self._interval.measured(self._held_s + seconds)
         self._folder.record(
             EventKind.CHECKPOINT, who="rank0", step=step, path=str(path), seconds=round(seconds, 4),
@@ -108,6 +109,16 @@ class Saving:
             self._together.wait()
         if self._writer is not None:
             self._writer.wait()
+
+    def with_last_good(self, error: Diverged) -> Diverged:
+        """The error with the checkpoint to go back to. One still in flight is waited for: it was taken before."""
+        self.wait()
+        step = self._last_good
+        good = "there is no checkpoint before" if step is None else f"the last good checkpoint is step {step}"
+        return Diverged(
+            f"{error.message}; {good}",
+            hint="lower `learning_rate`, add `warmup`, or look for broken samples around it; then start a new run",
+        )
 
     def close(self) -> None:
         if self._writer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError
+from tonnage.recipes.checkpoints import CheckpointWriter
+from tonnage.recipes.checkpoints.snapshot import Snapshot
 from tonnage.recipes.preflight import Preflight
 from tonnage.recipes.worker import CRASHED, crash_code
 from tonnage.runs.journal import EventKind
@@ -155,9 +158,16 @@ def test_sigterm_cuts_an_evaluation_short(make_run: MakeRun, monkeypatch: pytest
 def test_a_loss_that_is_no_number_ends_the_run(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Step and last good checkpoint are named, and nothing is saved after."""
+    """Step and last good checkpoint are named, also one that a slow disk still writes; nothing is saved after."""
     run = make_run(max_steps=20)
     monkeypatch.setenv("TINY_NAN_AT", "7")
+    write = CheckpointWriter._write
+
+    def write_slowly(writer: CheckpointWriter, snapshot: Snapshot) -> None:
+        time.sleep(0.3)  # longer than the steps from the checkpoint to the loss
+        write(writer, snapshot)
+
+    monkeypatch.setattr(CheckpointWriter, "_write", write_slowly)
     assert run.work() == WorkerExit.DIVERGED
     said = run.events(EventKind.STOPPING)[0].fields
     assert said["reason"] == "Diverged"
