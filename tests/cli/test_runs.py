@@ -48,9 +48,22 @@ def test_each_machine_of_a_run_has_its_log(inside: Run, home: Path) -> None:
     missing = inside("logs", "bert", "--machine", "3")
     assert (missing.returncode, "no log of machine 3" in missing.stderr) == (2, True)
     assert "--machine 1, 2" in missing.stderr
-    followed = inside("logs", "bert", "--machine", "2", "-f")
-    assert (followed.returncode, "first machine's log alone" in followed.stderr) == (2, True)
+    timed = inside("logs", "bert", "--machine", "2", "-t")
+    assert (timed.returncode, "first machine's log alone" in timed.stderr) == (2, True)
     assert inside("logs", "bert-lora", "--machine", "2").returncode == 2
+
+
+def test_the_logs_of_all_machines_are_followed(inside: Run, home: Path) -> None:
+    """Lines of further machines have their number before; of one alone none has. A letter of two bytes stays one."""
+    folder = RunFolder(home / "runs" / "bert")
+    folder.log_file.write_text("of the first\n")
+    for number, text in ((2, "one\ntwo\n"), (10, "ten\n")):
+        (folder.path / f"log-machine-{number}.txt").write_text(text)
+    assert inside("logs", "bert", "-f").stdout == "of the first\n[2] one\n[2] two\n[10] ten\n"
+    assert inside("logs", "bert", "-f", "--tail", "1").stdout == "of the first\n[2] two\n[10] ten\n"
+    assert inside("logs", "bert", "-f", "--machine", "2").stdout == "one\ntwo\n"
+    folder.log_file.write_text("x" + "ä" * 40_000 + "\n")
+    assert inside("logs", "bert").stdout == "x" + "ä" * 40_000 + "\n"
 
 
 def test_a_broken_folder_is_named(inside: Run, home: Path) -> None:

@@ -21,8 +21,9 @@ from tonnage.places.ssh import agent, mirror
 from tonnage.places.ssh.line import SSHConnection
 from tonnage.places.ssh.questions import against
 from tonnage.places.ssh.shipping import inputs_of, own_code, spec_there, wheels
-from tonnage.runs import RunFolder, RunSpec
+from tonnage.runs import RunFolder, RunSpec, log_parts
 from tonnage.runs.spec import DataSource, DataSpec, FilePrint
+from tonnage.supervisor.shim import LogKeeper
 
 SEEN = {
     "time": 0.0, "python": "3.11.7", "missing": [], "writable": True, "free_bytes": 1 << 40, "cores": 8,
@@ -201,12 +202,56 @@ def test_a_log_of_two_gigabytes_is_not_copied_whole(tmp_path: Path) -> None:
         file.truncate(2 << 30)  # a hole: it takes no room
         file.seek(0, 2)
         file.write(b"\n" + b"".join(b"line %d\n" % number for number in range(1000)))
-    asked = {"offsets": {}, "chunk": 1 << 20, "most": 64 << 20, "kept": 100}
-    answer, rest = ask("tell", tmp_path, run=str(run), **asked)
-    assert answer["skipped"]["log.txt"] > 2 << 30
-    assert rest.startswith(b"line ")
+    answer, rest = ask("tell", tmp_path, run=str(run), offsets={}, chunk=1 << 20)
+    assert answer["skipped"]["log.txt"] == f"tonnage: 2,147,483,649 bytes of the log stay there: {run}/log.txt\n"
+    assert rest.startswith(b"line 0\n")
     assert rest.endswith(b"line 999\n")
-    assert len(rest) <= 100
+
+
+def test_a_log_that_begins_anew_there_goes_on_here(tmp_path: Path) -> None:
+    """Four parts are kept there; whoever follows has every byte, who comes too late learns how many have gone."""
+    run = tmp_path / "run"
+    run.mkdir()
+    keeper, said, came, have = LogKeeper(run / "log.txt", largest_bytes=1000), b"", b"", 0
+    for number in range(60):
+        block = b"".join(b"block %02d line %d\n" % (number, line) for line in range(7))
+        keeper.write(block)
+        said += block
+        more = number % 9 == 8
+        while more:
+            answer, rest = ask("tell", tmp_path, run=str(run), offsets={"log.txt": have}, chunk=600)
+            assert answer["skipped"] == {}
+            came, have, more = came + rest, have + len(rest), answer["more"]
+    while have < len(said):
+        answer, rest = ask("tell", tmp_path, run=str(run), offsets={"log.txt": have}, chunk=600)
+        came, have = came + rest, have + len(rest)
+    assert came == said
+    assert (run / "log.3.txt").exists()
+    assert not (run / "log.4.txt").exists()
+    answer, rest = ask("tell", tmp_path, run=str(run), offsets={}, chunk=100_000)
+    gone = len(said) - sum(path.stat().st_size for path in run.glob("log*.txt"))
+    assert answer["skipped"]["log.txt"] == f"tonnage: {gone:,} bytes of the log have gone with its oldest parts\n"
+    assert rest == said[gone : gone + (run / "log.3.txt").stat().st_size]
+
+
+def test_a_log_is_read_while_it_begins_anew(tmp_path: Path) -> None:
+    """Whoever reads it finds each byte at its place, at every step of a turn, and where one was cut short."""
+    log = tmp_path / "log.txt"
+    for number in range(3):
+        log.write_text(f"part {number}\n")
+        log_parts.turn(str(log))
+    log.write_text("part 3\n")
+    whole = b"part 0\npart 1\npart 2\npart 3\n"
+    assert log_parts.read_at(str(log), 0, 100) == (0, whole)
+    note = (tmp_path / "log.txt.turned").read_text()
+    log_parts.turn(str(log))
+    assert log_parts.read_at(str(log), 0, 100) == (7, whole[7:])  # the oldest has gone; the newest is not begun
+    (tmp_path / "log.1.txt").rename(log)
+    assert log_parts.read_at(str(log), 7, 100) == (7, whole[7:])  # the note is ahead of the log
+    assert note != (tmp_path / "log.txt.turned").read_text()
+    log_parts.turn(str(log))
+    log.write_text("part 4\n")
+    assert log_parts.read_at(str(log), 21, 100) == (21, b"part 3\npart 4\n")
 
 
 def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> None:
@@ -214,8 +259,8 @@ def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> N
     folder = RunFolder(tmp_path)
     noted = mirror.Mirror(token="a")
     for _ in range(2):  # the second time as a client that did not see the first's note
-        mirror.append_grown(folder, noted, "log.txt", 0, b"one\ntwo\n", "/t/run", {})
-        mirror.append_grown(folder, noted, "journal.jsonl", 0, b'{"n": 1}\n{"n": 2}\n{"n"', "/t/run", {})
+        mirror.append_grown(folder, noted, "log.txt", 0, b"one\ntwo\n")
+        mirror.append_grown(folder, noted, "journal.jsonl", 0, b'{"n": 1}\n{"n": 2}\n{"n"')
         with folder.journal_file.open("ab") as file:
             file.write(b'{"mine": 1}\n')
     assert folder.log_file.read_bytes() == b"one\ntwo\n"

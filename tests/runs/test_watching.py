@@ -49,6 +49,16 @@ def test_only_whole_lines_are_read(tmp_path: Path) -> None:
     assert tail.lines() == []
 
 
+def test_a_long_file_is_read_in_pieces(tmp_path: Path) -> None:
+    """Whole lines, no more bytes at once than asked for; a line that is longer comes in pieces."""
+    path = tmp_path / "log"
+    path.write_text("one\ntwo\n" + "x" * 20 + "\n")
+    tail, found = Tail(path), []
+    while lines := tail.lines(most_bytes=9):
+        found.append(lines)
+    assert found == [["one", "two"], ["x" * 9], ["x" * 9], ["xx"]]
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 500, 20_000])
 def test_last_lines_of_a_long_file(tmp_path: Path, count: int) -> None:
     """The same lines as by reading it all, wherever blocks are cut; bytes that are no text count as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,12 +97,13 @@ def resume(
     """
     from tonnage import api
     from tonnage.api.home_runs import find_run
+    from tonnage.runs.logs import lengths
 
     folder = find_run(session.settings, run)
-    offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
+    offsets = lengths(folder)
     api.resume(run, asked, settings=session.settings)
     session.say(f"{run} goes on")
-    _go_on(session, folder, detach=detach, log_offset=offset, anywhere=asked.on == ANY)
+    _go_on(session, folder, detach=detach, offsets=offsets, anywhere=asked.on == ANY)
 
 
 def _head(launch: Launch) -> dict[str, Any]:
@@ -142,14 +144,21 @@ def confirm() -> None:
         raise typer.Exit(4)
 
 
-def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0, anywhere: bool = False) -> None:
-    """Follow a run to its end. `anywhere`: where its place loses it, it goes on at the next one that can carry it."""
+def _go_on(
+    session: Session, folder: RunFolder, *, detach: bool, offsets: Mapping[str, int] | None = None,
+    anywhere: bool = False,
+) -> None:  # fmt: skip
+    """Follow a run to its end. `anywhere`: where its place loses it, it goes on at the next one that can carry it.
+
+    `offsets`: where in its logs the new words begin.
+    """
     from tonnage import api
     from tonnage.api.failover import place_of
     from tonnage.api.placing import collect_at, look_at_place
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.running import Told
+    from tonnage.runs.logs import RunLogs
     from tonnage.runs.states import RunStatus
 
     name = folder.path.name
@@ -161,15 +170,15 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
     try:
         printed = _nothing if quiet else to_stderr
         asks = partial(look_at_place, session.settings, folder)
-        state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
+        logs = RunLogs(folder, offsets=offsets or {})
+        state = follow(folder, print_line=printed, quiet=quiet, logs=logs, settle=asks)
         for _ in range(MOST_MOVES if anywhere else 0):
             if state.state is not RunStatus.LOST:
                 break
             session.say(f"{name} was lost at {place_of(folder)}: {state.message}")
-            log_offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
             api.resume(name, ResumeOptions(on=ANY), settings=session.settings)
             session.say(f"{name} goes on at {place_of(folder)}")
-            state = follow(folder, print_line=printed, quiet=quiet, log_offset=log_offset, settle=asks)
+            state = follow(folder, print_line=printed, quiet=quiet, logs=logs, settle=asks)
     except KeyboardInterrupt:
         session.say(f"\n{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
         raise typer.Exit(0) from None

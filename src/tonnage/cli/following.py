@@ -14,6 +14,7 @@ from tonnage.cli.meter import Meter
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.journal import Event
+    from tonnage.runs.logs import RunLogs
     from tonnage.runs.states import RunState
 
 LOOK_EVERY_S: Final = 0.2
@@ -27,10 +28,12 @@ def follow(
     *,
     print_line: Callable[[str], None],
     quiet: bool,
-    log_offset: int = 0,
+    logs: RunLogs,
     settle: Callable[[], str] | None = None,
 ) -> RunState:
     """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is.
+
+    `logs`: those whose lines are printed.
 
     `settle` asks the place of a run without a supervisor here whether it still waits; what it gives back is a line.
     """
@@ -39,7 +42,7 @@ def follow(
     from tonnage.runs.states import with_mark
     from tonnage.runs.tail import Tail
 
-    log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
+    journal = Tail(folder.journal_file)
     list(journal.events())
     state = observed_state(folder)
     ask_at, told = time.monotonic(), ""
@@ -52,7 +55,7 @@ def follow(
             events = list(journal.events())
             if events or not alive:
                 state = observed_state(folder)
-            for line in log.lines():
+            for line in logs.lines():
                 meter.show("")
                 print_line(line)
             for event in events:

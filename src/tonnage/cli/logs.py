@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from tonnage.cli.streams import write_stdout
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
+    from tonnage.runs.logs import RunLogs
 
 
 def logs(
@@ -39,7 +41,7 @@ def logs(
 ) -> None:
     """What the workers of a run print. With -f the exit code is the run's own, as with `tonnage run`.
 
-    Ctrl-C leaves the run running.
+    -f follows all machines of a run; lines of further ones have their number before. Ctrl-C leaves the run running.
     """
     from tonnage.api.home_runs import find_run
     from tonnage.api.placing import look_at_place
@@ -47,10 +49,16 @@ def logs(
     folder = find_run(session.settings, run)
     if folder.mirror_file.exists() and (told := look_at_place(session.settings, folder)):
         session.say(told)
-    log = _log(folder, machine, follow=follow, by_time=times or since is not None)
+    log = _log(folder, machine, follow=follow, times=times, since=since)
     offset = _shown_from(log, tail=tail, since=since)
     if follow:
-        _follow(run, folder, session, times=times, offset=offset)
+        from tonnage.runs.logs import RunLogs, machine_logs
+        from tonnage.runs.tail import offset_of_last_lines
+
+        offsets = {log.name: offset}
+        if machine is None and tail is not None:
+            offsets |= {name: offset_of_last_lines(folder.path / name, tail) for name in machine_logs(folder)}
+        _follow(run, folder, session, times=times, logs=RunLogs(folder, offsets=offsets, machine=machine))
     elif log.exists():
         _print_log(log, times=times, offset=offset)
 
@@ -63,14 +71,16 @@ def _print_log(log: Path, *, times: bool, offset: int) -> None:
         for line in timed_lines(log, offset):
             write_stdout(line)
         return
+    decoder = getincrementaldecoder("utf-8")(errors="replace")  # a letter may lie across two blocks
     with log.open("rb") as file:
         file.seek(offset)
         for block in iter(lambda: file.read(1 << 16), b""):
-            write_stdout(block.decode("utf-8", errors="replace"))
+            write_stdout(decoder.decode(block))
+    write_stdout(decoder.decode(b"", final=True))
 
 
-def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, offset: int) -> NoReturn:
-    """The log as it grows, until the run ends. Exits as the run does; 0 where its reader leaves."""
+def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, logs: RunLogs) -> NoReturn:
+    """The logs as they grow, until the run ends. Exits as the run does; 0 where its reader leaves."""
     from tonnage.api.placing import collect_at, look_at_place
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
@@ -78,9 +88,7 @@ def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, 
 
     asks = partial(look_at_place, session.settings, folder)
     try:
-        state = follow_run(
-            folder, print_line=_timed if times else _plain, quiet=session.quiet, log_offset=offset, settle=asks
-        )
+        state = follow_run(folder, print_line=_timed if times else _plain, quiet=session.quiet, logs=logs, settle=asks)
     except KeyboardInterrupt:
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None
@@ -90,18 +98,17 @@ def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, 
     raise typer.Exit(Told(exit_code(state)))
 
 
-def _log(folder: RunFolder, machine: int | None, *, follow: bool, by_time: bool) -> Path:
+def _log(folder: RunFolder, machine: int | None, *, follow: bool, times: bool, since: str | None) -> Path:
     """The file to show. InputError where there is none of that machine, or not in that way."""
     if machine is None or machine == 1:
         return folder.log_file
     from tonnage.errors import InputError
-    from tonnage.runs.logs import log_of_machine
+    from tonnage.runs.logs import log_of_machine, machine_log
 
-    if follow or by_time:
-        refused = "-f" if follow else "-t and --since"
-        raise InputError(f"{refused}: of the first machine's log alone", hint=f"`tonnage logs {folder.path.name} "
-                         f"--machine {machine}`, with --tail")  # fmt: skip
-    return log_of_machine(folder, machine)
+    if since is not None or (times and not follow):
+        raise InputError("-t and --since: of the first machine's log alone", hint=f"`tonnage logs {folder.path.name} "
+                         f"--machine {machine}`, with -f or --tail")  # fmt: skip
+    return folder.path / machine_log(machine) if follow else log_of_machine(folder, machine)
 
 
 def _plain(line: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder, append_values
+from tonnage.runs.log_parts import LOG
 from tonnage.runs.tail import Tail
 
 NOTE_EVERY_S: Final = 1.0
+PIECE_BYTES: Final = 1 << 20
 MACHINE_LOG: Final = re.compile(r"log-machine-\d+\.txt")  # of what the workers of a further machine print
 
 
@@ -28,7 +30,8 @@ def machine_log(number: int) -> str:
 
 def machine_logs(folder: RunFolder) -> list[str]:
     """Those of further machines that are in a run's folder."""
-    return sorted(one.name for one in folder.path.glob("log-machine-*.txt") if MACHINE_LOG.fullmatch(one.name))
+    found = (one.name for one in folder.path.glob("log-machine-*.txt") if MACHINE_LOG.fullmatch(one.name))
+    return sorted(found, key=machine_of)
 
 
 def log_of_machine(folder: RunFolder, number: int) -> Path:
@@ -39,6 +42,44 @@ def log_of_machine(folder: RunFolder, number: int) -> Path:
     has = ", ".join(re.sub(r"\D", "", name) for name in machine_logs(folder))
     hint = f"--machine 1, {has}" if has else "places whose machines meet in a bucket have one for each further machine"
     raise InputError(f"the run has no log of machine {number}", hint=hint)
+
+
+class RunLogs:
+    """The logs of all machines of a run, or of one, as they grow. Lines of further machines have its number before."""
+
+    def __init__(self, folder: RunFolder, *, offsets: Mapping[str, int], machine: int | None = None) -> None:
+        self._folder, self._offsets, self._machine = folder, offsets, machine
+        self._tails: dict[str, Tail] = {}
+
+    def lines(self) -> Iterator[str]:
+        """Whole lines since the last call, a few MiB of them in memory."""
+        for name in self._names():
+            offset = self._offsets.get(name, 0)
+            tail = self._tails.setdefault(name, Tail(self._folder.path / name, offset=offset))
+            before = "" if name == LOG or self._machine is not None else f"[{machine_of(name)}] "
+            while found := tail.lines(most_bytes=PIECE_BYTES):
+                for line in found:
+                    yield before + line
+
+    def _names(self) -> list[str]:
+        if self._machine is None:
+            return [LOG, *machine_logs(self._folder)]
+        return [LOG if self._machine == 1 else machine_log(self._machine)]
+
+
+def machine_of(log: str) -> int:
+    """The number of the machine whose log has this name.
+
+    >>> machine_of("log.txt"), machine_of("log-machine-12.txt")
+    (1, 12)
+    """
+    return 1 if log == LOG else int(re.sub(r"\D", "", log))
+
+
+def lengths(folder: RunFolder) -> dict[str, int]:
+    """Of the logs that are there, in bytes: from where on a newer start's words come."""
+    found = (folder.path / name for name in (LOG, *machine_logs(folder)))
+    return {path.name: path.stat().st_size for path in found if path.exists()}
 
 
 def index_file(log: Path) -> Path:

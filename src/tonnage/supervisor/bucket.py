@@ -30,6 +30,7 @@ from tonnage.places.bucket.saving import Saver, bring, made_things, newest_check
 from tonnage.places.bucket.secrets import fill_environment
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
+from tonnage.runs.log_parts import forget
 from tonnage.runs.states import RunStatus, WorkerExit
 from tonnage.supervisor.beside import sent_content, work_beside
 from tonnage.supervisor.meeting import Gathering
@@ -116,6 +117,8 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
     if writer_in(folder) == (token, before):  # the same machine once more: it has all of it
         if keys.epoch:
             _write_place(objects, keys, folder)
+        if before < keys.epoch:
+            forget(str(folder.log_file))  # each start writes its own
         return True
     shutil.rmtree(folder.path, ignore_errors=True)  # of an older submission, on a disk that stayed
     make_private_folder(folder.path)

@@ -2,7 +2,8 @@
 
 The first pod lays what was sent into the run's folder, looks after the run as its supervisor does anywhere, and repeats
 journal, figures and log on stdout, each line with its file and place, and the newest heartbeat, so that a client
-without a way into the pod has them from the pod's log. Further pods start the same workers and wait for the first.
+without a way into the pod has them from the pod's log. Further pods start the same workers, repeat what these print,
+and wait for the first. A node keeps the end of a pod's log alone: the journal is repeated again and again.
 """
 
 from __future__ import annotations
@@ -28,14 +29,23 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import heartbeat_file
+from tonnage.runs.log_parts import LOG, read_at
+from tonnage.runs.logs import machine_log, machine_logs
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.jobs import exit_of
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, set_process_attribute
+from tonnage.supervisor.shim import DRAIN_S, LogKeeper
 
-REPEATED: Final = ("journal.jsonl", "metrics.jsonl", "log.txt")  # whose lines go to stdout
-REPEATED_TO: Final = "repeated.json"  # how far the log has been repeated; the others are repeated whole
+JOURNAL: Final = "journal.jsonl"
+REPEATED: Final = (JOURNAL, "metrics.jsonl", LOG)  # whose lines go to stdout
+REPEATED_TO: Final = "repeated.json"  # how far a pod's log has been repeated; the others are repeated whole
+WHOLE: Final = REPEATED[:2]  # in an archive too, below APART: the client merges them with what it has
+APART: Final = ".whole"
+JOURNAL_EVERY_BYTES: Final = 4 << 20  # of stdout: a kubelet's log has 10 MiB before it begins a new one
 TICK_S: Final = 0.5
+END_S: Final = 10.0  # for workers of a run that has ended
+LAST_WORD_S: Final = 120.0  # of the first pod, after the workers of a further one have ended well
 BLOCK_BYTES: Final = 1 << 20
 BEAT_EVERY_S: Final = 10.0  # of the heartbeat on stdout: 3 MB of log a day
 FILES: Final = ("spec.json", "job.json", "place.json")
@@ -76,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     meeting = f"{asked.host}:{asked.port}"
     os.environ.update(meeting_variables(meeting, at=index, nodes=asked.nodes, name=asked.token or ""))
     if index:
-        return _work_beside(folder, sent, asked.notice_s)
+        return _work_beside(folder, sent, index)
     if not lay(folder, sent):
         sys.stdout.write(f"tonnage: a newer submission of {folder.path} is there; this one does nothing\n")
         return 0
@@ -84,12 +94,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _pack(folder: RunFolder) -> int:
-    """Everything but checkpoints, locks, what is repeated on stdout, and what was sent."""
-    left_out = {*REPEATED, *FILES, REPEATED_TO, folder.checkpoints.name, folder.pid_file.name}
+    """Everything but checkpoints, locks, logs that are repeated on stdout, and what was sent."""
+    left_out = {*REPEATED, *machine_logs(folder), *FILES, folder.checkpoints.name, folder.pid_file.name}
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         for path in sorted(folder.path.iterdir()):
-            if path.name not in left_out and path.suffix != ".lock":
+            passing = path.suffix in {".lock", ".turned"} or path.name.endswith(REPEATED_TO)
+            if path.name not in left_out and not passing:
                 archive.add(path, arcname=path.name)
+        for name in WHOLE:
+            if (path := folder.path / name).exists():
+                archive.add(path, arcname=f"{APART}/{name}")
     return 0
 
 
@@ -129,17 +143,24 @@ def _look_after(folder: RunFolder, notice_s: float) -> int:
     return code
 
 
-def _work_beside(folder: RunFolder, sent: Path, notice_s: float) -> int:
-    """The workers of a further node: they end with the run, or start again with it."""
-    del notice_s  # the shim of the first node gives it; here SIGTERM ends them
+def _work_beside(folder: RunFolder, sent: Path, index: int) -> int:
+    """The workers of a further pod: they end with the run, or start again with it. SIGTERM ends them."""
     newest = json.loads((sent / "place.json").read_text(encoding="utf-8"))
     while _submission(folder) != newest:  # the first pod has not laid it yet
         time.sleep(TICK_S)
+    if (ended := folder.state()).state.ended:
+        return exit_of(ended)
     job = load_job((sent / "job.json").read_text(encoding="utf-8"), where=str(sent))
     exits = exits_folder(folder.path, max(1, folder.state().attempt))
     exits.mkdir(parents=True, exist_ok=True)
-    until_its_end(job.argv, None, env={**dict(job.env), VARIABLE: str(exits)})
-    return exit_of(folder.state()) if folder.state().state.ended else WorkerExit.PREEMPTED
+    log = folder.path / machine_log(index + 1)
+    repeater = BesideRepeater(folder, log.name)
+    code = until_its_end(job.argv, repeater, env={**dict(job.env), VARIABLE: str(exits)}, log=log)
+    repeater.flush(last=True)
+    until = time.monotonic() + (LAST_WORD_S if code == 0 else 0.0)  # its workers are done: the first pod says so soon
+    while not (state := folder.state()).state.ended and time.monotonic() < until:
+        time.sleep(TICK_S)
+    return exit_of(state) if state.state.ended else WorkerExit.PREEMPTED
 
 
 class Flushing(Protocol):
@@ -148,13 +169,24 @@ class Flushing(Protocol):
     def flush(self) -> None: ...
 
 
-def until_its_end(words: Sequence[str], repeater: Flushing | None, *, env: dict[str, str] | None = None) -> int:
-    """Exit code of a process that gets this one's first SIGTERM; every TICK_S `repeater` is flushed."""
+def until_its_end(
+    words: Sequence[str], repeater: Flushing | None, *, env: dict[str, str] | None = None, log: Path | None = None
+) -> int:
+    """Exit code of a process that gets this one's first SIGTERM; every TICK_S `repeater` is flushed.
+
+    `log`: where its output is kept; None: it goes where this one's goes.
+    """
     child = subprocess.Popen(
         words,
         env={**os.environ, **(env or {})},
+        stdout=None if log is None else subprocess.PIPE,
+        stderr=None if log is None else subprocess.STDOUT,
         preexec_fn=lambda: set_process_attribute(PR_SET_PDEATHSIG, signal.SIGTERM),  # a killed program leaves no work
     )
+    keeping: threading.Thread | None = None
+    if log is not None and child.stdout is not None:
+        keeping = threading.Thread(target=LogKeeper(log).keep, args=(child.stdout.fileno(),), daemon=True)
+        keeping.start()
     told = threading.Event()
 
     def tell(number: int, _: object) -> None:
@@ -164,12 +196,16 @@ def until_its_end(words: Sequence[str], repeater: Flushing | None, *, env: dict[
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, tell)
-    while True:
+    code: int | None = None
+    while code is None:
         try:
-            return child.wait(TICK_S)
+            code = child.wait(TICK_S)
         except subprocess.TimeoutExpired:
             if repeater is not None:
                 repeater.flush()
+    if keeping is not None:
+        keeping.join(DRAIN_S)
+    return code
 
 
 class Repeater:
@@ -178,24 +214,38 @@ class Repeater:
     And `beat {...}`: the heartbeat, by this machine's clock; the last one says that nobody looks after the run.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(
+        self, folder: RunFolder, names: Sequence[str] = REPEATED, *, note: str = REPEATED_TO, beats: bool = True
+    ) -> None:
         self._beat_at = -BEAT_EVERY_S
-        self._folder, self._note = folder, folder.path / REPEATED_TO
-        self._offsets = dict.fromkeys(REPEATED, 0)
+        self._folder, self._note, self._beats = folder, folder.path / note, beats
+        self._offsets = dict.fromkeys(names, 0)
+        self._since_journal = 0  # bytes of stdout since the journal was begun anew
         try:
-            self._offsets["log.txt"] = int(json.loads(self._note.read_text(encoding="utf-8"))["log.txt"])
-        except (OSError, ValueError, KeyError):
-            self._offsets["log.txt"] = 0
+            told = json.loads(self._note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            told = {}
+        self._logs = [name for name in names if name not in WHOLE]
+        self._offsets |= {name: int(told.get(name, 0)) for name in self._logs}
 
     def flush(self, *, last: bool = False) -> None:
         """Repeat what there is."""
-        for name in REPEATED:
+        for name in self._offsets:
             while self._repeat(name, last=last):
-                pass
-        if last or time.monotonic() - self._beat_at >= BEAT_EVERY_S:
+                self._repeat_journal(last=False)
+        self._repeat_journal(last=last)
+        if self._beats and (last or time.monotonic() - self._beat_at >= BEAT_EVERY_S):
             self._beat(supervised=not last)
         sys.stdout.buffer.flush()
-        write_whole(self._note, json.dumps({"log.txt": self._offsets["log.txt"]}) + "\n", durable=False)
+        kept = {name: self._offsets[name] for name in self._logs}
+        write_whole(self._note, json.dumps(kept) + "\n", durable=False)
+
+    def _repeat_journal(self, *, last: bool) -> None:
+        """From its beginning: a client that comes late finds it in what the node still has of this output."""
+        if JOURNAL in self._offsets and (last or self._since_journal >= JOURNAL_EVERY_BYTES):
+            self._since_journal = self._offsets[JOURNAL] = 0
+            while self._repeat(JOURNAL, last=last):
+                pass
 
     def _beat(self, *, supervised: bool) -> None:
         try:
@@ -209,13 +259,8 @@ class Repeater:
         sys.stdout.buffer.write(b"beat %s\n" % json.dumps(content).encode())
 
     def _repeat(self, name: str, *, last: bool) -> bool:
-        offset = self._offsets[name]
-        try:
-            with (self._folder.path / name).open("rb") as file:
-                file.seek(offset)
-                block = file.read(BLOCK_BYTES)
-        except FileNotFoundError:
-            return False
+        """The next block of a file; False where there is none. Bytes that went before they were repeated are a gap."""
+        offset, block = read_at(str(self._folder.path / name), self._offsets[name], BLOCK_BYTES)
         whole = block if last or len(block) == BLOCK_BYTES else block[: block.rfind(b"\n") + 1]
         *lines, rest = whole.split(b"\n")
         for line in lines:
@@ -224,8 +269,25 @@ class Repeater:
         if rest:
             sys.stdout.buffer.write(b"%s~%d %s\n" % (name.encode(), offset, rest))
             offset += len(rest)
-        moved, self._offsets[name] = offset > self._offsets[name], offset
-        return moved
+        if whole:
+            self._offsets[name] = offset
+            self._since_journal += len(whole)
+        return bool(whole)
+
+
+class BesideRepeater(Repeater):
+    """What the workers of a further pod print. It ends them where the run has ended and they wait for others."""
+
+    def __init__(self, folder: RunFolder, log: str) -> None:
+        super().__init__(folder, (log,), note=f"{Path(log).stem}-{REPEATED_TO}", beats=False)
+        self._end_at: float | None = None
+
+    def flush(self, *, last: bool = False) -> None:
+        super().flush(last=last)
+        if self._end_at is None and self._folder.state().state.ended:
+            self._end_at = time.monotonic() + END_S
+        if self._end_at is not None and time.monotonic() > self._end_at and not last:
+            signal.raise_signal(signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tonnage.http.urls import without_secrets
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Held, hold_lock, workers_lock
+from tonnage.runs.log_parts import LARGEST_PART_BYTES, turn
 from tonnage.runs.logs import LogIndex, index_file
 from tonnage.runs.requests import notice_request
 from tonnage.runs.restarts import SIGNAL_BASE, describe_exit
@@ -173,20 +174,13 @@ def _drain(descriptor: int) -> None:
             pass
 
 
-LARGEST_BYTES: Final = 64 << 20
-OLDER: Final = 3  # files kept beside the newest: log.1.txt is the one before it
 LONGEST_LINE: Final = 1 << 16  # a longer one is written in pieces
-
-
-def older_file(log: Path, number: int) -> Path:
-    """`log.txt` as it was, `number` changes ago."""
-    return log.with_name(f"{log.stem}.{number}{log.suffix}")
 
 
 class LogKeeper:
     """Writes blocks of output. What cannot be written is counted, and said once there is room again."""
 
-    def __init__(self, path: Path, *, largest_bytes: int = LARGEST_BYTES) -> None:
+    def __init__(self, path: Path, *, largest_bytes: int = LARGEST_PART_BYTES) -> None:
         self._path, self._largest = path, largest_bytes
         self._secrets = tuple(value.encode() for value in secret_values(os.environ))
         self._file, self._lost, self._rest = -1, 0, b""
@@ -241,10 +235,7 @@ class LogKeeper:
         self._index.note(os.fstat(self._file).st_size)
 
     def _turn(self) -> None:
-        for number in range(OLDER - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(older_file(self._path, number), older_file(self._path, number + 1))
-        os.replace(self._path, older_file(self._path, 1))
+        turn(str(self._path))
         index_file(self._path).unlink(missing_ok=True)
 
 

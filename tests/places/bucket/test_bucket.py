@@ -17,15 +17,17 @@ import pytest
 
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.grown import Writer, follow, restore
-from tonnage.places.bucket.layout import SEGMENT_BYTES, Keys, thing_of
+from tonnage.places.bucket.layout import SEGMENT_BYTES, Keys, thing_of, things_in
 from tonnage.places.bucket.objects import FolderObjects, StoredObject
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
 from tonnage.places.ssh.mirror import Mirror, read_mirror, write_mirror
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind
+from tonnage.runs.log_parts import KEPT_LOG_BYTES, end_of
 from tonnage.runs.spec import DataSource, DataSpec
 from tonnage.supervisor.bucket import BucketExchange, lay
+from tonnage.supervisor.shim import LogKeeper
 
 KEYS = Keys(base="home/run", number=1)
 
@@ -138,27 +140,69 @@ def test_what_grows_comes_byte_by_byte_over_segments(store: FolderObjects, tmp_p
     assert client.journal_file.read_text() == folder.journal_file.read_text()
     again = machine(tmp_path, "again")
     assert restore(store, KEYS, again)
-    assert again.log_file.read_bytes() == log
+    assert again.log_file.read_bytes() == log[2 * SEGMENT_BYTES :]  # its beginning stays in the bucket
+    assert end_of(str(again.log_file)) == len(log)
+    again.log_file.write_bytes(again.log_file.read_bytes() + b"goes on\n")
+    Writer(store, KEYS, again).write("log.txt")
+    follow(store, KEYS, client, "t")
+    assert client.log_file.read_bytes() == log + b"goes on\n"
     assert max(store.sizes(f"{KEYS.part}/grown/").values()) <= SEGMENT_BYTES
 
 
+@pytest.mark.parametrize("name", ["log.txt", "log-machine-2.txt"])
 def test_of_a_log_far_ahead_its_end_comes(
-    store: FolderObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: FolderObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """And a line that says how much stayed there."""
-    monkeypatch.setattr("tonnage.places.bucket.grown.MOST_SEGMENTS", 2)
+    """And a line that says how much stayed there, and where; a further machine's log is one like the first's."""
+    monkeypatch.setattr("tonnage.runs.log_parts.MOST_LOG_BYTES", 2 * SEGMENT_BYTES)
     client, folder = here(tmp_path), machine(tmp_path)
-    folder.log_file.write_bytes(b"x" * (4 * SEGMENT_BYTES) + b"the end\n")
-    Writer(store, KEYS, folder).write("log.txt")
-    follow(store, KEYS, client, "t")
-    text = client.log_file.read_text()
-    assert text.startswith("tonnage: 4,194,304 bytes of the log stay there")
-    assert text.endswith("the end\n")
-    folder.log_file.write_bytes(folder.log_file.read_bytes() + b"more\n")
+    (folder.path / name).write_bytes(b"".join(b"line %07d\n" % number for number in range(400_000)) + b"the end\n")
+    size = (folder.path / name).stat().st_size
     writer = Writer(store, KEYS, folder)
+    writer.write(name)
+    follow(store, KEYS, client, "t")
+    text = (client.path / name).read_text()
+    said, first, *_ = text.splitlines()
+    left = int(said.split()[1].replace(",", ""))
+    assert said == f"tonnage: {left:,} bytes of the log stay there: {store.url}/{KEYS.part}/grown/{name}"
+    assert len(text) - len(said) - 1 == size - left <= KEPT_LOG_BYTES
+    assert first.startswith("line ")
+    assert text.endswith("the end\n")
+    with (folder.path / name).open("ab") as file:
+        file.write(b"more\n")
+    writer.write(name)
+    follow(store, KEYS, client, "t")
+    assert (client.path / name).read_text() == text + "more\n"
+
+
+def test_a_log_that_begins_anew_on_its_machine_goes_on_here(store: FolderObjects, tmp_path: Path) -> None:
+    """The machine keeps four parts of it; the bucket and the client have every byte in its order."""
+    client, folder = here(tmp_path), machine(tmp_path)
+    keeper = LogKeeper(folder.log_file, largest_bytes=300_000)
+    writer, said = Writer(store, KEYS, folder), b""
+    for number in range(40):
+        block = b"".join(b"block %03d line %04d\n" % (number, line) for line in range(3000))
+        keeper.write(block)
+        said += block
+        if number % 5 == 4:
+            writer.write("log.txt")
+        if number % 7 == 6:
+            follow(store, KEYS, client, "t")
     writer.write("log.txt")
     follow(store, KEYS, client, "t")
-    assert client.log_file.read_text() == text + "more\n"
+    assert folder.log_file.stat().st_size < 400_000 < len(said)
+    assert client.log_file.read_bytes() == said
+    assert "log.1.txt" not in things_in(folder)
+
+
+def test_a_journal_longer_than_an_object_comes_whole(store: FolderObjects, tmp_path: Path) -> None:
+    """A line that goes on in the next object is one line."""
+    client, folder = here(tmp_path), machine(tmp_path)
+    told = '{"sent": 1}\n' + "".join(f'{{"number": {number}, "text": "{"x" * 997}"}}\n' for number in range(3000))
+    folder.journal_file.write_text(told)
+    Writer(store, KEYS, folder).write("journal.jsonl")
+    follow(store, KEYS, client, "t")
+    assert client.journal_file.read_text() == told
 
 
 def test_conditions_of_a_folder(store: FolderObjects) -> None:

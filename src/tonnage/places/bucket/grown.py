@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,12 +15,12 @@ from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.mirror import Mirror, append_grown, read_mirror
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import heartbeat_file, hold_lock
+from tonnage.runs.log_parts import LOG, begin_at, end_of, goes_on_at, left_out, read_at
 from tonnage.runs.logs import MACHINE_LOG
 
 LOCK_WAIT_S: Final = 60.0
-MOST_SEGMENTS: Final = 64  # of log to catch up with; more stays there
-LOG: Final = "log.txt"
 JOURNAL: Final = GROWN[0]
+RESTORED: Final = tuple(name for name in GROWN if name != LOG)  # each start has a log of its own
 
 
 class Writer:
@@ -31,21 +32,31 @@ class Writer:
 
     def write(self, name: str) -> None:
         """Whatever the file has gained since the last call."""
-        path = self._folder.path / name
-        length = path.stat().st_size if path.exists() else 0
-        while (written := self._written.get(name, 0)) < length:
+        path = str(self._folder.path / name)
+        end = end_of(path)
+        while (written := self._written.get(name, 0)) < end:
             segment = written // SEGMENT_BYTES
-            with path.open("rb") as file:
-                file.seek(segment * SEGMENT_BYTES)
-                content = file.read(SEGMENT_BYTES)
+            begin, content = read_at(path, segment * SEGMENT_BYTES, SEGMENT_BYTES)
+            if not content:
+                return  # it begins anew: the next call finds it
+            if begin > segment * SEGMENT_BYTES:  # the oldest part has gone: the next object that can be whole
+                begin = -(-begin // SEGMENT_BYTES) * SEGMENT_BYTES
+                self._written[name] = begin
+                continue
             self._objects.write(self._keys.grown(name, segment), content)
-            self._written[name] = segment * SEGMENT_BYTES + len(content)
+            self._written[name] = begin + len(content)
 
 
 def restore(objects: Objects, keys: Keys, folder: RunFolder) -> bool:
-    """Lay the files as an earlier machine of the same submission has left them; False where there was none."""
+    """Lay the files as an earlier machine of the same submission has left them; False where there was none.
+
+    Of its log the end, where this start goes on with it; a newer start writes its own.
+    """
     part, found = _grown_before(objects, keys)
-    for name in GROWN:
+    segments = sorted(key for key in found if key.startswith(f"{keys.part}/grown/{LOG}/"))
+    if segments and (newest := objects.read(segments[-1])) is not None:
+        begin_at(str(folder.log_file), int(segments[-1].rpartition("/")[2]) * SEGMENT_BYTES, newest.content)
+    for name in RESTORED:
         segments = [key for key in found if key.startswith(f"{part}/grown/{name}/")]
         contents = [one.content for key in segments if (one := objects.read(key)) is not None]
         if contents:
@@ -69,26 +80,38 @@ def follow(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> None:
         mirror = read_mirror(folder)
         if mirror is None or mirror.token != token:
             return  # nothing of this submission was sent
-        if mirror.epoch != keys.epoch:
-            mirror = _from_its_beginning(mirror, keys.epoch)
-        found = objects.sizes(f"{keys.part}/grown/")
-        names = {key.removeprefix(f"{keys.part}/grown/").partition("/")[0] for key in found}
-        others = sorted(name for name in names if MACHINE_LOG.fullmatch(name))
-        for name in (*others, *reversed(GROWN)):  # the journal last: what it tells of is here then
-            mirror = _follow_one(objects, keys, folder, mirror, name, found)
+        if keys.epoch < mirror.epoch:
+            return  # the lease that tells of the newest start has gone, and all else with it
+        while mirror.epoch < keys.epoch:
+            older = replace(keys, epoch=mirror.epoch)
+            mirror = _follow_files(objects, older, folder, mirror, [LOG])
+            mirror = _from_its_beginning(mirror, mirror.epoch + 1)
+        _follow_files(objects, keys, folder, mirror, reversed(GROWN))  # the journal last: what it tells of is here then
         _keep_beat(objects, keys, folder)
+
+
+def _follow_files(objects: Objects, keys: Keys, folder: RunFolder, mirror: Mirror, names: Iterable[str]) -> Mirror:
+    """Of one start: the logs of further machines, and then these files in this order."""
+    found = objects.sizes(f"{keys.part}/grown/")
+    there = {key.removeprefix(f"{keys.part}/grown/").partition("/")[0] for key in found}
+    for name in (*sorted(name for name in there if MACHINE_LOG.fullmatch(name)), *names):
+        mirror = _follow_one(objects, keys, folder, mirror, name, found)
+    return mirror
 
 
 def _from_its_beginning(mirror: Mirror, epoch: int) -> Mirror:
     """A newer start has written the files anew: what an older one wrote last may not be in them.
 
-    The journal's lines are compared with those that are here; the other files are laid over those of the older start.
+    The journal's lines are compared with those that are here; figures and samples are laid over those of the older
+    start; each start has logs of its own, which follow those of the older one.
     """
-    base = {name: mirror.base.get(name, 0) for name in GROWN}
-    kept = {
-        name: length for name, length in mirror.here.items() if MACHINE_LOG.fullmatch(name)
-    }  # a start begins its own
-    return replace(mirror, epoch=epoch, there={JOURNAL: base[JOURNAL]}, here={**kept, **base})
+    base = {name: mirror.base.get(name, 0) for name in RESTORED}
+    logs = {name: length for name, length in mirror.here.items() if _is_log(name)}
+    return replace(mirror, epoch=epoch, there={JOURNAL: base[JOURNAL]}, here={**logs, **base})
+
+
+def _is_log(name: str) -> bool:
+    return name == LOG or MACHINE_LOG.fullmatch(name) is not None
 
 
 def _follow_one(
@@ -97,20 +120,23 @@ def _follow_one(
     numbers = {int(key.rpartition("/")[2]): size for key, size in found.items()
                if key.startswith(f"{keys.part}/grown/{name}/")}  # fmt: skip
     last = max(numbers, default=-1)
-    have = mirror.there.get(name, 0)
-    skipped = {}
-    if (name == LOG or MACHINE_LOG.fullmatch(name)) and last - have // SEGMENT_BYTES > MOST_SEGMENTS:
-        skipped = {name: last * SEGMENT_BYTES - have}
-        have = last * SEGMENT_BYTES
-    for segment in range(have // SEGMENT_BYTES, last + 1):
-        start = max(0, have - segment * SEGMENT_BYTES)
-        if start >= numbers.get(segment, 0):
+    have, rest = mirror.there.get(name, 0), b""
+    begin = goes_on_at(have, last * SEGMENT_BYTES + numbers.get(last, 0)) if _is_log(name) else have
+    for segment in range(begin // SEGMENT_BYTES, last + 1):
+        start = max(begin, segment * SEGMENT_BYTES)
+        if start >= segment * SEGMENT_BYTES + numbers.get(segment, 0):
             continue
-        read = objects.read(keys.grown(name, segment), start=start)
-        if read is not None and read.content:
-            where = f"{objects.url}/{keys.part}/grown"
-            mirror = append_grown(folder, mirror, name, have, read.content, where, skipped)
-            have, skipped = mirror.there[name], {}
+        read = objects.read(keys.grown(name, segment), start=start - segment * SEGMENT_BYTES)
+        if read is None or not read.content:
+            continue
+        content, note, start = rest + read.content, "", start - len(rest)
+        if start > have:
+            line = content.find(b"\n") + 1
+            content, start = (content[line:], start + line) if line < len(content) else (content, start)
+            note = left_out(start - have, f"{objects.url}/{keys.part}/grown/{name}")
+        mirror = append_grown(folder, mirror, name, start, content, note)
+        have = begin = mirror.there[name]
+        rest = content[have - start :]  # of a line of the journal that goes on in the next object
     return mirror
 
 

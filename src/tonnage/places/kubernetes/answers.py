@@ -53,6 +53,14 @@ def newest(pods: Sequence[Document]) -> Document | None:
     return max(firsts, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
 
 
+def newest_of_each(pods: Sequence[Document]) -> list[tuple[str, Document]]:
+    """The newest pod of each index; the first index last, whose pod tells of the run's end."""
+    found: dict[str, Document] = {}
+    for one in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or "")):
+        found[_labels(one).get(INDEX, "0")] = one
+    return sorted(found.items(), key=lambda item: int(item[0]), reverse=True)
+
+
 def _labels(pod: Document) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
 

@@ -6,11 +6,13 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.contract import read_tag
 from tonnage.places.kubernetes.client import ApiError, KubernetesClient
+from tonnage.places.kubernetes.mirror import merge_whole
 from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, TAG, TOKEN, label_value
 from tonnage.places.kubernetes.paths import path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
@@ -38,13 +40,13 @@ def bring(
     helper = None if pod is not None else _helper(client, place, record)
     try:
         target = path(pod) if pod is not None else _started(client, place, helper)
-        _unpack(client, place, target, folder)
+        _unpack(client, place, record, target, folder)
     finally:
         if helper is not None:
             client.delete(path_of("v1", "Pod", place.namespace, helper["metadata"]["name"]), grace_s=1)
 
 
-def _unpack(client: KubernetesClient, place: KubernetesPlace, pod: str, folder: RunFolder) -> None:
+def _unpack(client: KubernetesClient, place: KubernetesPlace, record: PlaceRecord, pod: str, folder: RunFolder) -> None:
     run = str(folder_there(place, folder).path)
     said: list[bytes] = []
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as archive:
@@ -56,6 +58,7 @@ def _unpack(client: KubernetesClient, place: KubernetesPlace, pod: str, folder: 
         archive.seek(0)
         with tarfile.open(fileobj=archive) as members:
             members.extractall(folder.path, filter="data")
+    merge_whole(folder, record.token, Path(run))
 
 
 def _helper(client: KubernetesClient, place: KubernetesPlace, record: PlaceRecord) -> Document:

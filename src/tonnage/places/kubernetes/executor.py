@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from tonnage.errors import MissingExtra, TonnageError
 from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submission, home_mark, read_tag
-from tonnage.places.kubernetes.answers import newest, view_of
+from tonnage.places.kubernetes.answers import newest, newest_of_each, view_of
 from tonnage.places.kubernetes.client import ApiError, KubernetesClient, Unreachable, open_client
 from tonnage.places.kubernetes.collecting import bring
 from tonnage.places.kubernetes.manifest import LASTING, read_manifest
@@ -139,21 +139,21 @@ class Kubernetes:
             self._follow(folder, record, self._pods(record))
 
     def _follow(self, folder: RunFolder, record: PlaceRecord, pods: Sequence[Document]) -> None:
-        """Take over what the newest pod has said since; the server's clock tells since when."""
-        pod = newest(pods)
-        if pod is None or (pod.get("status") or {}).get("phase") in {None, "Pending"}:
-            return
-        known = read_mirror(folder, record.token).read_until
-        query = {"container": CONTAINER}
-        if known is not None:
-            since = datetime.fromisoformat(known) - timedelta(seconds=OVERLAP_S)
-            query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-        try:
-            with self.api.lines(f"{self._pod_path(pod)}/log", **query) as lines:
-                append(folder, record.token, lines, now=self.api.server_time)
-        except ApiError as error:
-            if error.code not in {400, 404}:  # its container has not begun, or is gone with its node
-                raise
+        """Take over what the pods have said since; the server's clock tells since when."""
+        mirror, where = read_mirror(folder, record.token), self.folder_there(folder).path
+        for index, pod in newest_of_each(pods):
+            if (pod.get("status") or {}).get("phase") in {None, "Pending"}:
+                continue
+            query = {"container": CONTAINER}
+            if (known := mirror.read_until.get(index)) is not None:
+                since = datetime.fromisoformat(known) - timedelta(seconds=OVERLAP_S)
+                query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+            try:
+                with self.api.blocks(f"{self._pod_path(pod)}/log", **query) as blocks:
+                    append(folder, record.token, blocks, now=self.api.server_time, where=where, pod=index)
+            except ApiError as error:
+                if error.code not in {400, 404}:  # its container has not begun, or is gone with its node
+                    raise
 
     def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:
         pod = self._running(folder)

@@ -1,7 +1,8 @@
-"""The client's copy of a run in pods: their log has the lines of its files, each with its place (`supervisor.pod`).
+"""The client's copy of a run in pods: their logs have the lines of its files, each with its place (`supervisor.pod`).
 
-The newest heartbeat is among them. The copy may be cut anywhere. Lines that came twice are known by their places; in
-the journal and the figures, which others here append to as well, by what they say.
+The newest heartbeat is among them. A copy may be cut anywhere, and a node keeps the end of a pod's log alone. Lines
+that came twice are known by their places; in the journal and the figures, which others here append to as well, by what
+they say. Where lines are missing, the journal waits until the pod repeats them; a log says how many bytes they are.
 """
 
 from __future__ import annotations
@@ -10,32 +11,39 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable
+import shutil
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from tonnage.files import PRIVATE, write_whole
 from tonnage.places.heartbeat import keep_beat
+from tonnage.runs import log_parts
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import hold_lock
+from tonnage.runs.log_parts import LOG, left_out
 from tonnage.values import dataclass
 
-LINE: Final = re.compile(r"(journal\.jsonl|metrics\.jsonl|log\.txt)([@~])(\d+) (.*)", re.DOTALL)
-LOG: Final = "log.txt"
-BEAT: Final = "beat "
+HEAD: Final = re.compile(rb"(journal\.jsonl|metrics\.jsonl|log(?:-machine-\d+)?\.txt)([@~])(\d+)")
+JOURNAL, METRICS = "journal.jsonl", "metrics.jsonl"
+BEAT: Final = b"beat "
 LOCK_WAIT_S: Final = 60.0
-KEEP_EVERY: Final = 2000  # lines between two notes of how far it came
+KEEP_EVERY_BYTES: Final = 1 << 20  # between two notes of how far it came
+LONGEST_LINE: Final = 2 << 20  # a pod repeats a MiB at most in one
+APART: Final = ".whole"  # of the archive that a pod packs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMirror:
-    """How far the pods' log has been read."""
+    """How far the pods' logs have been read."""
 
     token: str  # of the submission
     there: dict[str, int] = field(default_factory=dict)  # the next byte of each file, as the pods count
-    log_bytes: int = 0  # length of the log here when that was so
-    read_until: str | None = None  # the server's time, ISO: what is older has been read
+    here: dict[str, int] = field(default_factory=dict)  # length of each log here when that was so
+    read_until: dict[str, str] = field(default_factory=dict)  # by pod: the server's time, ISO; what is older was read
 
 
 def read_mirror(folder: RunFolder, token: str) -> PodMirror:
@@ -44,82 +52,174 @@ def read_mirror(folder: RunFolder, token: str) -> PodMirror:
         found = PodMirror(**json.loads(folder.mirror_file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return PodMirror(token=token)
-    return found if found.token == token else replace(found, token=token, read_until=None)
+    return found if found.token == token else replace(found, token=token, read_until={})
 
 
-def append(folder: RunFolder, token: str, lines: Iterable[str], *, now: datetime | None) -> None:
-    """Take over the lines of a pod's log. `now`: the server's time when it was asked."""
+def append(
+    folder: RunFolder, token: str, blocks: Iterable[bytes], *, now: datetime | None, where: Path, pod: str = "0"
+) -> None:
+    """Take over a pod's log, however long it is: never more than a few MiB of it are in memory.
+
+    `now`: the server's time when it was asked; `where`: the run's folder there; `pod`: its index.
+    """
     with hold_lock(folder.path / "mirror.lock", wait_s=LOCK_WAIT_S):
-        mirror = read_mirror(folder, token)
-        copies = _Copies(folder, mirror)
-        for number, line in enumerate(lines, start=1):
+        copies = _Copies(folder, read_mirror(folder, token), where)
+        for line in lines_of(blocks):
             copies.take(line)
-            if number % KEEP_EVERY == 0:
-                copies.keep(mirror.read_until)
-        copies.keep(mirror.read_until if now is None else now.isoformat())
+        copies.keep({} if now is None else {pod: now.isoformat()}, last=True)
         copies.keep_beat(now or datetime.now(UTC))
+
+
+def lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without their ends. One that is longer than any of ours is none: it is passed over, not kept."""
+    rest, passing = b"", False
+    for block in blocks:
+        first, *others = block.split(b"\n")
+        rest = b"" if passing else rest + first
+        if not others:
+            passing = passing or len(rest) > LONGEST_LINE
+            continue
+        if not passing:
+            yield rest
+        yield from others[:-1]
+        rest, passing = others[-1], False
+    if rest and not passing:
+        yield rest
+
+
+def merge_whole(folder: RunFolder, token: str, where: Path) -> None:
+    """Journal and figures as the pod has packed them: what had not come before is taken over, each in its order."""
+    apart = folder.path / APART
+    if not apart.is_dir():
+        return
+    with hold_lock(folder.path / "mirror.lock", wait_s=LOCK_WAIT_S):
+        copies = _Copies(folder, read_mirror(folder, token), where)
+        offset = 0
+        for line in _whole_lines(apart / JOURNAL):
+            copies.take(b"journal.jsonl@%d %s" % (offset, line))
+            offset += len(line) + 1
+        told = _whole_lines(apart / METRICS)
+        known = set(told)
+        ours = [line for line in _whole_lines(folder.metrics_file) if line not in known]
+        if told:
+            write_whole(folder.metrics_file, b"".join(line + b"\n" for line in (*told, *ours)))
+            copies.has(METRICS, sum(len(line) + 1 for line in told))
+        copies.keep({}, last=True)
+    shutil.rmtree(apart)
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
 class _Copies:
     """The files here, as they are appended to."""
 
-    def __init__(self, folder: RunFolder, mirror: PodMirror) -> None:
-        self._folder, self._mirror, self._there = folder, mirror, dict(mirror.there)
-        self._known: dict[str, set[str]] = {}
-        self._beat: str | None = None
-        self._cut_log(mirror.log_bytes)
+    def __init__(self, folder: RunFolder, mirror: PodMirror, where: Path) -> None:
+        self._folder, self._mirror, self._where = folder, mirror, where
+        self._there, self._seen = dict(mirror.there), dict(mirror.there)  # written here; read
+        self._taken: dict[str, int] = {}  # bytes of each log in this reading
+        self._ends: dict[str, deque[bytes]] = {}  # of a log that is too long: its end
+        self._sizes: dict[str, int] = {}  # of these ends
+        self._waiting: dict[str, list[bytes]] = {}
+        self._bytes = 0
+        self._known: dict[str, set[bytes]] = {}
+        self._beat: bytes | None = None
+        for name in (LOG, *mirror.here):
+            self._cut_log(name, mirror.here.get(name, 0))
 
-    def take(self, line: str) -> None:
+    def take(self, line: bytes) -> None:
         if line.startswith(BEAT):
             self._beat = line.removeprefix(BEAT)
             return
-        found = LINE.fullmatch(line)
+        head, _, text = line.partition(b" ")
+        found = HEAD.fullmatch(head)
         if found is None:
             return  # of something else in the pod
-        name, mark, offset, text = found[1], found[2], int(found[3]), found[4]
-        end = offset + len(text.encode()) + (mark == "@")
-        if end <= self._there.get(name, 0):
+        name, offset = found[1].decode(), int(found[3])
+        content = text + b"\n" if found[2] == b"@" else text
+        have, end = self._seen.get(name, 0), offset + len(content)
+        if end <= have or (name == JOURNAL and offset > have):
+            return  # it came before; or lines before it are missing, and the pod repeats all of them
+        self._seen[name] = end
+        if name in {JOURNAL, METRICS}:
+            if self._is_new(name, text):
+                self._write(name, content)
+            self._there[name] = end
             return
-        self._there[name] = end
-        content = text + ("\n" if mark == "@" else "")
-        if name == LOG or self._is_new(name, text):
-            self._write(name, content)
+        if offset > have:
+            self._take_log(name, left_out(offset - have, f"{self._where}/{name}").encode(), have)
+        self._take_log(name, content[max(0, have - offset) :], end)
 
-    def keep(self, read_until: str | None) -> None:
+    def has(self, name: str, end: int) -> None:
+        """A file is here up to this byte."""
+        self._there[name] = max(end, self._there.get(name, 0))
+
+    def _take_log(self, name: str, content: bytes, end: int) -> None:
+        """As it comes; of what is more than a client takes over at once, the end alone."""
+        taken = self._taken[name] = self._taken.get(name, 0) + len(content)
+        if taken <= log_parts.MOST_LOG_BYTES:
+            self._there[name] = end
+            self._write(name, content)
+            return
+        kept = self._ends.setdefault(name, deque())
+        kept.append(content)
+        size = self._sizes.get(name, 0) + len(content)
+        while size > log_parts.KEPT_LOG_BYTES and len(kept) > 1:
+            size -= len(kept.popleft())
+        self._sizes[name] = size
+
+    def keep(self, read_until: dict[str, str], *, last: bool) -> None:
         """Note how far it came, after the bytes that it speaks of."""
-        log = self._folder.log_file
-        kept = replace(self._mirror, there=dict(self._there), read_until=read_until,
-                       log_bytes=log.stat().st_size if log.exists() else 0)  # fmt: skip
-        write_whole(self._folder.mirror_file, json.dumps(asdict(kept)) + "\n", durable=False)
+        if last:
+            for name, kept in self._ends.items():
+                begin = self._seen[name] - self._sizes[name]
+                if begin > self._there.get(name, 0):
+                    note = left_out(begin - self._there.get(name, 0), f"{self._where}/{name}")
+                    self._write(name, note.encode())
+                self._write(name, b"".join(kept))
+                self._there[name] = self._seen[name]
+        for name, content in self._waiting.items():
+            descriptor = os.open(self._folder.path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(content)
+        self._waiting, self._bytes = {}, 0
+        logs = [name for name in {LOG, *self._there} if name not in {JOURNAL, METRICS}]
+        here = {name: path.stat().st_size for name in logs if (path := self._folder.path / name).exists()}
+        until = {**self._mirror.read_until, **read_until}
+        kept_mirror = replace(self._mirror, there=dict(self._there), here=here, read_until=until)
+        write_whole(self._folder.mirror_file, json.dumps(asdict(kept_mirror)) + "\n", durable=False)
 
     def keep_beat(self, now: datetime) -> None:
         """The newest heartbeat. `now`: by the clock of the cluster, as its pods'."""
         if self._beat is None:
             return
         try:
-            told = json.loads(self._beat)
+            told: dict[str, Any] = json.loads(self._beat)
         except ValueError:
             return  # a line cut by the node's own limit: the next one comes in seconds
         age_s = max((now - datetime.fromisoformat(told["at"])).total_seconds(), 0.0)
         keep_beat(self._folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=age_s,
                   supervised=told["supervised"], host="kubernetes")  # fmt: skip
 
-    def _is_new(self, name: str, text: str) -> bool:
+    def _is_new(self, name: str, text: bytes) -> bool:
         if name not in self._known:
             path = self._folder.path / name
-            self._known[name] = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+            self._known[name] = set(path.read_bytes().split(b"\n")) if path.exists() else set()
         if text in self._known[name]:
             return False
         self._known[name].add(text)
         return True
 
-    def _write(self, name: str, content: str) -> None:
-        descriptor = os.open(self._folder.path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode())
+    def _write(self, name: str, content: bytes) -> None:
+        """Soon: many lines at once."""
+        self._waiting.setdefault(name, []).append(content)
+        self._bytes += len(content)
+        if self._bytes >= KEEP_EVERY_BYTES:
+            self.keep({}, last=False)
 
-    def _cut_log(self, length: int) -> None:
+    def _cut_log(self, name: str, length: int) -> None:
         """What a client that died had written and not noted comes again."""
-        log = self._folder.log_file
+        log = self._folder.path / name
         if log.exists() and log.stat().st_size > length:
             os.truncate(log, length)

@@ -31,11 +31,15 @@ OWN = ("spec.json", "job.json", "place.json", "prediction.json")  # the client's
 FOLLOWED = ("journal.jsonl", "metrics.jsonl", "samples.jsonl", "log.txt")  # brought as they grow, the journal first
 APART = ("inputs", "exits")  # folders that stay there
 PRUNE_AFTER_S = 3600.0  # an object that no run uses may be one that a client is about to use
-PASSING = ("supervisor.pid", "workers.lock", "heartbeat.json", "reserve", "stop", "cancel", "notice", "progress")
+PASSING = ("supervisor.pid", "workers.lock", "heartbeat.json", "reserve", "stop", "cancel", "notice", "progress",
+           "log.txt.turned")  # fmt: skip
 
+
+if __name__ != "agent":  # there the text of this module stands before the agent's own
+    from tonnage.runs.log_parts import LOG, end_of, goes_on_at, left_out, open_parts
 
 if TYPE_CHECKING:
-    Frame = tuple[str, int, int, str]  # name, offset, bytes, path
+    Frame = tuple[str, int, int, str | int, int]  # name, offset, bytes, path or open descriptor, offset in that
 
 
 class RefusedRequest(Exception):
@@ -68,10 +72,10 @@ def main(request: dict[str, Any], body: BinaryIO, out: BinaryIO) -> None:
         answer = {"refused": error.kind, "message": str(error)}
     except OSError as error:
         answer = {"refused": "disk" if error.errno in (28, 122) else "system", "message": str(error)}
-    answer["frames"] = [[name, offset, size] for name, offset, size, _ in frames]
+    answer["frames"] = [[name, offset, size] for name, offset, size, _, _ in frames]
     out.write((MARK + "\n" + json.dumps(answer) + "\n").encode())
-    for _, offset, size, path in frames:
-        copy_out(path, offset, size, out)
+    for _, _, size, source, at in frames:
+        copy_out(source, at, size, out)
     out.flush()
 
 
@@ -136,9 +140,11 @@ def want(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict
 
 
 def sizes(run: str) -> dict[str, int]:
+    paths = {name: os.path.join(run, name) for name in FOLLOWED}
     return {
-        name: os.path.getsize(os.path.join(run, name)) for name in FOLLOWED if os.path.exists(os.path.join(run, name))
-    }
+        name: end_of(path) if name == LOG else os.path.getsize(path)
+        for name, path in paths.items() if os.path.exists(path)
+    }  # fmt: skip
 
 
 def take(request: dict[str, Any], body: BinaryIO, _frames: list[Frame]) -> dict[str, Any]:
@@ -286,24 +292,42 @@ def tell(request: dict[str, Any], _body: BinaryIO, frames: list[Frame]) -> dict[
     }
     for name in FOLLOWED:
         path, offset = os.path.join(run, name), request["offsets"].get(name, 0)
+        if name == LOG:
+            tell_log(path, offset, request["chunk"], frames, answer)
+            continue
         if not os.path.exists(path):
             continue
         size = os.path.getsize(path)
-        if name == "log.txt" and size - offset > request["most"]:
-            begin = line_after(path, size - request["kept"])
-            answer["skipped"][name] = begin - offset
-            offset = begin
         sent = max(0, min(size - offset, request["chunk"]))
         answer["more"] = answer["more"] or size - offset > sent
         if sent:
-            frames.append((name, offset, sent, path))
+            frames.append((name, offset, sent, path, offset))
     return answer
 
 
-def line_after(path: str, offset: int) -> int:
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return offset + len(file.readline())
+def tell_log(path: str, have: int, most: int, frames: list[Frame], answer: dict[str, Any]) -> None:
+    """The log's next piece, of the part that has it; where the client is far behind, of its end."""
+    parts = open_parts(path)
+    end = parts[-1][0] + parts[-1][1] if parts else 0
+    begin = goes_on_at(have, end)
+    for begins, size, source in parts:
+        start = max(begin, begins)
+        if start >= begins + size or any(name == LOG for name, *_ in frames):
+            os.close(source)
+            continue
+        if start > have:  # some of it stays, or has gone with the oldest part
+            start = begins + line_after(source, start - begins, size)
+            answer["skipped"][LOG] = left_out(start - have, path, gone=max(0, parts[0][0] - have))
+        sent = min(begins + size - start, most)
+        answer["more"] = answer["more"] or end > start + sent
+        frames.append((LOG, start, sent, source, start - begins))
+
+
+def line_after(source: int, offset: int, size: int) -> int:
+    """Where the next line begins; the same place where none does soon."""
+    block = os.pread(source, CHUNK, offset) if offset else b""
+    begin = offset + block.find(b"\n") + 1
+    return begin if begin < size else offset
 
 
 def ask(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict[str, Any]:
@@ -343,7 +367,7 @@ def bring(request: dict[str, Any], _body: BinaryIO, frames: list[Frame]) -> dict
         if not os.path.exists(path):
             raise RefusedRequest("changed", inside + " is gone")
         if size > offset:
-            frames.append((inside, offset, size - offset, path))
+            frames.append((inside, offset, size - offset, path, offset))
     return {}
 
 
@@ -540,7 +564,7 @@ def unpack(folder: str, name: str) -> None:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def copy_out(path: str, offset: int, size: int, out: BinaryIO) -> None:
+def copy_out(path: str | int, offset: int, size: int, out: BinaryIO) -> None:
     """Exactly so many bytes: what a file has lost meanwhile is sent as zeros, and the client's hash tells."""
     left = size
     with contextlib.suppress(OSError), open(path, "rb") as file:

@@ -201,7 +201,12 @@ def _make_sockets() -> None:
 
 @cache
 def _agent() -> bytes:
-    return files("tonnage.places.ssh").joinpath("agent.py").read_bytes()
+    """As one text: what it needs to know of logs stands before it."""
+    logs, own = (
+        files(package).joinpath(name).read_bytes()
+        for package, name in (("tonnage.runs", "log_parts.py"), ("tonnage.places.ssh", "agent.py"))
+    )
+    return logs + own.replace(b"from __future__ import annotations\n", b"")
 
 
 def _write(stdin: IO[bytes], parts: Iterable[bytes], body: Iterable[bytes]) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -27,8 +27,6 @@ from tonnage.runs.liveness import hold_lock
 from tonnage.values import dataclass
 
 CHUNK_BYTES: Final = 8 << 20  # of one file, in one answer
-MOST_LOG_BYTES: Final = 64 << 20  # of log to catch up with; more stays there
-KEPT_LOG_BYTES: Final = 1 << 20  # its end, which comes
 JOURNAL: Final = "journal.jsonl"
 INCOMING: Final = ".incoming"
 TRIES: Final = 4
@@ -68,17 +66,14 @@ def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict
             mirror = read_mirror(folder) or Mirror(token=token)
             if mirror.token != token:  # the client died before it had sent this submission
                 mirror = Mirror(token=token, here={name: _length(folder.path / name) for name in FOLLOWED})
-            asked = {
-                "run": run, "offsets": mirror.there, "chunk": CHUNK_BYTES, "most": MOST_LOG_BYTES,
-                "kept": KEPT_LOG_BYTES,
-            }  # fmt: skip
-            reply = line.ask("tell", asked)
+            reply = line.ask("tell", {"run": run, "offsets": mirror.there, "chunk": CHUNK_BYTES})
             answer = reply.answer
             if not answer["there"] or answer["lease"].get("token") != token:
                 reply.close()
                 return answer
             for name, offset, _, blocks in reply.frames():
-                mirror = append_grown(folder, mirror, name, offset, b"".join(blocks), run, answer["skipped"])
+                note = answer["skipped"].get(name, "")
+                mirror = append_grown(folder, mirror, name, offset, b"".join(blocks), note)
             if not answer["more"]:
                 keep_beat(
                     folder, answer["beat"] or {}, progress=base64.b64decode(answer["progress"]),
@@ -87,20 +82,17 @@ def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict
                 return answer
 
 
-def append_grown(
-    folder: RunFolder, mirror: Mirror, name: str, offset: int, content: bytes, run: str,
-    skipped: Mapping[str, int],
-) -> Mirror:  # fmt: skip
-    """The bytes at the end of the file here. What a client that died had appended and not noted is cut off first."""
+def append_grown(folder: RunFolder, mirror: Mirror, name: str, offset: int, content: bytes, note: str = "") -> Mirror:
+    """The bytes at the end of the file here. What a client that died had appended and not noted is cut off first.
+
+    `note`: what stands there before them, for bytes that were left out.
+    """
     path = folder.path / name
     if name == JOURNAL:
         content = content[: content.rfind(b"\n") + 1]
         _append_lines(path, content, since=mirror.here.get(name, 0))
     else:
-        note = b""
-        if skipped.get(name):
-            note = f"tonnage: {skipped[name]:,} bytes of the log stay there: {run}/{name}\n".encode()
-        _write_at(path, mirror.here.get(name, 0), note + content)
+        _write_at(path, mirror.here.get(name, 0), note.encode() + content)
     there = {**mirror.there, name: offset + len(content)}
     found = replace(mirror, there=there, here={**mirror.here, name: _length(path)})
     write_mirror(folder, found)

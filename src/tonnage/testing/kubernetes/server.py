@@ -13,7 +13,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -52,6 +52,7 @@ class FakeCluster:
         self.denied: set[tuple[str, str]] = set()  # (verb, resource)
         self.groups = dict(GROUPS)
         self.requests: list[tuple[str, str]] = []
+        self.said: dict[str, Callable[[], Iterable[bytes]]] = {}  # by pod: its log, in place of what it has written
         self.tokens = {TOKEN}
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"cluster": self}))
         self.http.daemon_threads = True
@@ -137,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._exec(path.removesuffix("/exec"), parse_qs(split.query).get("command", []))
                 return
             if path.endswith("/log"):
-                self._send(200, self._log(path.removesuffix("/log"), query), kind="text/plain")
+                self._send_log(path.removesuffix("/log"), query)
                 return
             found = self._done(method, path, query, body)
             self._fault(self.cluster.after, method, path)
@@ -203,14 +204,23 @@ class _Handler(BaseHTTPRequestHandler):
         more = str(start + limit) if start + limit < len(found) else ""
         return {"kind": "List", "metadata": {"continue": more}, "items": found[start : start + limit]}
 
-    def _log(self, path: str, query: dict[str, str]) -> bytes:
+    def _send_log(self, path: str, query: dict[str, str]) -> None:
         """All of it: sinceTime leaves out lines that the client knows, and it knows them."""
         del query
         pod = self.cluster.store.get(path)
+        if (said := self.cluster.said.get(pod["metadata"]["name"])) is not None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.send_header("Connection", "close")  # no length is known before
+            self.end_headers()
+            self.close_connection = True
+            for block in said():
+                self.wfile.write(block)
+            return
         process = self.cluster.controller.processes.get(pod["metadata"]["uid"])
         if process is None:
             raise FakeServerRefusal(400, "container is waiting to start: ContainerCreating")
-        return process.log.read_bytes()
+        self._send(200, process.log.read_bytes(), kind="text/plain")
 
     def _exec(self, path: str, argv: list[str]) -> None:
         pod = self.cluster.store.get(path)
