@@ -26,7 +26,7 @@ def older_part(log: str, number: int) -> str:
 
 
 def turn(log: str, older: int = OLDER_PARTS) -> None:
-    """Start a new, empty log beside its older parts; the oldest part is removed. The note is there before the log has moved."""
+    """Put the log beside its older parts; the oldest is removed. The note is there before the log has moved."""
     found = os.stat(log)
     begins = _begins(log, found.st_ino)
     note = {"inode": found.st_ino, "was": begins, "begins": begins + found.st_size}
