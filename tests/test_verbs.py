@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.errors import FetchError, InputError, NothingFits, PlanRefused, UnknownName
+from tonnage.errors import FetchError, InputError, NothingFits, PlanRefused, TonnageError, UnknownName
+from tonnage.settings import current_settings
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DAY = "2026-11-20"
@@ -147,3 +148,38 @@ def test_a_run_is_started_stopped_and_resumed(tmp_path: Path, monkeypatch: pytes
     assert tonnage.show("one").found.state.state.value == "cancelled"
     with pytest.raises(InputError, match="'one' has ended"):
         tonnage.stop("one")
+
+
+def test_a_starter_comes_from_the_package_too(tmp_path: Path) -> None:
+    """The paths are those written; a second time is refused, and options of `compare` go with no task."""
+    asked = tonnage.InitOptions(out=tmp_path / "new")
+    paths = tonnage.init("mlp", asked)
+    assert tmp_path / "new" / "mlp.tonnage.yaml" in paths
+    assert all(path.is_file() for path in paths)
+    with pytest.raises(InputError, match="is there"):
+        tonnage.init("mlp", asked)
+    with pytest.raises(InputError, match="go with compare"):
+        tonnage.init("mlp", tonnage.InitOptions(title="ours"))
+
+
+def test_the_doctor_says_what_the_command_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A catalog that does not load is a fault of the answer; the checks are those that the command prints."""
+    (tmp_path / "empty").mkdir()
+    answer = tonnage.doctor(settings=current_settings(catalog="empty"))
+    assert answer.fault is not None
+    assert {one.name: one.status for one in answer.found}["catalog"] == "problem"
+    shown = json.loads(printed(capsys, "doctor", "--catalog", "empty"))
+    assert [one["name"] for one in shown["checks"]] == [one.name for one in answer.found]
+
+
+def test_a_refresh_refuses_before_it_asks(tmp_path: Path) -> None:
+    """A folder that is there, a provider without a source, an address without a name."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "meta.json").touch()
+    for asked, said in (
+        (tonnage.RefreshOptions(to="old"), "exists already"),
+        (tonnage.RefreshOptions(providers=("awz",)), "no provider named 'awz'"),
+        (tonnage.RefreshOptions(urls=("http://here",)), "expected NAME=URL"),
+    ):
+        with pytest.raises(TonnageError, match=said):
+            tonnage.refresh(asked)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.api import machine_examination as doctor
+from tonnage.api.machine_examination import examine_machine
 from tonnage.benchmarks.engines.worker_process import MARK
 from tonnage.benchmarks.machine import processor_features
-from tonnage.cli import machine_examination as doctor
-from tonnage.cli.machine_examination import examine_machine
 from tonnage.reports.environment import Check
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.main import get_command
 
+from tonnage.api.examining import EXTRAS
 from tonnage.cli.app import build_app
-from tonnage.cli.doctor import EXTRAS
 from tonnage.cli.reference import render_reference
 
 ROOT = Path(__file__).parents[2]

@@ -176,7 +176,7 @@ def test_a_place_that_does_not_answer_is_left(desk: Any, ssh_machine: sshd.SSHSe
         ssh_machine.start()
     assert desk.folder("cut-off").state().state.value == "succeeded"
     assert max(losses(desk.folder("cut-off"))) == at + 20
-    assert "submitted anew" in desk.tonnage("places", "orphans", "--end", "-o", "json")
+    assert "submitted again" in desk.tonnage("places", "orphans", "--end", "-o", "json")
     desk.wait(lambda: json.loads(desk.tonnage("places", "orphans", "-o", "json"))["orphans"] == [])
     assert desk.folder("cut-off").state().state.value == "succeeded"
 
@@ -200,7 +200,7 @@ def test_a_supervisor_that_is_superseded_writes_nothing_more(tmp_path: Path) -> 
         finally:
             process.kill()
     assert process.returncode == 0, said
-    assert "submitted anew" in said
+    assert "submitted again" in said
     assert folder.journal_file.read_bytes() == before
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below)
 

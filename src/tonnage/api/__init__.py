@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.engine_benches import BenchRunOptions, bench_clean, bench_run, bench_setup
+    from tonnage.api.examining import doctor
     from tonnage.api.gateway import (
         GatewayTopOptions,
         check_gateway,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from tonnage.api.preparing import PrepareOptions, prepare
     from tonnage.api.promised_gains import GainsOptions, gains
     from tonnage.api.question_pairs import GatewaySimilarOptions, gateway_similarity
+    from tonnage.api.refreshing import RefreshOptions, refresh
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
     from tonnage.api.service_files import write_service_files
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from tonnage.api.snapshots import list_snapshots, price_history, snapshot_moves
     from tonnage.api.spent_budgets import budget_runs
     from tonnage.api.started_services import serve
+    from tonnage.api.starting import InitOptions, init
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.tabular_calibration import calibrate_tabular
     from tonnage.api.team_budgets import check_budgets, list_budgets
@@ -110,25 +113,25 @@ __all__ = [
     "BenchServeOptions", "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "BundleOptions",
     "CalibrateOptions", "CustomiseOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
     "FillOptions", "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions",
-    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "ImportOptions", "LocalOptions", "MigrateOptions",
-    "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions", "ProvisionOptions",
-    "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions",
-    "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions",
-    "audit_lines", "backup", "batch", "bedrock_customise", "bedrock_end", "bedrock_import", "bedrock_list",
-    "bedrock_provision", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup", "bench_vectors",
-    "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
+    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "ImportOptions", "InitOptions", "LocalOptions",
+    "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions",
+    "ProvisionOptions", "RefreshOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
+    "ServeOptions", "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
+    "WatchReplayOptions", "audit_lines", "backup", "batch", "bedrock_customise", "bedrock_end", "bedrock_import",
+    "bedrock_list", "bedrock_provision", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup",
+    "bench_vectors", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
     "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server",
-    "check_watch", "collect_run", "compare", "compliance", "deploy_files", "diff", "evaluate", "exec_in_run",
+    "check_watch", "collect_run", "compare", "compliance", "deploy_files", "diff", "doctor", "evaluate", "exec_in_run",
     "explain_request", "export_local_rows", "export_watch", "fetch", "fill_place", "gains", "gateway_budgets",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm",
+    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "init",
     "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key",
     "metric_names", "migrate", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans",
     "place_terraform", "places", "places_bundle", "plan", "planned_replica", "portfolio", "predict", "prepare",
-    "price_history", "read_request_log", "reconcile_budgets", "reconcile_gateway", "replay_watch", "restore",
+    "price_history", "read_request_log", "reconcile_budgets", "reconcile_gateway", "refresh", "replay_watch", "restore",
     "resume", "revoke_ui_key", "rightsize", "rollback_service", "rotate_gateway_keys", "run", "run_pipeline", "serve",
-    "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order",
-    "spot", "stop", "ui_keys", "update_service", "validate", "verify_audit", "verify_backup", "verify_fetched",
-    "watch_metrics", "watch_status", "write_bundle", "write_image_files", "write_service_files",
+    "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot",
+    "stop", "ui_keys", "update_service", "validate", "verify_audit", "verify_backup", "verify_fetched", "watch_metrics",
+    "watch_status", "write_bundle", "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -200,12 +203,15 @@ __getattr__ = lazy_names(
         ".trained": ("EvaluateOptions", "PredictOptions", "evaluate", "predict"),
         ".disk_filling": ("FillOptions", "fill_place"),
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
+        ".refreshing": ("RefreshOptions", "refresh"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
         ".scaling": ("ScalingOptions", "simulate_scaling"),
         ".service_files": ("write_service_files",),
         ".serving": ("ServeOptions", "planned_replica"),
         ".snapshots": ("list_snapshots", "price_history", "snapshot_moves"),
         ".started_services": ("serve",),
+        ".starting": ("InitOptions", "init"),
+        ".examining": ("doctor",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
         ".watch": (
             "WatchOptions",

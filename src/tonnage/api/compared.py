@@ -11,7 +11,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared(Comparison, Result):
+class ShownComparison(Comparison, Result):
     """The same comparison, with the forms of every other answer."""
 
     def report(self) -> Report:
@@ -21,6 +21,6 @@ class Compared(Comparison, Result):
         return comparison_report(self)
 
 
-def shown(made: Comparison) -> Compared:
+def shown(made: Comparison) -> ShownComparison:
     """The comparison as one that shows itself."""
-    return Compared(**{one.name: getattr(made, one.name) for one in fields(made)})
+    return ShownComparison(**{one.name: getattr(made, one.name) for one in fields(made)})

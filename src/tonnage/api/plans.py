@@ -39,7 +39,7 @@ from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
 
 if TYPE_CHECKING:
-    from tonnage.api.compared import Compared
+    from tonnage.api.compared import ShownComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def compare(
     calibration: CalibrationSource | None = None,
     memory_margin: float | None = None,
     settings: Settings | None = None,
-) -> Compared:
+) -> ShownComparison:
     """Compare platforms as a compare file asks; profiles of `profile_folders` join the packaged ones.
 
     `weights` (criterion: weight) go before the file's own; `comparison.comparing.reweighted` weighs one that was made.

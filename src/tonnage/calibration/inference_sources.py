@@ -50,7 +50,7 @@ def _tensorflow_classifiers(row: InferenceRow) -> Facts:
 
 def _pytorch_classifiers(row: InferenceRow) -> Facts:
     """The same repository, PyTorch/Classification/ConvNets/image_classification/training.py: validation runs under
-    `torch.cuda.amp.autocast`, entered anew for each batch, so that weights are cast for each. Mixed precision runs
+    `torch.cuda.amp.autocast`, entered again for each batch, so that weights are cast for each. Mixed precision runs
     channels last (configs.yml: `memory_format: nhwc`)."""
     eager_half = row.precision in HALF and row.engine == "pytorch"
     return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else ""}

@@ -28,7 +28,7 @@ from tonnage.values import dataclass
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
-FEWEST_SOURCES: Final = 3  # so does one of fewer sources: how sources differ cannot be told from one or two
+FEWEST_SOURCES: Final = 3  # so does one of fewer sources: one or two do not show how sources differ
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer sources is judged together with its kin, where it has any
 # What a group of fewer sources is judged together with: whole passes through the same engines; the same tensors of
 # programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
@@ -61,7 +61,7 @@ class GroupInterval:
     high_log: float
     widening: float
     far_rows: int  # how many residuals the widening rests on; 0: the default
-    sources: int = 0  # how many measured; 0: not told
+    sources: int = 0  # how many measured; 0: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

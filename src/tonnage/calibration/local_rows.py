@@ -194,7 +194,7 @@ def _check(row: TrainingRow, profile: DeviceProfile) -> None:
 
 def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, LocalObservation]:
     """A row beside its prediction. The noise of a rate is that of a mean over the run's steps: `log_sd=` in the note
-    over the root of `steps=`, 0 where it is not told. What differs from run to run comes on top in `observations`."""
+    over the root of `steps=`, 0 where it is not stated. What differs from run to run comes on top in `observations`."""
     work = row_work(row, profile)
     method = work.job.method
     if row.metric in MEMORY_METRICS:
@@ -243,7 +243,7 @@ def update(profile: DeviceProfile, rows: Iterable[TrainingRow]) -> DeviceProfile
     for row in rows:
         if not is_read(row):
             continue
-        observation(row, profile)  # what cannot be used is told now
+        observation(row, profile)  # what cannot be used is an error now
         if known.setdefault(row.id, row) != row:
             raise InputError(f"two different rows have the id '{row.id}'", hint="an id is given once")
     return replace(profile, rows=tuple(known[name] for name in sorted(known)))

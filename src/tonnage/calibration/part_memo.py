@@ -19,7 +19,7 @@ from tonnage.sizing.training_work import OperatorWork
 from tonnage.values import dataclass
 
 KEPT: Final = 6  # results of a part: where the search stands, and the last it tried
-MOST_ANEW: Final = 0.7  # share of a part's entries up to which only those of the changed rows are worked out anew
+MOST_ANEW: Final = 0.7  # share of a part's entries up to which only those of the changed rows are computed again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class _Part:
         return _Result(read=reads.read, peaks=devices.peak_flop_per_s, seconds=seconds)
 
     def _beside(self, near: _Result, devices: Devices, element: Array, assumed: Assumptions) -> _Result | None:
-        """A result that read the same values, with the rows whose devices' peaks have changed worked out anew; None
+        """A result that read the same values, with the rows whose devices' peaks have changed computed again; None
         where those are most."""
         changed = near.peaks != devices.peak_flop_per_s
         some = self._entries_of(changed, devices, element)
@@ -100,7 +100,7 @@ class _Part:
 
 
 class PartMemo:
-    """`part_seconds` of one table on one set of devices: a part is worked out anew where a value that it reads has
+    """`part_seconds` of one table on one set of devices: a part is computed again where a value that it reads has
     changed, or, for those rows alone, a device's sustained rate."""
 
     def __init__(self) -> None:

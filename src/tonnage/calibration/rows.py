@@ -134,7 +134,7 @@ class InferenceRow:
     start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     switched: str = ""  # n: four devices of a board joined to one another, each by a third of its links, by no switch
     token_mean: str = ""  # y: the mean time per token is over all tokens (inter-token latency), not over requests
-    rereads: str = ""  # y: a decode step reads keys and values anew for each of the query heads that share them
+    rereads: str = ""  # y: a decode step reads keys and values again for each of the query heads that share them
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 

@@ -126,7 +126,7 @@ def read_calibration(path: Path | Traversable, *, types: Mapping[str, type] = FI
         fits = {name: _fit(name, document[name], types) for name in ("training", "inference")}
         return Calibration(**parts, **fits)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a complete calibration: {error}", hint="make it anew") from error
+        raise InputError(f"{path} is not a complete calibration: {error}", hint="make it again") from error
 
 
 def save_calibration(calibration: Calibration, path: Path) -> None:

@@ -24,7 +24,7 @@ from tonnage.calibration.validation import (
 from tonnage.sizing.fitting import fits
 
 WORST_ROWS: Final = 10
-SKIPPED_PLACES: Final = 5  # lines told of each reason
+SKIPPED_PLACES: Final = 5  # lines named for each reason
 NOT_POSITIVE: Final = "the prediction is not a positive number"
 FITS: Final = "fits"
 

@@ -42,7 +42,7 @@ class TrainingFit:
         if unknown:
             raise InputError(
                 f"the calibration has a value for '{unknown[0]}', which this version does not have",
-                hint="it was made by another version; make it anew: `tonnage calibrate`",
+                hint="it was made by another version; make it again: `tonnage calibrate`",
             )
         return replace(base or Assumptions(), **dict(self.values))
 

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
-from tonnage.cli import options
-from tonnage.cli.declared import MarketSession
+from tonnage.api.refreshing import RefreshOptions
+from tonnage.cli.declared import MarketSession, completing
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import Session
-from tonnage.values import dataclass
-
-if TYPE_CHECKING:
-    from tonnage.catalog import Catalog
-    from tonnage.reports.catalog_moves import RefreshAccount, SourceLine
-    from tonnage.sources import Circumstances, ManagedPriceRow, PriceSource, Refreshed, SourceKind
+from tonnage.cli.options import complete_provider, complete_region
 
 
 def _complete_source(incomplete: str) -> list[str]:
@@ -30,270 +16,20 @@ def _complete_source(incomplete: str) -> list[str]:
     return [kind.name for kind in installed_kinds() if kind.name.startswith(incomplete)]
 
 
-Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for all sources; those not done are left out.")
-]
-
-
-HAND_IN_S = 2.0  # before the time limit, in which a source that was cut off hands in what it has
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedSource:
-    """A source to ask, or why it is not."""
-
-    kind: str
-    source: PriceSource | None
-    why_not: str = ""
-
-
 def refresh(
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source", metavar="NAME", autocompletion=_complete_source,
-            help="Only this source (aws, azure, gcp, ...: docs/prices.md); may be repeated.",
-        ),
-    ] = None,
-    provider: options.Providers = None,
-    region: options.Regions = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="DIR", help="The folder of the new snapshot. [default: snapshots/DATE at home]",
-            show_default=False,
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask and judge; write nothing.")] = False,
-    timeout: Timeout = 600.0,
-    url: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--url", metavar="NAME=URL", help="Ask a source elsewhere (a mirror, a table); may be repeated.",
-        ),
-    ] = None,
-    max_age: Annotated[
-        float, typer.Option("--max-age", metavar="MINUTES", min=0, help="Answers kept this long are not asked again.")
-    ] = 0.0,
+    asked: Annotated[
+        RefreshOptions,
+        completing(sources=_complete_source, providers=complete_provider, regions=complete_region),
+    ],
     *,
     session: MarketSession,
-) -> None:  # fmt: skip
+) -> None:
     """Read prices from every source that has what it needs, and put them over the present ones in a new snapshot.
 
     Bad rows are quarantined with the reason. Exit code 0 where a source answered, 1 where none did.
     """
-    from tonnage.api import load_catalog
-    from tonnage.errors import SourceError
-    from tonnage.reports.catalog_moves import refresh_report
-    from tonnage.sources import ask_sources, chosen_kinds, merge_answers
-    from tonnage.sources.snapshots import may_be_written
+    from tonnage import api
 
-    known = load_catalog(settings=session.settings)
-    providers = _checked_providers(provider or (), known)
-    kinds = chosen_kinds(source or (), providers)
-    urls = _urls(url or (), os.environ)
-    folder = None if to is None else Path(to).expanduser()
-    if folder is not None and not may_be_written(folder):
-        raise SourceError(f"{folder} exists already", hint="a snapshot is never overwritten: name another with --to")
-    stop = Event()
-    notes: dict[str, str] = {}
-    here = _circumstances(session, known, providers, region or (), timeout, max_age, stop, dry_run)
-    asked = [one for kind in kinds for one in _made(kind, here, urls.get(kind.name), notes)]
-    sources = [one.source for one in asked if one.source is not None]
     with Meter(quiet=session.quiet) as meter:
-
-        def progress(names: Sequence[str]) -> None:
-            meter.show("waiting for " + ", ".join(f"{name} {notes.get(name, '')}".strip() for name in names))
-
-        answers = ask_sources(sources, timeout_s=timeout, stop=stop, progress=progress)
-    done = merge_answers(known, _managed_of(session), answers)
-    account = _written(session, known, done, asked, folder=folder, dry_run=dry_run)
-    session.show(refresh_report(account))
-    if not done.answered:
-        raise SourceError(_none_answered(account), hint="the snapshots are as they were; docs/prices.md")
-    if account.folder is not None:
-        _say_what_is_used(session, Path(account.folder))
-
-
-def _circumstances(
-    session: Session,
-    known: Catalog,
-    providers: Sequence[str],
-    regions: Sequence[str],
-    timeout_s: float,
-    max_age_min: float,
-    stop: Event,
-    dry_run: bool,
-) -> Circumstances:
-    from tonnage.sources import Circumstances, FetchLimits, ResponseCache, Watch, Web, default_cache_folder
-
-    folder = Path(os.environ.get("TONNAGE_CACHE") or default_cache_folder())
-    cache = ResponseCache(folder)
-    if not dry_run:
-        cache.prune(datetime.now(UTC))
-    web = Web(
-        limits=FetchLimits(timeout_s=min(30.0, timeout_s)),
-        watch=Watch(limit_s=timeout_s - min(HAND_IN_S, timeout_s / 10), stop=stop),
-        cache=None if dry_run else cache,
-        max_age_s=60 * max_age_min,
-    )
-    return Circumstances(
-        known=known, web=web, today=_today(session), environ=os.environ, providers=tuple(providers),
-        regions=tuple(regions),
-    )  # fmt: skip
-
-
-def _checked_providers(names: Sequence[str], known: Catalog) -> tuple[str, ...]:
-    """The providers asked for; raises InputError for one that neither the catalog nor a source knows."""
-    from tonnage.errors import InputError, did_you_mean, nearest
-    from tonnage.sources import installed_kinds
-
-    all_names = {one.name for one in known.providers} | {one for kind in installed_kinds() for one in kind.providers}
-    for name in names:
-        if name.casefold() not in all_names:
-            hint = did_you_mean(nearest(name, sorted(all_names), count=1), f"known: {', '.join(sorted(all_names))}")
-            raise InputError(f"no provider named '{name}'", hint=hint)
-    return tuple(name.casefold() for name in names)
-
-
-def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Another address by source: the flag's, else the variable's; raises InputError."""
-    from tonnage.errors import InputError
-    from tonnage.sources import chosen_kinds, installed_kinds
-    from tonnage.sources.kinds import url_variable
-
-    found = {kind.name: address for kind in installed_kinds() if (address := environ.get(url_variable(kind.name)))}
-    for text in given:
-        name, sign, address = text.partition("=")
-        if not sign or not address:
-            raise InputError(f"--url: found '{text}', expected NAME=URL", hint="such as azure=http://localhost:8080")
-        chosen_kinds([name], ())
-        found[name] = address
-    return found
-
-
-def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: dict[str, str]) -> list[_AskedSource]:
-    """The sources of a kind, or why there are none."""
-    from dataclasses import replace
-
-    from tonnage.sources.kinds import with_own_web
-
-    here = with_own_web(here, base_url)
-    why_not = kind.why_not(here)
-    if why_not is not None:
-        return [_AskedSource(kind.name, None, why_not)]
-
-    def note(text: str) -> None:
-        for source in found:
-            notes[source.name] = text
-
-    found: list[PriceSource] = kind.build(replace(here, web=replace(here.web, say=note)))
-    return [_AskedSource(kind.name, source) for source in found]
-
-
-def _managed_of(session: Session) -> tuple[ManagedPriceRow, ...]:
-    """The managed prices of the snapshot in use over the packaged ones, so that a refresh loses none."""
-    from tonnage.api import newest_snapshot
-    from tonnage.sources.managed_prices import load_managed_prices, overlay, packaged_managed_prices
-
-    folder = session.settings.catalog or newest_snapshot(session.settings.home)
-    return overlay(packaged_managed_prices(), () if folder is None else load_managed_prices(folder))
-
-
-def _written(
-    session: Session,
-    known: Catalog,
-    done: Refreshed,
-    asked: Sequence[_AskedSource],
-    *,
-    folder: Path | None,
-    dry_run: bool,
-) -> RefreshAccount:
-    """Write the snapshot where there is something to write, and give account."""
-    from tonnage.catalog.differences import KINDS
-    from tonnage.reports.catalog_moves import RefreshAccount
-    from tonnage.sources import dated_meta, write_snapshot
-    from tonnage.sources.snapshots import QUARANTINE_FILE
-
-    written: Path | None = None
-    if done.read and not dry_run:
-        today = _today(session)
-        folder = folder or _free_folder(session.private_home() / "snapshots", today, session)
-        built_on = max([today, *(offer.read_on for offer in done.offers if offer.read_on is not None)])
-        titles = dict.fromkeys([*(report.source for report in done.answered), *known.sources])
-        meta = dated_meta(built_on, titles, name=folder.name, built_at=datetime.now(UTC))
-        written = write_snapshot(
-            folder, done.instances, done.offers, meta, managed=done.managed, quarantined=done.quarantined
-        )
-    moved = _moved(known, done)
-    return RefreshAccount(
-        before=known.name, folder=None if written is None else str(written), dry_run=dry_run,
-        instance_types=len(done.instances), offers=len(done.offers), managed_prices=len(done.managed), read=done.read,
-        quarantined=len(done.quarantined),
-        quarantine_file=None if written is None else str(written / QUARANTINE_FILE),
-        moved=tuple((kind, moved[kind]) for kind in KINDS), sources=_source_lines(done, asked),
-    )  # fmt: skip
-
-
-def _free_folder(parent: Path, today: date, session: Session) -> Path:
-    """DATE, or DATE-HHMMSS (UTC) where there is one of that day already."""
-    now = session.settings.as_of or datetime.now(UTC)
-    names = [today.isoformat(), f"{today.isoformat()}-{now:%H%M%S}"]
-    names += [f"{names[1]}-{number}" for number in range(2, 1000)]
-    return next(parent / name for name in names if not (parent / name).exists())
-
-
-def _moved(known: Catalog, done: Refreshed) -> Counter[str]:
-    """How many offers are new or at another price, and machines described otherwise."""
-    from tonnage.catalog.differences import compare_offers, compare_specs
-
-    return Counter(
-        one.kind
-        for one in (*compare_offers(known.offers, done.offers), *compare_specs(known.instance_types, done.instances))
-    )
-
-
-def _source_lines(done: Refreshed, asked: Sequence[_AskedSource]) -> tuple[SourceLine, ...]:
-    from tonnage.reports.catalog_moves import SourceLine
-
-    reports = iter(done.reports)
-    lines = []
-    for one in asked:
-        if one.source is None:
-            lines.append(
-                SourceLine(
-                    name=one.kind, title=one.kind, status="skipped", reason=one.why_not, rows_read=0, rows_used=0,
-                    dropped=(), quarantined=(), incomplete=(),
-                )
-            )  # fmt: skip
-            continue
-        report = next(reports)
-        lines.append(
-            SourceLine(
-                name=one.kind, title=report.source, status="answered" if report.error is None else "failed",
-                reason=report.error or "", rows_read=report.rows_read, rows_used=report.rows_used,
-                dropped=report.dropped, quarantined=report.quarantined, incomplete=report.incomplete,
-            )
-        )  # fmt: skip
-    return tuple(lines)
-
-
-def _none_answered(account: RefreshAccount) -> str:
-    failed = [one for one in account.sources if one.status == "failed"]
-    if not failed:
-        return f"no source could be asked: {account.sources[0].name}: {account.sources[0].reason}"
-    skipped = len(account.sources) - len(failed)
-    return f"no source answered ({len(failed)} failed, {skipped} skipped): {failed[0].title}: {failed[0].reason}"
-
-
-def _say_what_is_used(session: Session, folder: Path) -> None:
-    from tonnage.api import newest_snapshot
-
-    if session.settings.catalog is None and newest_snapshot(session.settings.home) == folder:
-        session.say("plans use it from now on")
-    else:
-        session.say(f"use it with --catalog {folder}")
-
-
-def _today(session: Session) -> date:
-    return session.settings.today
+        answer = api.refresh(asked, settings=session.settings, watch=meter.show)
+    session.show_answer(answer)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
 
-WIDTH_WITHOUT_TERMINAL = 120
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -84,4 +82,6 @@ def open_session(*, quiet: bool = False, **flags: Any) -> Session:
 
 def terminal_width() -> int:
     """Cells a line: COLUMNS, else the terminal's own, else 120."""
-    return shutil.get_terminal_size(fallback=(WIDTH_WITHOUT_TERMINAL, 24)).columns
+    from tonnage.reports.rendering import DEFAULT_WIDTH
+
+    return shutil.get_terminal_size(fallback=(DEFAULT_WIDTH, 24)).columns

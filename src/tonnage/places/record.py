@@ -57,7 +57,7 @@ def read_record(folder: RunFolder) -> PlaceRecord | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise InputError(f"{folder.place_file} cannot be used: {error}", hint="start the run anew") from error
+        raise InputError(f"{folder.place_file} cannot be used: {error}", hint="start the run again") from error
 
 
 def write_submission(folder: RunFolder, submission: Submission) -> PlaceRecord:
@@ -77,7 +77,7 @@ def unwanted(folder: RunFolder, *, token: str) -> str:
         return "its run was removed"
     record = read_record(folder)
     if record is None or record.token != token:
-        return "its run was submitted anew"
+        return "its run was submitted again"
     state = folder.state()
     if state.ended_at is None or (datetime.now(UTC) - state.ended_at).total_seconds() < LAST_WORDS_S:
         return ""

@@ -8,7 +8,7 @@ from tonnage.reports.listing import field_values
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.run_fields import ARTIFACTS, CHECKPOINTS, session_fields
 from tonnage.reports.run_figures import measured_document
-from tonnage.runs.diagnosis import Compared
+from tonnage.runs.diagnosis import ComparedFigure
 from tonnage.runs.states import RunState
 from tonnage.runs.summary import RunSummary
 
@@ -67,7 +67,7 @@ def _state_document(state: RunState) -> dict[str, Any]:
     }
 
 
-def _compared_document(one: Compared) -> dict[str, Any]:
+def _compared_document(one: ComparedFigure) -> dict[str, Any]:
     predicted = {"value": one.predicted, "low": one.low, "high": one.high}
     return {
         "figure": one.key,

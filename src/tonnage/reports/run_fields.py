@@ -10,7 +10,7 @@ from tonnage.reports.listing import Field, Fields, cell
 from tonnage.reports.plain import plain_instant, plain_usd
 from tonnage.reports.run_figures import render_value
 from tonnage.reports.wording import UNKNOWN, render_duration, render_gib, render_money, short
-from tonnage.runs.diagnosis import Compared
+from tonnage.runs.diagnosis import ComparedFigure
 from tonnage.runs.spending import SpendSession
 from tonnage.runs.summary import Artifact, CheckpointRecord
 from tonnage.units import to_gib
@@ -34,11 +34,11 @@ def _file_size(size_bytes: int) -> str:
     return f"{short(size_bytes / 1024)} KiB" if size_bytes < 100 * 1024 else render_size(size_bytes)
 
 
-def _text(one: Compared, value: float | None) -> str:
+def _text(one: ComparedFigure, value: float | None) -> str:
     return UNKNOWN if value is None else render_value(one.key, value)[1]
 
 
-def _off(one: Compared) -> str:
+def _off(one: ComparedFigure) -> str:
     return "" if one.off_fraction is None else f"{100 * one.off_fraction:+.0f} %"
 
 
@@ -48,7 +48,7 @@ def _as_read(value: Any) -> Any:
 
 
 _INSIDE: Final = {True: "yes", False: "NO", None: UNKNOWN}
-COMPARED: Final[Fields[Compared]] = (
+COMPARED: Final[Fields[ComparedFigure]] = (
     Field("figure", lambda one: one.key),
     cell("figure", lambda one: render_value(one.key, one.predicted)[0]),
     cell("predicted", lambda one: _text(one, one.predicted), right=True),

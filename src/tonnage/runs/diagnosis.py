@@ -23,7 +23,7 @@ _STEPS_COST: Final = "of the time in steps; all that the machines were held for 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedFigure:
     """One figure as predicted and as measured. `read_as` says which of several figures was measured."""
 
     key: str  # with its unit
@@ -53,11 +53,11 @@ class _Finding:
     explains: frozenset[str]
 
 
-def compare(records: Records, measured: MeasuredRun) -> tuple[Compared, ...]:
+def compare(records: Records, measured: MeasuredRun) -> tuple[ComparedFigure, ...]:
     """Every predicted figure beside the one that was measured."""
     figures = records.prediction.get("figures") or {}
     return tuple(
-        Compared(
+        ComparedFigure(
             key=key, predicted=float(figure["value"]), low=float(figure["low"]), high=float(figure["high"]),
             basis=str(figure.get("basis", "")), measured=value, read_as=read_as,
         )
@@ -103,7 +103,7 @@ def _memory(measured: MeasuredRun) -> tuple[float | None, str]:
     return next(((to_gib(size), words) for size, words in readings if size), (None, "not measured"))
 
 
-def explain(records: Records, measured: MeasuredRun, compared: tuple[Compared, ...]) -> tuple[str, ...]:
+def explain(records: Records, measured: MeasuredRun, compared: tuple[ComparedFigure, ...]) -> tuple[str, ...]:
     """Why figures lie outside their interval, as far as the measurements tell; empty where all lie inside."""
     missed = {way for one in compared for way in _ways(one)}
     if not missed:
@@ -123,7 +123,7 @@ def doubts(records: Records, measured: MeasuredRun) -> tuple[str, ...]:
     return tuple(one.text for one in _findings(records, measured) if "doubtful" in one.explains)
 
 
-def _ways(one: Compared) -> Iterator[str]:
+def _ways(one: ComparedFigure) -> Iterator[str]:
     if one.measured is None or one.inside:
         return
     above = one.measured > one.high

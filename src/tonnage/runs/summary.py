@@ -9,7 +9,7 @@ from os.path import dirname, join
 from pathlib import Path
 from typing import Any
 
-from tonnage.runs.diagnosis import Compared, compare, explain
+from tonnage.runs.diagnosis import ComparedFigure, compare, explain
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, without_witness
@@ -48,7 +48,7 @@ class RunSummary:
     records: Records
     state: RunState
     measured: MeasuredRun
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedFigure, ...]
     why: tuple[str, ...]  # figures lie outside their interval
     sessions: tuple[SpendSession, ...]
     checkpoints: tuple[CheckpointRecord, ...]

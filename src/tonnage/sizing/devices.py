@@ -49,15 +49,15 @@ class Devices:
     intra_latency_s: Array
     inter_bytes_per_s: Array  # per node, one direction, as collectives reach it; NaN: not published
     inter_latency_s: Array
-    generation: Array | None = None  # index into GENERATIONS; None: not told
+    generation: Array | None = None  # index into GENERATIONS; None: not known
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
     clock_hz: Array | None = None  # boost clock; NaN: not known
-    host_factor: Array | None = None  # how slow the hosts launch kernels (inference); None: not told
+    host_factor: Array | None = None  # how slow the hosts launch kernels (inference); None: not known
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
-    product_flop_per_s: Array | None = None  # the most that products of matrices reach; None: not told
-    channel_share: Array | None = None  # see `channel_share`; None: not told
+    product_flop_per_s: Array | None = None  # the most that products of matrices reach; None: not known
+    channel_share: Array | None = None  # see `channel_share`; None: not known
     inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:

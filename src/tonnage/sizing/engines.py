@@ -118,7 +118,7 @@ class Engine:
 # head and sequence: in 16 bits they reach half of the bandwidth or less. One more sequence of 544 tokens costs a step
 # of LLaMA-7B and MPT-7B in bf16 as much as 5.6 to 6.6 readings of its cache (mosaicml/llm-foundry@8c8dd48f, batches of
 # 8 to 64), 96 more tokens of GPT-2 at batch 128 as much as 6 in fp16 and 3.3 in fp32 (microsoft/onnxruntime,
-# transformers README, V100). PyTorch and ONNX lay images out channels first unless told otherwise (pytorch.org,
+# transformers README, V100). PyTorch and ONNX lay images out channels first unless asked otherwise (pytorch.org,
 # «Channels last memory format»), TensorFlow channels last; XLA takes 16-bit convolutions channels last and others first
 # (openxla/xla, gpu_layout_assignment.cc). In a network written for the engine norm and
 # activation are inside the convolution; what a block adds to its output is read once more: half of all values

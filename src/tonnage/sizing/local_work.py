@@ -20,7 +20,7 @@ from tonnage.workload.shapes import ModelShape
 
 Group = Literal["products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce"]
 PRECISIONS: Final = ("fp32", "bf16")
-# A block up to this comes from memory the process already has; a larger one is mapped anew each time, page by page.
+# A block up to this comes from memory the process already has; a larger one is mapped again each time, page by page.
 # Source: mallopt(3), M_MMAP_THRESHOLD: glibc raises it as blocks are freed, to 32 MiB at most on 64-bit systems.
 REUSED_BYTES: Final = 32.0 * 2**20
 HEAD_WIDTHS: Final = (32, 128)  # attention is measured at these; its cost a score is a straight line in the width

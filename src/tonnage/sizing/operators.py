@@ -57,7 +57,7 @@ class Pass:
     tensor_parallel: Num = 1.0
     attention: str = "sdpa"
     training: bool = True
-    cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
+    cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are computed again
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
     transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     loss_bytes: float = 16.0  # that the loss moves for a logit forward; backward twice that

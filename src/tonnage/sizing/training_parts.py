@@ -36,13 +36,13 @@ TimedPart = Callable[[OperatorWork, Devices, Array, Assumptions], PartSeconds]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartScales:
     """What a part's time takes from neither assumptions nor the rate its devices hold: worked out once where many are
-    tried. `devices`: those of its entries, their rate yet to be told."""
+    tried. `devices`: those of its entries, their rate not yet known."""
 
     devices: Devices
     rows: int
     width: Array  # bytes of an element
     often: Num  # times in a micro-batch
-    least: Num  # seconds of one time at the most its device reaches; 0 where that is bytes or not told
+    least: Num  # seconds of one time at the most its device reaches; 0 where that is bytes or not known
     floor: (
         Array  # the same of a micro-batch with its backward, of each row, for the FLOP that a MFU counts: all of them
     )
@@ -94,7 +94,7 @@ def part_seconds(
 
 
 def _least_s(part: OperatorWork, devices: Devices, peak_share: Num) -> Num:
-    """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not told."""
+    """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not known."""
     if devices.product_flop_per_s is None or part.operator.kind == "elementwise":
         return 0.0
     return part.operator.flop / (devices.product_flop_per_s * peak_share)

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("another supervisor looks after this run\n")
         return 1
     except Superseded:
-        sys.stderr.write("the run was submitted anew: this supervisor ends, and nothing more of it counts\n")
+        sys.stderr.write("the run was submitted again: this supervisor ends, and nothing more of it counts\n")
     return 0
 
 

@@ -68,7 +68,7 @@ def work_beside(
             make_private_folder(exits)
         env = {**dict(job.env), **meeting_env(first, member), "TONNAGE_EXITS": str(exits)}
         _work(words, env, beside, log)
-        first = beside.meet()  # the first starts its workers anew, or ends
+        first = beside.meet()  # the first starts its workers again, or ends
     watch.stop()
     try:
         writer.write(log.name)

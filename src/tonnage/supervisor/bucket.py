@@ -239,7 +239,7 @@ class BucketExchange:
         if self._gathering is not None:
             self._gathering.look(self._folder.state().attempt)
         ended = self._folder.state().state.ended
-        self._write(*([] if ended else [JOURNAL]))  # an end is told after what the run has made is there
+        self._write(*([] if ended else [JOURNAL]))  # the end is written after what the run has made
         write_beat(self._objects, self._keys, self._folder, supervised=True)
         if not self._saving.locked():
             threading.Thread(target=self._save_steps, name="checkpoints", daemon=True).start()

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--every-s", type=float, default=SAY_EVERY_S, help="how often it says how far it is")
     asked = parser.parse_args(arguments)
     objects = open_objects(asked.store, region=asked.region)
-    filling = Filling(objects, asked.disk, asked.folder, every_s=asked.every_s)
+    filling = DiskWriter(objects, asked.disk, asked.folder, every_s=asked.every_s)
     if asked.unmounted:
         return filling.say_filled()
     if asked.secret:
@@ -72,7 +72,7 @@ def _end(*_: object) -> None:
     raise SystemExit(128 + signal.SIGTERM)
 
 
-class Filling:
+class DiskWriter:
     """One disk on this machine."""
 
     def __init__(self, objects: Objects, disk_id: str, folder: Path, *, every_s: float) -> None:

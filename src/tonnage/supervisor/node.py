@@ -25,7 +25,7 @@ from tonnage.supervisor.pod import until_its_end
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, set_process_attribute
 
 HOLDER: Final = "tonnage.supervisor.node"
-MOST_SAID: Final = 2000  # bytes of the output that are told of a failure
+MOST_SAID: Final = 2000  # bytes of the output that go with a failure
 START_WAIT_S: Final = 30.0
 
 

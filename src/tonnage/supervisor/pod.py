@@ -164,7 +164,7 @@ def _work_beside(folder: RunFolder, sent: Path, index: int) -> int:
 
 
 class Flushing(Protocol):
-    """Something that is told of the run, again and again."""
+    """Something that gets news of the run, again and again."""
 
     def flush(self) -> None: ...
 

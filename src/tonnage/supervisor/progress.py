@@ -53,7 +53,7 @@ class ProgressReader:
             self._reached(mark.step)
 
     def starts(self, now: datetime) -> None:
-        """The processes start anew."""
+        """The processes start again."""
         self.step_in_start = self.checkpoint_step or 0
         self.active_at = now
         self.steps_s.clear()

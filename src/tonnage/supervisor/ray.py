@@ -22,7 +22,7 @@ from tonnage.places.ray.jobs import DRIVER, SAID
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.members import MACHINE_NUMBER
 from tonnage.supervisor.node import NodeWork
-from tonnage.supervisor.starts import Lost, Machine, Say, carry_out, last_line
+from tonnage.supervisor.starts import HeldMachine, Lost, Say, carry_out, last_line
 
 LOOK_S: Final = 2.0  # between two looks at a queue
 LAST_WORDS_S: Final = 120.0  # beyond the notice, to bring away what was saved
@@ -44,7 +44,7 @@ class RayCluster:
         ray.init(address="auto", namespace=f"tonnage-{home}", log_to_driver=False)
 
     @contextmanager
-    def hold(self, epoch: int, say: Say) -> Iterator[Machine]:
+    def hold(self, epoch: int, say: Say) -> Iterator[HeldMachine]:
         from ray.util.placement_group import placement_group, remove_placement_group
 
         apart = "STRICT_SPREAD" if self._nodes > 1 else "STRICT_PACK"

@@ -26,7 +26,7 @@ from tonnage.places.contract import read_tag
 from tonnage.places.spark.jobs import DRIVER, said_key
 from tonnage.supervisor.bucket import LAST_WORDS_S, insisted
 from tonnage.supervisor.spark_task import Outcome, TaskTerms, in_task
-from tonnage.supervisor.starts import Lost, Machine, Say, carry_out
+from tonnage.supervisor.starts import HeldMachine, Lost, Say, carry_out
 
 LOOK_S: Final = 1.0  # between two looks at the executors
 MOST_LAUNCHES: Final = 12  # of one driver by the master: a driver that ends at once would be launched for ever
@@ -72,7 +72,7 @@ class SparkMachines:
         self._context.setLogLevel("WARN")
 
     @contextmanager
-    def hold(self, epoch: int, say: Say) -> Iterator[Machine]:
+    def hold(self, epoch: int, say: Say) -> Iterator[HeldMachine]:
         """All executors of the run; they stay from one start to the next."""
         said = ""
         while len(there := self._executors()) < self._terms.nodes:
@@ -203,7 +203,7 @@ def drive(asked: argparse.Namespace, machines: Any) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: the run's end is told in the bucket."""
+    """0: the run's end is in the bucket."""
     code = drive(arguments_of(arguments), SparkMachines)
     sys.stdout.flush()
     os._exit(code)  # py4j's threads may wait for a Java side that is gone

@@ -21,7 +21,7 @@ class Lost(Exception):
     """The machine is gone, in Ray's words."""
 
 
-class Machine(Protocol):
+class HeldMachine(Protocol):
     """A node's part that is held, or those of all nodes of the run."""
 
     @property
@@ -34,7 +34,7 @@ class Machine(Protocol):
 class Machines(Protocol):
     """Where machines are had."""
 
-    def hold(self, epoch: int, say: Say) -> AbstractContextManager[Machine]:
+    def hold(self, epoch: int, say: Say) -> AbstractContextManager[HeldMachine]:
         """Wait for a machine, and give it back afterwards. Lost."""
 
 

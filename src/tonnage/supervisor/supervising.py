@@ -218,7 +218,7 @@ class Supervisor:
     def _look(self) -> None:
         """Everything that may end a start: a user's request, a notice of a cloud, a limit.
 
-        Superseded, before anything is written, where the run was submitted anew.
+        Superseded, before anything is written, where the run was submitted again.
         """
         if self._fence.broken():
             raise Superseded

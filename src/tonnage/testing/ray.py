@@ -37,7 +37,7 @@ def ray_python() -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayCluster:
+class StartedRayCluster:
     """One that runs."""
 
     folder: Path
@@ -85,7 +85,7 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(folder: Path, *, nodes: int = 1, environ: dict[str, str] | None = None) -> Iterator[RayCluster]:
+def ray_cluster(folder: Path, *, nodes: int = 1, environ: dict[str, str] | None = None) -> Iterator[StartedRayCluster]:
     """Start it. TonnageError where that fails."""
     python = ray_python()
     if python is None:
@@ -104,7 +104,7 @@ def ray_cluster(folder: Path, *, nodes: int = 1, environ: dict[str, str] | None 
         str(dashboard), "--dashboard-agent-listen-port", str(agent), "--num-cpus", "0", "--temp-dir", str(temp),
     )  # fmt: skip
     host = socket.gethostbyname(socket.gethostname())
-    found = RayCluster(folder=folder, address=f"http://127.0.0.1:{dashboard}", gcs=f"{host}:{gcs}", environ=env)
+    found = StartedRayCluster(folder=folder, address=f"http://127.0.0.1:{dashboard}", gcs=f"{host}:{gcs}", environ=env)
     try:
         wait_until(lambda: head.poll() is None and _answers(found), f"Ray does not start: {folder / 'head.log'}")
         for _ in range(nodes):
@@ -149,7 +149,7 @@ def wait_until(true: Any, said: str) -> None:
         time.sleep(0.1)
 
 
-def _answers(found: RayCluster) -> bool:
+def _answers(found: StartedRayCluster) -> bool:
     try:
         return found.living() > 0
     except httpx.HTTPError:

@@ -14,14 +14,14 @@ from pathlib import Path
 from tonnage.places.ray.executor import OUTPUT
 from tonnage.supervisor.node import NodeWork
 from tonnage.supervisor.ray import arguments_of, say
-from tonnage.supervisor.starts import Machine, Say, carry_out
+from tonnage.supervisor.starts import HeldMachine, Say, carry_out
 
 
 class OneMachine:
     """This machine, as often as it is asked for."""
 
     @contextmanager
-    def hold(self, epoch: int, say: Say) -> Iterator[Machine]:
+    def hold(self, epoch: int, say: Say) -> Iterator[HeldMachine]:
         say("provisioning", reason=f"start {epoch}")
         yield Here()
 

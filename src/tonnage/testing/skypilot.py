@@ -35,12 +35,12 @@ files = {{word: Path(word).read_text() for word in words if word.endswith(".yaml
 asked = urllib.request.Request("{url}", data=json.dumps({{"words": words, "files": files}}).encode())
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
 try:
-    told = json.loads(opener.open(asked).read())
+    reply = json.loads(opener.open(asked).read())
 except OSError as error:
-    told = {{"code": 1, "out": "", "err": f"cannot reach the API server: {{error}}"}}
-sys.stdout.write(told["out"])
-sys.stderr.write(told["err"])
-sys.exit(told["code"])
+    reply = {{"code": 1, "out": "", "err": f"cannot reach the API server: {{error}}"}}
+sys.stdout.write(reply["out"])
+sys.stderr.write(reply["err"])
+sys.exit(reply["code"])
 '''
 LIVE: Final = frozenset({"PENDING", "STARTING", "RUNNING", "RECOVERING", "CANCELLING"})
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tonnage.benchmarks.engines.apart.engine_workers.h2o_automl import AutoML
-from tonnage.benchmarks.engines.apart.engine_workers.table import Table
+from tonnage.benchmarks.engines.apart.engine_workers.table import BenchTable
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.session import carry_out
@@ -80,8 +80,8 @@ def job(**more: Any) -> dict[str, Any]:
     return given | {"task": "binary", "engine": "h2o-automl"} | more
 
 
-def table() -> Table:
-    made = object.__new__(Table)
+def table() -> BenchTable:
+    made = object.__new__(BenchTable)
     random = np.random.default_rng(0)
     made.features = {part: random.standard_normal((rows, 2)) for part, rows in
                      (("train", 80), ("validation", 20), ("test", 20))}  # fmt: skip

@@ -62,7 +62,7 @@ from tonnage.testing.digitalocean import SSH_KEY, FakeDigitalOcean
 from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 from tonnage.testing.places import PlaceTrial
-from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
+from tonnage.testing.ray import StartedRayCluster, ray_cluster, ray_python
 from tonnage.testing.skypilot import LIVE, FakeSkyPilot
 from tonnage.testing.slurm import SlurmCluster, free_ports, missing_binaries, slurm_cluster
 from tonnage.testing.spark import DRIVER_GIB, SparkCluster, spark_cluster, spark_home
@@ -480,12 +480,12 @@ def databricks_trial(home: Path, service: FakeWorkspace, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(scope="session")
-def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedRayCluster]:
     with ray_cluster(tmp_path_factory.mktemp("ray"), nodes=2) as found:
         yield found
 
 
-def ray_trial(home: Path, cluster: RayCluster) -> PlaceTrial:
+def ray_trial(home: Path, cluster: StartedRayCluster) -> PlaceTrial:
     """A real Ray of a head and two nodes, which meet the client in a folder."""
     python = ray_python()
     assert python is not None

@@ -23,7 +23,7 @@ from tonnage.places.ray.questions import against_nodes, against_versions
 from tonnage.places.states import Phase
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.ray import RayMachines, actor_name, arguments_of
-from tonnage.supervisor.starts import MOST_LOSSES, Lost, Machine, Say, carry_out
+from tonnage.supervisor.starts import MOST_LOSSES, HeldMachine, Lost, Say, carry_out
 from tonnage.testing.places import PlaceTrial
 from tonnage.testing.ray_dashboard import TOKEN, FakeDashboard, fake_dashboard
 
@@ -204,7 +204,7 @@ class Cluster:
         self.ends, self.now, self.started, self.slept = list(ends), 0.0, [], []  # type: ignore[var-annotated]
 
     @contextmanager
-    def hold(self, epoch: int, say: Say) -> Iterator[Machine]:
+    def hold(self, epoch: int, say: Say) -> Iterator[HeldMachine]:
         say("provisioning", reason=str(epoch))
         yield self
 

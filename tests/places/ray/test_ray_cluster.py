@@ -16,7 +16,7 @@ import pytest
 from tonnage.places.contract import home_mark
 from tonnage.runs import RunFolder
 from tonnage.testing import slurm
-from tonnage.testing.ray import RayCluster, ray_cluster, ray_python
+from tonnage.testing.ray import StartedRayCluster, ray_cluster, ray_python
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,12 +46,12 @@ FILE = "sequence-classification.tonnage.yaml"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedRayCluster]:
     with ray_cluster(tmp_path_factory.mktemp("ray"), nodes=2) as found:
         yield found
 
 
-def terms(cluster: RayCluster, folder: Path, *, gpus: int = 8) -> str:
+def terms(cluster: StartedRayCluster, folder: Path, *, gpus: int = 8) -> str:
     return PLACE.format(address=cluster.address, folder=folder, python=ray_python(), gpus=gpus, fake="{}")
 
 
@@ -85,7 +85,7 @@ def lacking() -> str:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> Any:
+def desk(tmp_path: Path, cluster: StartedRayCluster, desk_at: Callable[..., Any]) -> Any:
     return desk_at(tmp_path / "here", terms(cluster, tmp_path))
 
 
@@ -98,13 +98,13 @@ def losses(folder: RunFolder) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in map(json.loads, folder.metrics_file.read_text().splitlines())}
 
 
-def jobs(cluster: RayCluster) -> list[str]:
+def jobs(cluster: StartedRayCluster) -> list[str]:
     """Jobs of ours that live."""
     return [one["submission_id"] for one in cluster.ask("/api/jobs/") if one["status"] in {"PENDING", "RUNNING"}
             and "tonnage" in (one["metadata"] or {})]  # fmt: skip
 
 
-def test_a_node_without_power(desk: Any, cluster: RayCluster) -> None:
+def test_a_node_without_power(desk: Any, cluster: StartedRayCluster) -> None:
     """Everything on it dies in one instant: the run goes on at another from its newest checkpoint, the same losses."""
     if len(cluster.nodes) < 2:
         cluster.add_node()
@@ -124,7 +124,7 @@ def test_a_node_without_power(desk: Any, cluster: RayCluster) -> None:
     assert jobs(cluster) == []
 
 
-def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
+def test_clients_that_die(desk: Any, cluster: StartedRayCluster) -> None:
     """Killed at moments of a submission: resending makes no second job, and what no run waits for is ended."""
     pretend(desk, steps=4000, step_s=0.02)
     desk.kill_clients("nodes", (0.9, 1.3, 1.8, 2.4))
@@ -134,7 +134,7 @@ def test_clients_that_die(desk: Any, cluster: RayCluster) -> None:
 
 
 def test_two_nodes_train_one_is_lost_and_they_go_on(
-    tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]
+    tmp_path: Path, cluster: StartedRayCluster, desk_at: Callable[..., Any]
 ) -> None:
     """A real model over two nodes apart: one loses its power, two go on from the checkpoint, losses as undisturbed."""
     if missing := lacking():
@@ -164,7 +164,7 @@ def test_two_nodes_train_one_is_lost_and_they_go_on(
 
 
 @pytest.mark.skipif(bool(slurm.missing_binaries()), reason="apt-get install --no-install-recommends slurm-wlm munge")
-def test_slurm_then_ray_then_here(tmp_path: Path, cluster: RayCluster, desk_at: Callable[..., Any]) -> None:
+def test_slurm_then_ray_then_here(tmp_path: Path, cluster: StartedRayCluster, desk_at: Callable[..., Any]) -> None:
     """A real model: killed on Slurm, gone on with on Ray, killed there, finished here: every loss as undisturbed."""
     pytest.importorskip("torch")
     if missing := lacking():

@@ -49,7 +49,7 @@ def carried_out(file: Path) -> dict[str, Any]:
 
 def test_every_task_has_a_starter() -> None:
     """And `tonnage init` completes each of them."""
-    from tonnage.cli.init import TASKS
+    from tonnage.api.starting import TASKS
 
     assert set(STARTERS) == {*get_args(Task)} - {OWN_TASK} == set(TASKS)
 

@@ -29,7 +29,7 @@ def adapter_lines(engine: EngineKind) -> int:
     >>> 20 < adapter_lines("lightgbm") < adapter_lines("h2o-gbm")
     True
     """
-    ahead, seen = [ENGINES[engine]], set[str]()
+    ahead, seen = [ENGINES[engine].partition(":")[0]], set[str]()
     lines = 0
     while ahead:
         name = ahead.pop()

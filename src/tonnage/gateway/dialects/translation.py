@@ -51,7 +51,7 @@ class DialectModule(Protocol):
     def write_request(self, said: Conversation, model: str) -> UpstreamRequest: ...
     def read_answer(self, body: Mapping[str, Any]) -> ModelAnswer: ...
     @property
-    def StreamReader(self) -> Callable[[], Reader]: ...  # noqa: N802
+    def read_stream(self) -> Callable[[], Reader]: ...  # the class of its events
 
 
 def native(surface: Surface, dialect: Dialect) -> bool:
@@ -102,7 +102,7 @@ class Translator:
         writer: ChatStream | MessagesStream = MessagesStream(id_=id_, model=model)
         if self.surface == "chat":
             writer = ChatStream(id_=id_, model=model, created=_created(created), include_usage=include_usage)
-        return StreamTranslator(self._upstream.StreamReader(), writer)
+        return StreamTranslator(self._upstream.read_stream(), writer)
 
     def error(self, status: int, body: bytes) -> tuple[int, dict[str, Any]]:
         """Status and body of an upstream's error in the surface's words."""

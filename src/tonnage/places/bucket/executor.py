@@ -248,7 +248,7 @@ class BucketRuns:
             return joined(JobView(phase=Phase.GONE), folder.state())
         job_id = self._job(folder, record)
         view = JobView(phase=Phase.GONE) if job_id is None else self.cloud.view(job_id)
-        self._follow(folder, record)  # after the job was asked: an end that it had is told by then
+        self._follow(folder, record)  # after the job was asked: an end that it had is in the bucket by then
         return joined(view, folder.state())
 
     def logs(self, folder: RunFolder) -> None:

@@ -46,7 +46,7 @@ class FillState:
 
 
 def request_key(disk_id: str) -> str:
-    """Of the request in the bucket. A disk that is made anew has another id, and nothing of the older one counts."""
+    """Of the request in the bucket. A disk that is made again has another id, and nothing of the older one counts."""
     return f"fills/{disk_id}/request.json"
 
 

@@ -100,7 +100,7 @@ def _follow_files(objects: Objects, keys: Keys, folder: RunFolder, mirror: Mirro
 
 
 def _from_its_beginning(mirror: Mirror, epoch: int) -> Mirror:
-    """A newer start has written the files anew: what an older one wrote last may not be in them.
+    """A newer start has written the files again: what an older one wrote last may not be in them.
 
     The journal's lines are compared with those that are here; figures and samples are laid over those of the older
     start; each start has logs of its own, which follow those of the older one.

@@ -65,7 +65,7 @@ class KubernetesClient:
             raise
 
     def list(self, path: str, **query: str) -> list[Document]:
-        """All objects there; a list that expires while it is read in pages (410) is read anew."""
+        """All objects there; a list that expires while it is read in pages (410) is read again."""
         for _ in range(TRIES):
             found: list[Document] = []
             more = ""

@@ -181,7 +181,7 @@ class Kubernetes:
         leave_queue(folder, EventKind.CANCELLED, RunReason.USER_CANCELLED, place=self.name)
 
     def _asked(self, folder: RunFolder, word: str, by: str, reason: str) -> bool:
-        """Whether the run's supervisor was told."""
+        """Whether the run's supervisor got the words."""
         pod = self._running(folder)
         if pod is None:
             return False

@@ -106,13 +106,13 @@ def _text(given: Mapping[str, Any], key: str, folder: Path) -> str | None:
 
 
 def credentials(cluster: Cluster) -> Credentials:
-    """Of the context's user, made anew: a plugin is asked each time. TonnageError where it gives none."""
+    """Of the context's user, made again: a plugin is asked each time. TonnageError where it gives none."""
     user = cluster.user
     if "exec" in user:
         return _by_plugin(cluster, user["exec"])
     if "auth-provider" in user:
         raise InputError("the kubeconfig has an `auth-provider`, which Kubernetes no longer knows",
-                         hint="have it written anew: `gcloud container clusters get-credentials`")  # fmt: skip
+                         hint="have it written again: `gcloud container clusters get-credentials`")  # fmt: skip
     token = user.get("token") or _text(user, "tokenFile", cluster.folder)
     basic = (str(user["username"]), str(user.get("password", ""))) if user.get("username") else None
     return Credentials(
@@ -132,7 +132,7 @@ def _by_plugin(cluster: Cluster, plugin: Mapping[str, Any]) -> Credentials:
             env={**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(asked)}, timeout=PLUGIN_TIMEOUT_S,
         )  # fmt: skip
     except FileNotFoundError as error:
-        hint = plugin.get("installHint") or f"install {command}, or have the kubeconfig written anew"
+        hint = plugin.get("installHint") or f"install {command}, or have the kubeconfig written again"
         raise TonnageError(f"the kubeconfig signs in by {command}, which is not here", hint=hint) from error
     except subprocess.TimeoutExpired as error:
         hint = f"run {command} by hand"

@@ -49,7 +49,7 @@ class RunNames:
 
     @property
     def own(self) -> dict[str, str]:
-        """Labels by which its pods are told from others."""
+        """Labels that its pods have and others have not."""
         return {TOKEN: self.labels[TOKEN]}
 
     def metadata(self, name: str | None = None, **more: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _refuse_local(spec: RunSpec, place: KubernetesPlace, name: str) -> None:
 
 
 def _refuse_refused(found: list[dict[str, Any]], place: KubernetesPlace, name: str) -> None:
-    """What an API server would not take is told before one is asked: InputError with kind and field."""
+    """What an API server would not take is refused before one is asked: InputError with kind and field."""
     wrong = [
         f"{one['kind']}: {refusal}" for one in found for refusal in judge(one, namespace=place.namespace).refusals
     ]  # fmt: skip

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class RefusedRequest(Exception):
-    """What the client is told: a kind that it knows, and words."""
+    """What the client gets: a kind that it knows, and words."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -82,7 +82,7 @@ class FakeEC2:
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
         self.bin = lay_docker(folder)
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"service": self}))
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_EC2Handler,), {"service": self}))
         self.http.daemon_threads = True
 
     @property
@@ -264,7 +264,7 @@ class FakeEC2:
                 one.machine.kill()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _EC2Handler(BaseHTTPRequestHandler):
     service: FakeEC2
     protocol_version = "HTTP/1.1"
 

@@ -62,7 +62,7 @@ class FakeSageMaker:
         self.page = 100  # jobs of one answer
         self.start_s, self.gap_s, self.stop_s = 0.1, 1.0, 10.0
         self.lock = threading.RLock()
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"service": self}))
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_SageMakerHandler,), {"service": self}))
         self.http.daemon_threads = True
 
     @property
@@ -86,7 +86,7 @@ class FakeSageMaker:
             return verbs[operation](body)
 
     def interrupt(self, name: str) -> None:
-        """Spot takes the job's machine: its work is told, ended, and started again on another."""
+        """Spot takes the job's machine: its work gets a notice, ends, and is started again on another."""
         with self.lock:
             job = self.jobs[name]
             machine, job.taken = job.machine, True
@@ -243,7 +243,7 @@ class FakeSageMaker:
                 job.machine.kill()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _SageMakerHandler(BaseHTTPRequestHandler):
     service: FakeSageMaker
     protocol_version = "HTTP/1.1"
 

@@ -54,7 +54,7 @@ class FakeCluster:
         self.requests: list[tuple[str, str]] = []
         self.said: dict[str, Callable[[], Iterable[bytes]]] = {}  # by pod: its log, in place of what it has written
         self.tokens = {TOKEN}
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"cluster": self}))
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_APIServerHandler,), {"cluster": self}))
         self.http.daemon_threads = True
         for name in server.namespaces or ("default",):
             self.lay("/api/v1/namespaces", "", {"metadata": {"name": name}})
@@ -105,7 +105,7 @@ def fake_cluster(folder: Path, server: Server | None = None) -> Iterator[FakeClu
         thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _APIServerHandler(BaseHTTPRequestHandler):
     cluster: FakeCluster
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # an answer in one packet: in two, each request waits for the other side's acknowledgement

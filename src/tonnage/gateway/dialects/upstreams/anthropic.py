@@ -196,7 +196,7 @@ def _part(block: Mapping[str, Any]) -> Part | None:
     return None
 
 
-class StreamReader:
+class AnthropicStream:
     """Bytes -> events."""
 
     def __init__(self) -> None:
@@ -259,3 +259,6 @@ class StreamReader:
         reason = text(delta, "stop_reason")
         if reason is not None:
             yield Stopped(reason=STOPS.get(reason, "end"), sequence=text(delta, "stop_sequence"))
+
+
+read_stream = AnthropicStream  # as every dialect names it

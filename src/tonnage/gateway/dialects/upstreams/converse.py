@@ -231,7 +231,7 @@ def _part(block: Mapping[str, Any]) -> Part | None:
     return None
 
 
-class StreamReader:
+class ConverseStream:
     """Bytes -> events."""
 
     def __init__(self) -> None:
@@ -283,3 +283,6 @@ class StreamReader:
             yield Signed(signature=signature)
         if hidden := text(reasoning, "redactedContent"):
             yield RedactedPiece(data=hidden)
+
+
+read_stream = ConverseStream  # as every dialect names it

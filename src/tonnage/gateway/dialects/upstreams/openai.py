@@ -196,7 +196,7 @@ def read_answer(body: Mapping[str, Any]) -> ModelAnswer:
     )
 
 
-class StreamReader:
+class OpenAIStream:
     """Bytes -> events. A call is known by its index and, where servers give all the same index, by its id."""
 
     def __init__(self) -> None:
@@ -253,3 +253,6 @@ class StreamReader:
             yield CallBegan(ordinal=known[0], id=id_, name=text(function, "name") or "")
         if arguments := text(function, "arguments"):
             yield CallPiece(ordinal=known[0], arguments=arguments)
+
+
+read_stream = OpenAIStream  # as every dialect names it

@@ -13,12 +13,15 @@ from typing import Any
 from .base import EngineFault
 from .process import die_with_parent, fail, pin, tree_cpu_s
 
-ENGINES = {
-    "scikit-learn": "scikit_learn", "xgboost": "xgboost_trees", "lightgbm": "lightgbm_trees",
-    "catboost": "catboost_trees", "pytorch": "pytorch_net", "pytorch-fsdp": "pytorch_fsdp", "h2o-gbm": "h2o_alone",
-    "h2o-xgboost": "h2o_alone", "sparkling-gbm": "h2o_sparkling", "sparkling-xgboost": "h2o_sparkling",
-    "h2o-automl": "h2o_automl", "sparkling-automl": "h2o_automl", "spark-gbt": "spark_ml", "spark-forest": "spark_ml",
-    "ray-xgboost": "ray_xgboost", "ray-pytorch": "ray_pytorch",
+ENGINES = {  # module of the adapter: its class
+    "scikit-learn": "scikit_learn:ScikitLearnEngine", "xgboost": "xgboost_trees:XGBoostEngine",
+    "lightgbm": "lightgbm_trees:LightGBMEngine", "catboost": "catboost_trees:CatBoostEngine",
+    "pytorch": "pytorch_net:PyTorchEngine", "pytorch-fsdp": "pytorch_fsdp:PyTorchFSDPEngine",
+    "h2o-gbm": "h2o_alone:H2OAloneEngine", "h2o-xgboost": "h2o_alone:H2OAloneEngine",
+    "sparkling-gbm": "h2o_sparkling:SparklingEngine", "sparkling-xgboost": "h2o_sparkling:SparklingEngine",
+    "h2o-automl": "h2o_automl:AloneAutoML", "sparkling-automl": "h2o_automl:SparklingAutoML",
+    "spark-gbt": "spark_ml:SparkMLEngine", "spark-forest": "spark_ml:SparkMLEngine",
+    "ray-xgboost": "ray_xgboost:RayXGBoostEngine", "ray-pytorch": "ray_pytorch:RayPyTorchEngine",
 }  # fmt: skip
 WARM_UP_ROWS = 2_000
 MOST_POINTS = 20  # of the curve of quality over time
@@ -47,7 +50,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
     Raises EngineFault where a process of the engine died, or the engine says otherwise why it cannot go on.
     """
-    engine = import_module(f".{ENGINES[job['engine']]}", __package__).Engine(job)
+    module, _, name = ENGINES[job["engine"]].partition(":")
+    engine = getattr(import_module(f".{module}", __package__), name)(job)
     try:
         return _measured(engine, job)
     except EngineFault:
@@ -60,13 +64,13 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measured(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
-    from .table import Table
+    from .table import BenchTable
 
     clock = time.monotonic
     engine.start()
     startup_s = clock() - job["spawned_at"]
     begun = clock()
-    table = Table(Path(job["data"]))
+    table = BenchTable(Path(job["data"]))
     if job["rows_of_workers"]:  # weak scaling: the share of these workers in what the most of them train on
         table = table.first(table.rows * job["workers"] // job["rows_of_workers"])
     load_s = clock() - begun

@@ -10,7 +10,7 @@ from .base import BaseEngine
 LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
 
 
-class Engine(BaseEngine):
+class CatBoostEngine(BaseEngine):
     packages = ("catboost",)
 
     def start(self) -> None:
@@ -27,7 +27,7 @@ class Engine(BaseEngine):
     def fit(self, passes: int) -> list[tuple[int, float]]:
         job, times = self.job, []
 
-        class Clock:
+        class IterationClock:
             def after_iteration(self, info: Any) -> bool:
                 del info
                 times.append(time.monotonic())
@@ -41,7 +41,7 @@ class Engine(BaseEngine):
         }  # fmt: skip
         self._model = self._catboost.CatBoost(given | job["native"])
         begun = time.monotonic()
-        self._model.fit(self._data, callbacks=None if self.on_gpu else [Clock()])
+        self._model.fit(self._data, callbacks=None if self.on_gpu else [IterationClock()])
         if self.on_gpu:  # CatBoost takes no callbacks on GPUs: only the end is known
             return [(passes, time.monotonic() - begun)]
         return [(place + 1, at - begun) for place, at in enumerate(times)]

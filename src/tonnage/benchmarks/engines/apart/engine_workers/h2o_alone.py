@@ -9,7 +9,7 @@ from .h2o_models import H2OEngine
 from .process import descendants
 
 
-class Engine(H2OEngine):
+class H2OAloneEngine(H2OEngine):
     packages = ("h2o",)
 
     def start(self) -> None:

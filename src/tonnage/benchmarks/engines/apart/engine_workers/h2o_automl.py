@@ -14,7 +14,7 @@ import numpy as np
 
 from . import h2o_alone, h2o_sparkling
 from .h2o_models import H2OEngine
-from .table import Table, quality
+from .table import BenchTable, quality
 
 SORTED_BY = {"auc": "AUC", "rmse": "RMSE", "accuracy": "logloss"}
 
@@ -28,7 +28,7 @@ class AutoML(H2OEngine):
 
     def prepare(self, table: Any) -> None:
         """With the part `held`: a share of the training rows, by the seed of the bench."""
-        split = object.__new__(Table)
+        split = object.__new__(BenchTable)
         order = np.random.default_rng(self.job["seed"]).permutation(table.rows)
         ends = table.rows - round(table.rows * self.job["held_fraction"])
         split.features, split.target = dict(table.features), dict(table.target)
@@ -85,13 +85,9 @@ class AutoML(H2OEngine):
         return points
 
 
-class Alone(AutoML, h2o_alone.Engine):
+class AloneAutoML(AutoML, h2o_alone.H2OAloneEngine):
     """In a Java process of its own."""
 
 
-class OnSpark(AutoML, h2o_sparkling.Engine):
+class SparklingAutoML(AutoML, h2o_sparkling.SparklingEngine):
     """On the nodes of Sparkling Water."""
-
-
-def Engine(job: dict[str, Any]) -> AutoML:  # noqa: N802 - as the classes of the other modules are called
-    return OnSpark(job) if job["engine"].startswith("sparkling") else Alone(job)

@@ -32,7 +32,7 @@ def session_settings(job: dict[str, Any], jar: str) -> dict[str, str]:
     return given
 
 
-class Engine(H2OEngine):
+class SparklingEngine(H2OEngine):
     packages = ("h2o_pysparkling_3.5", "pyspark")
 
     def start(self) -> None:

@@ -10,7 +10,7 @@ from .base import BaseEngine
 OBJECTIVES = {"binary": "binary", "multiclass": "multiclass", "regression": "regression"}
 
 
-class Engine(BaseEngine):
+class LightGBMEngine(BaseEngine):
     packages = ("lightgbm",)
 
     def start(self) -> None:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from . import pytorch_net
-from .step_parts import StepParts
+from .step_parts import TimedStep
 
 
-class Engine(pytorch_net.Engine):
+class PyTorchFSDPEngine(pytorch_net.PyTorchEngine):
     def _together(self) -> Any:
         """The model in shares; one process alone holds all of it."""
         if self._world == 1:
@@ -32,7 +32,7 @@ class Engine(pytorch_net.Engine):
         if self._world > 1:
             self._states = [{name: value.full_tensor() for name, value in state.items()} for state in self._states]
 
-    def _step_parts(self) -> StepParts:
+    def _step_parts(self) -> TimedStep:
         """A step without exchange is one of a copy that is not shared out: the same products, the whole optimizer."""
         if self._world == 1:
             return self._parts

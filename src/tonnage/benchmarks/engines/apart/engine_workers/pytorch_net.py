@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from .base import BaseEngine
-from .step_parts import StepParts, looked_into
+from .step_parts import TimedStep, looked_into
 
 MEETING_S = 120  # within which all ranks must be there
 REAPED_S = 3.0  # after a failure: what a rank that has died needs to be seen as ended
 
 
 @dataclass(frozen=True)
-class Scales:
+class FeatureScales:
     """Mean and width (standard deviation) of each column of the training rows, and of a target that is a number."""
 
     mean: Any
@@ -30,16 +30,16 @@ class Scales:
     target_width: float = 1.0
 
 
-def scales_of(table: Any, task: str) -> Scales:
+def scales_of(table: Any, task: str) -> FeatureScales:
     """Of all training rows, whichever rank holds them."""
     features, target = table.features["train"], table.target["train"]
-    found = Scales(mean=features.mean(axis=0), width=features.std(axis=0) + 1e-6)
+    found = FeatureScales(mean=features.mean(axis=0), width=features.std(axis=0) + 1e-6)
     if task != "regression":
         return found
     return replace(found, target_mean=float(target.mean()), target_width=float(target.std()) or 1.0)
 
 
-class Engine(BaseEngine):
+class PyTorchEngine(BaseEngine):
     packages = ("torch",)
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Engine(BaseEngine):
         mine = slice(self._rank, len(features) // self._world * self._world, self._world)
         self.take(features[mine], target[mine], scales_of(table, self.job["task"]))
 
-    def take(self, features: Any, target: Any, scales: Scales) -> None:
+    def take(self, features: Any, target: Any, scales: FeatureScales) -> None:
         """The rows of this rank as tensors on its device."""
         torch, self.scales = self._torch, scales
         self._x = torch.from_numpy((features - scales.mean) / scales.width).to(self._device)
@@ -91,7 +91,7 @@ class Engine(BaseEngine):
                    "regression": torch.nn.MSELoss()}[job["task"]]  # fmt: skip
         batch = max(job["batch"] // self._world, 1)
         order = torch.Generator().manual_seed(job["seed"] + self._rank)
-        self._parts = StepParts(model=trained, rows=self._x, targets=self._y, loss_of=loss_of, optimizer=optimizer,
+        self._parts = TimedStep(model=trained, rows=self._x, targets=self._y, loss_of=loss_of, optimizer=optimizer,
                                 batch=batch)  # fmt: skip
         begun, marks = time.monotonic(), []
         self._states = []
@@ -128,7 +128,7 @@ class Engine(BaseEngine):
         self._torch.distributed.all_gather_object(every, mine)
         return every
 
-    def _step_parts(self) -> StepParts:
+    def _step_parts(self) -> TimedStep:
         return self._parts
 
     def _network(self) -> Any:

@@ -8,7 +8,7 @@ from . import pytorch_net
 from .ray_training import RayEngine
 
 
-class Learner(pytorch_net.Engine):
+class RayPyTorchLearner(pytorch_net.PyTorchEngine):
     """One rank; Ray Train has brought the ranks together."""
 
     def begin(self) -> None:
@@ -31,26 +31,26 @@ class Learner(pytorch_net.Engine):
         """The weights after each epoch."""
         return self._states
 
-    def restore(self, table: Any, scales: pytorch_net.Scales, states: list[dict[str, Any]]) -> None:
+    def restore(self, table: Any, scales: pytorch_net.FeatureScales, states: list[dict[str, Any]]) -> None:
         """To predict with what another process trained."""
         self.table, self.scales, self._states = table, scales, states
 
 
-class Engine(RayEngine):
+class RayPyTorchEngine(RayEngine):
     packages = ("ray", "torch")
     trainer = "ray.train.torch:TorchTrainer"
-    learner = Learner
+    learner = RayPyTorchLearner
 
     def _backend(self) -> dict[str, Any]:
         from ray.train.torch import TorchConfig
 
         return {"torch_config": TorchConfig(backend="gloo", timeout_s=pytorch_net.MEETING_S)}
 
-    def _scales(self) -> pytorch_net.Scales:
+    def _scales(self) -> pytorch_net.FeatureScales:
         return pytorch_net.scales_of(self.table, self.job["task"])
 
     def _take(self, model: Any) -> None:
-        self._alone = Learner(self.job | {"rank": 0, "workers": 1})
+        self._alone = RayPyTorchLearner(self.job | {"rank": 0, "workers": 1})
         self._alone.begin()
         self._alone.restore(self.table, self._scales(), model)
 

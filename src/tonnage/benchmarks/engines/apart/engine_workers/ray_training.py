@@ -21,7 +21,7 @@ GROUP_S = "120"  # within which all workers must have started
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerShare:
     """A worker's part of the rows, as the engines of one process read a table. `classes` and `scales` (of the features
     and the target, where the engine takes them) are of all rows."""
 
@@ -30,12 +30,12 @@ class Share:
     classes: int
     scales: Any
 
-    def first(self, rows: int) -> Share:
+    def first(self, rows: int) -> WorkerShare:
         features, target = ({"train": part["train"][:rows]} for part in (self.features, self.target))
         return replace(self, features=features, target=target)
 
 
-class Arrivals:
+class WorkerArrivals:
     """An actor beside the workers: who they are, and what each says at its end."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class RayEngine(BaseEngine):
         classes, scales = table.classes if job["task"] == "multiclass" else 2, self._scales()
         mine = [slice(rank, whole, world) for rank in range(world)]
         self._shares = [
-            self._ray.put(Share({"train": features[one].copy()}, {"train": target[one].copy()}, classes, scales))
+            self._ray.put(WorkerShare({"train": features[one].copy()}, {"train": target[one].copy()}, classes, scales))
             for one in mine
         ]
 
@@ -138,7 +138,7 @@ class RayEngine(BaseEngine):
 
         os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = GROUP_S
         job = self.job | {"threads": threads_each(self.job)}
-        arrivals = self._ray.remote(num_cpus=0)(Arrivals).remote()
+        arrivals = self._ray.remote(num_cpus=0)(WorkerArrivals).remote()
         config = {"job": job, "learner": self.learner, "shares": self._shares, "arrivals": arrivals}
         trainer = self._trainer(
             on_worker, train_loop_config=config, **self._backend(),

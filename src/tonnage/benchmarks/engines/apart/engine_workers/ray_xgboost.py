@@ -8,7 +8,7 @@ from . import xgboost_trees
 from .ray_training import RayEngine
 
 
-class Learner(xgboost_trees.Engine):
+class RayXGBoostLearner(xgboost_trees.XGBoostEngine):
     """XGBoost on one share, within the communicator that Ray Train has opened."""
 
     def begin(self) -> None:
@@ -30,13 +30,13 @@ class Learner(xgboost_trees.Engine):
         self._model = self._xgboost.Booster(model_file=bytearray(model))
 
 
-class Engine(RayEngine):
+class RayXGBoostEngine(RayEngine):
     packages = ("ray", "xgboost", "xgboost-cpu")
     trainer = "ray.train.xgboost:XGBoostTrainer"
-    learner = Learner
+    learner = RayXGBoostLearner
 
     def _take(self, model: Any) -> None:
-        self._alone = Learner(self.job)
+        self._alone = RayXGBoostLearner(self.job)
         self._alone.begin()
         self._alone.restore(self.table, model)
 

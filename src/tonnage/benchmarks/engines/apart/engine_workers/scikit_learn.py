@@ -25,7 +25,7 @@ class _TreeTimes(io.StringIO):
         return len(text)
 
 
-class Engine(BaseEngine):
+class ScikitLearnEngine(BaseEngine):
     packages = ("scikit-learn",)
 
     def start(self) -> None:

@@ -14,7 +14,7 @@ from .base import BaseEngine
 from .spark_session import memory_of_executors, open_session, spark_settings
 
 
-class Engine(BaseEngine):
+class SparkMLEngine(BaseEngine):
     packages = ("pyspark",)
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ MOST_STEPS = 20  # of a round
 
 
 @dataclass(frozen=True)
-class StepParts:
+class TimedStep:
     """What a step needs. `batch`: rows of one worker. `apart`: model and optimizer of a step without exchange where the
     model itself cannot leave it out; None: it can (DDP)."""
 
@@ -26,7 +26,7 @@ class StepParts:
     apart: tuple[Any, Any] | None = None
 
 
-def looked_into(torch: Any, parts: StepParts, world: int, *, synchronize: bool) -> dict[str, float | None]:
+def looked_into(torch: Any, parts: TimedStep, world: int, *, synchronize: bool) -> dict[str, float | None]:
     """Mean seconds a step of each way; every rank calls this, and all begin a round together.
 
     Changes the weights of the model. `synchronize`: wait for the device at the end of a round.
@@ -53,7 +53,7 @@ def looked_into(torch: Any, parts: StepParts, world: int, *, synchronize: bool) 
     return means | {"waited_s": None if waited is None else waited / steps, "rows": float(len(whole[0]))}
 
 
-def _step(parts: StepParts, one: Any, way: str, world: int) -> None:
+def _step(parts: TimedStep, one: Any, way: str, world: int) -> None:
     rows, targets = parts.rows[one], parts.targets[one]
     if way == "input_s":
         return

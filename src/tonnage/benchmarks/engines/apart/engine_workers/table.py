@@ -10,7 +10,7 @@ import numpy as np
 PARTS = ("train", "validation", "test")
 
 
-class Table:
+class BenchTable:
     """Features (float32) and target of the parts; those of a search have no `test`."""
 
     def __init__(self, folder: Path) -> None:
@@ -27,9 +27,9 @@ class Table:
         """Classes of a classification: the largest number in any part, and one."""
         return int(max(part.max() for part in self.target.values())) + 1
 
-    def first(self, rows: int) -> Table:
+    def first(self, rows: int) -> BenchTable:
         """The same with the first training rows alone, for a warm-up."""
-        short = object.__new__(Table)
+        short = object.__new__(BenchTable)
         short.features = self.features | {"train": self.features["train"][:rows]}
         short.target = self.target | {"train": self.target["train"][:rows]}
         return short

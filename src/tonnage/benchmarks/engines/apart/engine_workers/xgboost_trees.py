@@ -10,7 +10,7 @@ from .base import BaseEngine
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
 
 
-class Engine(BaseEngine):
+class XGBoostEngine(BaseEngine):
     packages = ("xgboost", "xgboost-cpu")
 
     def start(self) -> None:
@@ -27,7 +27,7 @@ class Engine(BaseEngine):
     def fit(self, passes: int) -> list[tuple[int, float]]:
         job, times = self.job, []
 
-        class Clock(self._xgboost.callback.TrainingCallback):  # type: ignore[misc, name-defined]
+        class BoostingClock(self._xgboost.callback.TrainingCallback):  # type: ignore[misc, name-defined]
             def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
                 del model, epoch, evals_log
                 times.append(time.monotonic())
@@ -41,7 +41,7 @@ class Engine(BaseEngine):
         if job["task"] == "multiclass":
             given["num_class"] = self.table.classes
         begun = time.monotonic()
-        self._model = self._xgboost.train(given | job["native"], self._data, passes, callbacks=[Clock()])
+        self._model = self._xgboost.train(given | job["native"], self._data, passes, callbacks=[BoostingClock()])
         return [(place + 1, at - begun) for place, at in enumerate(times)]
 
     def predict_at(self, passes: list[int], part: str) -> list[Any]:
