@@ -152,8 +152,8 @@ def _has_generator(row: TrainingRow) -> bool:
 
 
 def _stated(row: TrainingRow) -> dict[str, Any]:
-    """Habits that a row's layout and data set. A Transformer-XL keeps a segment in memory unless its settings say otherwise
-    (Dai et al. 2019, arXiv:1901.02860, section 3.2)."""
+    """Habits that a row's layout and data set. A Transformer-XL keeps a segment in memory unless its settings say
+    otherwise (Dai et al. 2019, arXiv:1901.02860, section 3.2)."""
     segment = (row.seq_len or 0) if RELATIVE_WORDS.search(row.model) else 0
     return {
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
