@@ -220,7 +220,7 @@ class Repeater:
         self._beat_at = -BEAT_EVERY_S
         self._folder, self._note, self._beats = folder, folder.path / note, beats
         self._offsets = dict.fromkeys(names, 0)
-        self._since_journal = 0  # bytes of stdout since the journal was begun anew
+        self._since_journal = 0  # bytes of stdout since the journal was begun again
         try:
             told = json.loads(self._note.read_text(encoding="utf-8"))
         except (OSError, ValueError):

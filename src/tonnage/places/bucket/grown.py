@@ -38,7 +38,7 @@ class Writer:
             segment = written // SEGMENT_BYTES
             begin, content = read_at(path, segment * SEGMENT_BYTES, SEGMENT_BYTES)
             if not content:
-                return  # it begins anew: the next call finds it
+                return  # it begins again: the next call finds it
             if begin > segment * SEGMENT_BYTES:  # the oldest part has gone: the next object that can be whole
                 begin = -(-begin // SEGMENT_BYTES) * SEGMENT_BYTES
                 self._written[name] = begin
