@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -239,15 +240,30 @@ def mlflow_ui(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
 
 @contextmanager
 def ray_dashboard(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
-    """A head node of its own with `--ray-jobs` jobs that have ended; stopped by its processes, not by name."""
-    port, own = free_port(), free_port()
+    """A head node of its own with `--ray-jobs` jobs that have ended; stopped by its processes, not by name.
+
+    Jobs go through the node's agent. Its default port is the same for every head of a machine, and a second head's
+    agent then runs without its HTTP server, so this one has a port of its own; on a busy machine the agent takes
+    longer to begin than the node waits by default, and the node ends while its dashboard still answers.
+    """
+    port, own, agent = free_port(), free_port(), free_port()
     ray = str(Path(asked.ray_python).with_name("ray"))
     # AF_UNIX paths are short: not below the temporary folder of a test
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     command = [ray, "start", "--head", "--block", "--port", str(own), "--dashboard-host", "127.0.0.1",
                "--dashboard-port", str(port), "--num-cpus", "2", "--temp-dir", folder, "--include-dashboard", "true",
-               "--disable-usage-stats", "--object-store-memory", "80000000"]  # fmt: skip
-    with started(command, {"RAY_AUTH_MODE": "disabled"}, port, "/api/version") as pid:
+               "--disable-usage-stats", "--object-store-memory", "80000000",
+               "--dashboard-agent-listen-port", str(agent)]  # fmt: skip
+    more = {"RAY_AUTH_MODE": "disabled", "RAY_agent_register_timeout_ms": str(int(1000 * UP_S))}
+    try:
+        yield from _ray_target(asked, port, command, more)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # its last processes may still write while they end
+    del place
+
+
+def _ray_target(asked: argparse.Namespace, port: int, command: list[str], more: dict[str, str]) -> Iterator[Target]:
+    with started(command, more, port, "/api/version") as pid:
         names = [_submitted(f"http://127.0.0.1:{port}/api/jobs/", f"job-{number}") for number in range(asked.ray_jobs)]
         yield Target(
             "Ray dashboard", port, pid, names=tuple(names),
@@ -255,11 +271,10 @@ def ray_dashboard(asked: argparse.Namespace, place: Path) -> Iterator[Target]:
             reads=(Ask("jobs/NAME", "/api/jobs/{n}"), Ask("jobs/NAME/logs", "/api/jobs/{n}/logs"),
                    Ask("version", "/api/version")),
         )  # fmt: skip
-    del place
 
 
 def _submitted(url: str, name: str) -> str:
-    """A job that ends at once; tried again while the node's agent is not there yet."""
+    """A job that ends at once; tried again while the node's agent is not there yet. What Ray last answered is said."""
     asked = json.dumps({"entrypoint": "true", "submission_id": name}).encode()
     until = time.monotonic() + UP_S
     while True:
@@ -267,9 +282,10 @@ def _submitted(url: str, name: str) -> str:
             request = urllib.request.Request(url, asked, {"content-type": "application/json"})
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return str(json.load(answer)["submission_id"])
-        except (OSError, urllib.error.URLError) as error:
+        except OSError as error:
             if time.monotonic() > until:
-                raise SystemExit(f"Ray takes no job: {error}") from error
+                said = error.read().decode().strip()[-500:] if isinstance(error, urllib.error.HTTPError) else ""
+                raise SystemExit(f"Ray takes no job: {error} {said}") from error
             time.sleep(2.0)
 
 
