@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import tonnage
+from tonnage.catalog.loading import snapshot_folders
 from tonnage.errors import InputError, UnknownAccelerator, UnknownName, WorkloadError
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "bert-finetune.tonnage.yaml"
@@ -203,3 +205,19 @@ def test_model_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     again = tonnage.load_workload(WORKLOAD | {"model": "hf://org/my-gpt2"}, as_of=DAY)
     assert again.job == workload.job
     assert (tmp_path / "home" / "huggingface" / "org" / "my-gpt2" / "config.json").is_file()
+
+
+def test_a_snapshot_of_a_folder_is_read_again_once_it_changed(tmp_path: Path) -> None:
+    """A page asks for it with every slider; a price that was written since counts at once, also in the file's place."""
+    folder = tmp_path / "snapshot"
+    shutil.copytree(Path(str(snapshot_folders()[-1])), folder)
+    first = tonnage.load_catalog(folder)
+    assert tonnage.load_catalog(folder) is first
+    offers = folder / "offers.csv"
+    head, row, *rest = offers.read_text(encoding="utf-8").splitlines(keepends=True)
+    offers.write_text(head + "".join(rest), encoding="utf-8")
+    assert len(tonnage.load_catalog(folder).offers) == len(first.offers) - 1
+    fresh = tmp_path / "offers.csv"
+    fresh.write_text(head + row + "".join(rest), encoding="utf-8")
+    fresh.replace(offers)
+    assert tonnage.load_catalog(folder).offers == first.offers

@@ -14,7 +14,7 @@ from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.arrivals import Arrivals, ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths
 from tonnage.sizing.decoder_curves import L2_OVER_MEMORY, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_reading import capacity_per_s
+from tonnage.sizing.decoder_reading import capacity_per_s, states_of
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
@@ -104,6 +104,20 @@ def test_all_at_once_takes_as_long_as_simulated(requests: Requests, count: int) 
     few = requests is CHAT and count == 100
     assert float(found.requests_per_s[0]) == pytest.approx(seen.requests_per_s, rel=0.15 if few else 0.08)
     assert float(found.ttft.mean[0]) == pytest.approx(seen.ttft_s.mean, rel=0.25)
+
+
+def test_states_at_hand_give_the_same_figures() -> None:
+    """Digit for digit, where the states of a row were taken from a table that several rows share."""
+    rows = decoder_rows(
+        MODEL, FORMATS["bf16"], SCHEDULERS["vllm"], machines(2), [DEVICE] * 2, [CHAT] * 2,
+        tensor_parallel=np.ones(2), concurrency=np.array([64.0, 256.0]),
+    )  # fmt: skip
+    curves = lay_out_decoder(rows, ENGINES["llm-python"]).under(ENGINES["llm-python"])
+    several = np.array([0, 0, 1, 1, 1], dtype=np.intp)
+    load = DecoderLoad(requests=np.array([10.0, 1e4, 10.0, 1e3, 1e6]), rate_per_s=np.full(5, math.inf),
+                       users=np.full(5, math.inf))  # fmt: skip
+    alone = serve_load(curves.take(several), load)
+    assert repr(serve_load(curves.take(several), load, states_of(curves).take(several))) == repr(alone)
 
 
 @pytest.mark.parametrize("requests", [CHAT, LONG_ANSWERS, LONG_PROMPTS], ids=["chat", "answers", "prompts"])

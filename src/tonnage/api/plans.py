@@ -23,6 +23,8 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning.assumed import assumptions_used
+from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.kept_work import KeptWork
 from tonnage.planning.limits import check_limits
 from tonnage.planning.plan import Objective, Option, Plan, Refusal
 from tonnage.planning.planner import make_plan, rank_options
@@ -113,6 +115,23 @@ class SizeResult(Result):
         return size_report(self.size, top=self.top, every_row=self.every_row)
 
 
+class _LastWork:
+    """What the last plans of this process found, for the next of the same catalog and calibration: a page makes one
+    for each move of a slider."""
+
+    def __init__(self) -> None:
+        self._kept: KeptWork | None = None
+
+    def of(self, market: Catalog, calibrated: CalibratedModel) -> KeptWork:
+        kept = self._kept
+        if kept is None or not kept.serves(market, calibrated):
+            kept = self._kept = KeptWork(market, calibrated)
+        return kept
+
+
+_LAST = _LastWork()
+
+
 def plan(
     workload: WorkloadSource,
     *,
@@ -146,8 +165,14 @@ def plan(
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
 
-    planner = partial(rank_options, objective=rank, calibrated=calibrated, max_price_age_days=age)
-    made = make_plan(job, market, objective=rank, calibrated=calibrated, max_price_age_days=age)
+    how = {
+        "objective": rank,
+        "calibrated": calibrated,
+        "max_price_age_days": age,
+        "before": _LAST.of(market, calibrated),
+    }
+    planner: Planner = partial(rank_options, **how)  # type: ignore[arg-type]
+    made = make_plan(job, market, **how)  # type: ignore[arg-type]
     scenario = Scenario(workload=job, catalog=market)
     return PlanResult(made, market, assumptions_used(job, calibrated), scenario, planner, top)
 

@@ -12,6 +12,7 @@ from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.chosen import MOST_DOUBT, Choice, doubt_levels, limits_of
+from tonnage.planning.kept_work import KeptWork
 from tonnage.planning.need import needs_of
 from tonnage.planning.notes import plan_notes
 from tonnage.planning.offers.choices import choose_deals
@@ -21,7 +22,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.scaled_fleets import with_scaling
-from tonnage.planning.sized_machines import SizedBefore, SizedMachines
+from tonnage.planning.sized_machines import SizedMachines
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.tokens.options import TokenOptions, token_options
@@ -42,19 +43,20 @@ def make_plan(
     objective: Objective = "cost",
     calibrated: CalibratedModel | None = None,
     max_price_age_days: int = PRICE_AGE_DAYS,
+    before: KeptWork | None = None,
 ) -> Plan:
     """Rank every way in the catalog to do `workload`. `calibrated`: what predictions stand on; the packaged calibration
-    by default.
+    by default. `before`: of the same catalog and calibration; what earlier plans found, and later ones may use.
 
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
     calibrated = calibrated or CalibratedModel.packaged()
-    before = SizedBefore(catalog, calibrated)
+    kept = before or KeptWork(catalog, calibrated)
 
     def again(changed: Workload, offered: Catalog = catalog) -> Plan:
         return rank_options(
             changed, offered, objective=objective, calibrated=calibrated, max_price_age_days=max_price_age_days,
-            before=before,
+            before=kept,
         )  # fmt: skip
 
     plan = again(workload)
@@ -76,20 +78,21 @@ def rank_options(
     objective: Objective = "cost",
     calibrated: CalibratedModel | None = None,
     max_price_age_days: int = PRICE_AGE_DAYS,
-    before: SizedBefore | None = None,
+    before: KeptWork | None = None,
 ) -> Plan:
     """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find.
-    `before`: has sized what an earlier one of them asked for."""
+    `before`: what earlier ones of them found."""
     calibrated = calibrated or CalibratedModel.packaged()
     service = workload.is_service
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
-    park = (before or SizedBefore(catalog, calibrated)).size(workload, catalog, [instances[key] for key in keys])
+    kept = before or KeptWork(catalog, calibrated)
+    park = kept.size(workload, catalog, [instances[key] for key in keys])
     fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
-    choice = _choice(workload, catalog, deals, park, objective, max_price_age_days)
+    choice = _choice(workload, catalog, deals, park, objective, max_price_age_days, kept.expected(catalog))
     priced = choice.priced(park.sized)
     if isinstance(workload.job, ServeJob) and workload.job.traffic is not None:
         park = replace(park, sized=with_scaling(choice, priced, used=calibrated.assumed.target_utilisation))
@@ -131,9 +134,14 @@ def rank_options(
 
 
 def _choice(
-    workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedMachines, objective: Objective, max_age: int
+    workload: Workload,
+    catalog: Catalog,
+    deals: Sequence[Deal],
+    park: SizedMachines,
+    objective: Objective,
+    max_age: int,
+    expected: ExpectedPrices,
 ) -> Choice:
-    expected = ExpectedPrices(catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     return Choice(
         workload=workload,

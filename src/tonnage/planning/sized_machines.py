@@ -5,7 +5,7 @@ The sizing of a kind is imported when a workload is of that kind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,44 +49,6 @@ def size_job(
     if isinstance(job, TrainJob):
         return _merge(_size_training(job, catalog, instances, constraints, calibrated, item))
     return _merge(_size_serving(job, catalog, instances, constraints, calibrated, item))
-
-
-class SizedBefore:
-    """Sizes one workload for several plans that follow one another: those that say what would help where nothing fits
-    change what is bought and allowed, and seldom what is sized."""
-
-    def __init__(self, catalog: Catalog, calibrated: CalibratedModel) -> None:
-        self._devices, self._calibrated = catalog.accelerators, calibrated
-        self._instances = {one.key: one for one in catalog.instance_types}
-        sold = {(one.provider, one.instance_type) for one in catalog.offers}
-        self._offered = {key: one for key, one in self._instances.items() if key in sold}
-        self._known: list[tuple[tuple[object, ...], SizedMachines]] = []
-
-    def size(self, workload: Workload, catalog: Catalog, instances: Sequence[InstanceType]) -> SizedMachines:
-        """As `size_job`. The table may have further machines, which nothing in `index` leads to."""
-        stated = workload.constraints
-        limits = Constraints(max_gpus=stated.max_gpus, max_nodes=stated.max_nodes, hold=stated.hold,
-                             accept_risk=stated.accept_risk)  # fmt: skip
-        sized_alone = replace(workload, constraints=limits)  # so that a sizing can look at no other constraint
-        same = catalog.accelerators is self._devices and all(self._instances.get(one.key) is one for one in instances)
-        if not same:  # a device or a machine is supposed to be another
-            return size_job(sized_alone, catalog, instances, self._calibrated)
-        asked, wanted = (workload.job, workload.host, limits), {one.key for one in instances}
-        known = next((park for key, park in self._known if key == asked), None)
-        if known is not None and wanted <= known.index.keys() | known.unsized.keys():
-            return _only(known, wanted)
-        if known is not None:  # of other machines: of all at once, since more of them will be asked
-            instances = [*self._offered.values()]
-        made = size_job(sized_alone, catalog, instances, self._calibrated)
-        self._known = [(asked, made), *(one for one in self._known if one[0] != asked)]
-        return _only(made, wanted)
-
-
-def _only(park: SizedMachines, wanted: Collection[Key]) -> SizedMachines:
-    return replace(
-        park, index={one: at for one, at in park.index.items() if one in wanted},
-        unsized={one: miss for one, miss in park.unsized.items() if one in wanted},
-    )  # fmt: skip
 
 
 def _size_training(

@@ -22,11 +22,11 @@ from tonnage.sizing.decoder_waits import between_tokens_s, first_tokens, token_p
 from tonnage.sizing.estimates import Array
 
 
-def serve_load(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
-    """What the requests of `load` see on each row."""
+def serve_load(curves: DecoderCurves, load: DecoderLoad, states: States | None = None) -> SeenLoad:
+    """What the requests of `load` see on each row. `states`: of these curves, where they are at hand."""
     if curves.rows.scheduler.admission == "fixed":
         return _fixed_batch(curves, load)
-    run = settle(curves, load)
+    run = settle(curves, load, states)
     steps, shares = token_points(run)
     step = np.asarray(np.sum(steps * shares, axis=1))
     each = between_tokens_s(run, (steps, shares))
@@ -72,7 +72,9 @@ def _until_last(run: Run, latency: LatencySpread, first: Array, step: Array) -> 
     first token and of the mean step of all tokens."""
     work = makespan_s(run)
     latest = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0) / run.paced_per_s + latency.mean
-    latest = np.where(np.isfinite(run.load.rate_per_s) & run.finite, last_answer_s(run, first, step), latest)
+    paced = np.isfinite(run.load.rate_per_s) & run.finite
+    if paced.any():
+        latest = np.where(paced, last_answer_s(run, first, step), latest)
     front_s = run.curves.rows.scheduler.front_s(run.curves.engine) + run.curves.engine.reply_us * 1e-6
     leave = run.load.users <= run.curves.rows.slots
     turns = np.where(leave, run.load.requests, 0.0) / np.where(leave, run.load.users, 1.0)

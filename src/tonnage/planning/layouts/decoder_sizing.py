@@ -23,6 +23,7 @@ from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_reading import states_of
 from tonnage.sizing.decoder_seen import DecoderLoad, LatencySpread, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array, distinct
@@ -180,7 +181,9 @@ def size_decoder_batch(
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
     if not len(rows):
         return replace(NOTHING, misses=memory_misses(table, machines), held_back=table.machines_held_back)
-    seen = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas))
+    kinds = table.kind[rows]  # a kind of replica comes once for each number of machines
+    states = None if table.curves.rows.scheduler.admission == "fixed" else states_of(table.curves).take(kinds)
+    seen = serve_load(table.curves.take(kinds), _queued(job.items / replicas), states)
     work = seen.makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
     best = best_per_group(group, work)
