@@ -36,7 +36,7 @@ class KeptWork:
         return catalog is self._catalog and calibrated == self._calibrated
 
     def expected(self, catalog: Catalog) -> ExpectedPrices:
-        """What prices of a catalog are expected to be; those of another one (a supposed price, say) are found for it alone."""
+        """What prices of a catalog are expected to be; those of another (a supposed price, say) are not kept."""
         return self._expected if catalog is self._catalog else ExpectedPrices(catalog)
 
     @cached_property
