@@ -63,6 +63,14 @@ def test_every_engine_keeps_the_contract(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+def test_lightgbm_takes_fewer_rows_a_leaf_than_usual(tmp_path: Path) -> None:
+    """LightGBM drops columns by the least rows of a leaf when it reads them: it must know a trial's value then."""
+    pytest.importorskip("lightgbm")
+    (cell,) = carried(bench("{engine: lightgbm, rounds: 3, native: {min_data_in_leaf: 2}}"), tmp_path)
+    assert cell.reason is None
+
+
+@pytest.mark.slow
 def test_two_workers_share_the_rows(tmp_path: Path) -> None:
     """DDP over gloo: two processes, each its own, one model."""
     (cell,) = carried(bench("{engine: pytorch, workers: 2, epochs: 8, batch: 64}"), tmp_path)
@@ -118,10 +126,10 @@ def test_scaling_looks_into_the_steps_of_every_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("light_engines")
 def test_two_benches_at_once_share_nothing(tmp_path: Path) -> None:
     """Each worker sees its own GPU alone, has its own folder and ports, and the end of one does not end the other."""
-    pytest.importorskip("sklearn")
-    specs = [bench(f'{{engine: scikit-learn, rounds: 5, devices: ["{gpu}"]}}', rows=20_000) for gpu in (3, 5)]
+    specs = [bench(f'{{engine: scikit-learn, rounds: 5, devices: ["{gpu}"]}}') for gpu in (3, 5)]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(carried, specs, [tmp_path / "one", tmp_path / "two"]))
     (one,), (two,) = found
@@ -148,19 +156,22 @@ def test_ports_that_are_taken_are_not_given_out() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("light_engines")
 def test_a_worker_that_fails_leaves_the_rest_alone(tmp_path: Path) -> None:
-    """A parameter that XGBoost refuses makes a failed cell with XGBoost's words; the engine after it runs."""
-    engines = "{engine: xgboost, rounds: 2, native: {max_depth: -3}}, {engine: scikit-learn, rounds: 2}"
+    """A parameter that an engine refuses makes a failed cell with the engine's words; the engine after it runs."""
+    engines = "{engine: xgboost, rounds: 2, native: {refused: -3}}, {engine: scikit-learn, rounds: 2}"
     failed, good = carried(bench(engines), tmp_path)
-    assert "exit code 1" in (failed.reason or "")
+    assert failed.reason == "ended with exit code 1 | ValueError: refused is -3, expected nothing"
     assert good.reason is None
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("light_engines")
 def test_a_cell_out_of_time_has_failed(tmp_path: Path) -> None:
     """The limit ends the worker, and the cell says so."""
-    (cell,) = carried(bench("{engine: xgboost, rounds: 100000}", more="repeats: 1\n  timeout: 3s"), tmp_path)
-    assert cell.reason == "not done after 3 s"
+    endless = "{engine: xgboost, rounds: 100000, native: {pause_s: 0.1}}"
+    (cell,) = carried(bench(endless, more="repeats: 1\n  timeout: 1s"), tmp_path)
+    assert cell.reason == "not done after 1 s"
 
 
 @pytest.mark.heavy

@@ -116,9 +116,10 @@ def test_no_row_of_validation_or_test_reaches_a_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("light_engines")
 def test_cells_have_the_best_settings(tmp_path: Path) -> None:
-    """A real search of XGBoost beside scikit-learn as given: the cell's job has the settings, report and rows name
-    them, and LightGBM takes every value of its space."""
+    """A search in real processes beside an engine as given: the cell's job has the settings, report and rows name
+    them."""
     engines = "{engine: xgboost, rounds: 5}, {engine: scikit-learn, rounds: 5, search: {}}"
     spec = bench("trials: 2", engines)
     found = carry_out(spec, BenchFolder(tmp_path), tmp_path / "home", say=print)
@@ -135,13 +136,3 @@ def test_cells_have_the_best_settings(tmp_path: Path) -> None:
     assert document["engines"][0]["settings"] == dict(search.best.settings)
     metrics = [row[9] for row in engine_bench_report(found).rows()]
     assert metrics.count("search_quality") == metrics.count("search_s") == 2
-
-
-@pytest.mark.heavy
-def test_lightgbm_takes_fewer_rows_a_leaf_than_usual(tmp_path: Path) -> None:
-    """LightGBM drops columns by the least rows of a leaf when it reads them: it must know the trial's value then."""
-    pytest.importorskip("lightgbm")
-    engines = "{engine: lightgbm, rounds: 3, search: {native.min_data_in_leaf: [2]}}"
-    spec = bench("trials: 2", engines)
-    (cell,) = carry_out(spec, BenchFolder(tmp_path), tmp_path / "home", say=print).cells
-    assert cell.reason is None

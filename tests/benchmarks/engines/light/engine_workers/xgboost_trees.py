@@ -1,0 +1,5 @@
+"""The same light engine under another name."""
+
+from .scikit_learn import Engine
+
+__all__ = ["Engine"]
