@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read once, when the OpenMP library is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # hundreds of processes would search all packages
 
 settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared cores")  # how long an example takes says more of the machine than of the code

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.forked import run_tonnage
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -38,16 +38,7 @@ def tonnage(tmp_path: Path, environment: dict[str, str]) -> Run:
     """Run one command line; keyword `env` adds to the environment."""
 
     def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tonnage", *arguments],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            cwd=tmp_path,
-            env=environment | (env or {}),
-            timeout=120,
-            check=False,
-        )
+        return run_tonnage(arguments, env=environment | (env or {}), cwd=tmp_path)
 
     return run
 

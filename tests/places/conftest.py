@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.forked import run_tonnage
 
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, dump_spec
@@ -65,9 +66,7 @@ class Desk:
 
     def tonnage(self, *words: str, code: int = 0) -> str:
         """One command; its standard output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tonnage", *words], env=self.environ, capture_output=True, text=True, check=False
-        )
+        done = run_tonnage(words, env=self.environ, timeout_s=600.0)
         assert done.returncode == code, f"{done.returncode}: {done.stdout}\n{done.stderr}"
         return done.stdout + (done.stderr if code else "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
@@ -90,18 +91,20 @@ exit $code
 """
 
 
-_ADAPTER: Final[TypeAdapter[Job]] = TypeAdapter(Job)
+@cache
+def _adapter() -> TypeAdapter[Job]:
+    return TypeAdapter(Job)
 
 
 def dump_job(job: Job) -> str:
     """The job as JSON, the same bytes for the same value."""
-    return _ADAPTER.dump_json(job, indent=2).decode() + "\n"
+    return _adapter().dump_json(job, indent=2).decode() + "\n"
 
 
 def load_job(text: str, *, where: str) -> Job:
     """A job read back; InputError names the key of what cannot be used."""
     try:
-        return _ADAPTER.validate_json(text)
+        return _adapter().validate_json(text)
     except ValidationError as error:
         first: Any = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

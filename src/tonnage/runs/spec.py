@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from functools import cache
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -221,18 +222,21 @@ class RunSpec:
         return dict(self.data.columns).get(role)
 
 
-_ADAPTER: Final[TypeAdapter[RunSpec]] = TypeAdapter(RunSpec)
+@cache
+def _adapter() -> TypeAdapter[RunSpec]:
+    """Made on first use: many processes that know a run by its folder read no specification."""
+    return TypeAdapter(RunSpec)
 
 
 def dump_spec(spec: RunSpec) -> str:
     """The specification as JSON, the same bytes for the same value."""
-    return _ADAPTER.dump_json(spec, indent=2).decode() + "\n"
+    return _adapter().dump_json(spec, indent=2).decode() + "\n"
 
 
 def load_spec(text: str, *, where: str) -> RunSpec:
     """A specification read back; InputError names the key of what cannot be used."""
     try:
-        return _ADAPTER.validate_json(text, strict=False)
+        return _adapter().validate_json(text, strict=False)
     except ValidationError as error:
         first: Any = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 from tonnage.catalog import Catalog
 from tonnage.planning.plan import MachineOption, Option, Plan, Refusal
@@ -87,11 +88,12 @@ class _Trial:
 
     def perturb(self, parameter: Parameter) -> Flip | None:
         """The smallest change of the parameter that is enough, as a flip."""
-        factor = smallest_change(parameter, lambda x: self.outcome(parameter, x) is not None)
-        outcome = None if factor is None else self.outcome(parameter, factor)
-        if factor is None or outcome is None:
+        outcome = cache(lambda factor: self.outcome(parameter, factor))  # the last factor has been tried already
+        factor = smallest_change(parameter, lambda x: outcome(x) is not None)
+        found = None if factor is None else outcome(factor)
+        if factor is None or found is None:
             return None
-        return _flip(parameter.dimension, (parameter.change(factor),), self.loser, outcome, parameter.edit(factor))
+        return _flip(parameter.dimension, (parameter.change(factor),), self.loser, found, parameter.edit(factor))
 
     def outcome(self, parameter: Parameter, factor: float) -> Option | None:
         """The loser as it stands after the change, where that is enough."""
