@@ -35,7 +35,7 @@ class Client:
             raise InputError("no server is named", hint=f"`tonnage login URL`, Client('https://...'), or {SERVER}")
         key = key or os.environ.get(KEY)
         if key is None and kept is not None and kept.server == url.rstrip("/"):  # a key is for its own server alone
-            key = kept.key
+            key = kept.secret()
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._http = http or httpx.Client(timeout=TIMEOUT_S)
         self._url, self._headers = url.rstrip("/") + "/api/v1", headers

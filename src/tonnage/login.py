@@ -1,8 +1,13 @@
-"""Which server this user asks, and with which key: what `tonnage login` keeps at home."""
+"""Which server this user asks, and with which key: what `tonnage login` keeps at home.
+
+A key that a reference names is not copied: the reference is kept, and the key is read where it is needed.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +21,20 @@ FILE_NAME: Final = "login.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLogin:
-    """A server's address without a slash at its end, and the key that it takes; None: it asks for none."""
+    """A server's address without a slash at its end, and the key that it takes, in the clear or by reference; None of
+    both: it asks for none."""
 
     server: str
-    key: str | None
+    key: str | None = None
+    key_from: str | None = None  # a reference
+
+    def secret(self, environment: Mapping[str, str] = os.environ) -> str | None:
+        """The key. Raises InputError where the reference names none."""
+        if self.key_from is None:
+            return self.key
+        from tonnage.secret_references import read_reference
+
+        return read_reference(self.key_from, environment, "the key of `tonnage login`")
 
 
 def login_file(settings: Settings | None = None) -> Path:
@@ -32,10 +47,11 @@ def read_login(settings: Settings | None = None) -> KeptLogin | None:
     path = login_file(settings)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return KeptLogin(server=str(found["server"]), key=None if found["key"] is None else str(found["key"]))
+        known = {name: str(found[name]) for name in ("key", "key_from") if found.get(name) is not None}
+        return KeptLogin(server=str(found["server"]), **known)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {type(error).__name__}", hint="`tonnage login URL` again") from error
 
 
@@ -44,7 +60,7 @@ def keep_login(made: KeptLogin, settings: Settings | None = None) -> None:
     path = login_file(settings)
     make_private_folder(path.parent)
     path.touch(mode=0o600)
-    write_whole(path, json.dumps({"server": made.server, "key": made.key}))
+    write_whole(path, json.dumps({"server": made.server, "key": made.key, "key_from": made.key_from}))
     path.chmod(0o600)
 
 

@@ -6,16 +6,21 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tonnage.api.audits import AuditVerdict, open_audit, verify_audit
 from tonnage.api.backups import BackupOptions, backup
 from tonnage.api.compliance_controls import CONTROLS, each_control
 from tonnage.api.complying import compliance
+from tonnage.api.encryption_notes import note_encryption
+from tonnage.api.gateway import gateway_folder, load_gateway_file
 from tonnage.api.pages import make_ui_key
 from tonnage.api.watch import audit_file
 from tonnage.errors import PlanRefused
+from tonnage.gateway.state_keys import StateKeyStore
 from tonnage.settings import Settings, load_settings
 from tonnage.store.database import StoreError
 from tonnage.web.keys import KeyFile
@@ -171,6 +176,49 @@ def test_answers_follow_the_state(written: Settings, tmp_path: Path, monkeypatch
     text = answer.to_json() + answer.to_markdown() + str(answer)
     assert "hf_" not in text
     assert not any(one.hash in text for one in KeyFile(written.home / "ui" / "keys.json").every())
+
+
+@pytest.mark.parametrize(
+    ("entries", "outcome", "words"),
+    [
+        (({},), "no", "team0.yaml: no `encrypt:`"),
+        (({"key": "vault:a/b#c"},), "yes", "key from HashiCorp Vault, key-value engine version 2 (vault:), never "
+         "rotated, newest data key made on 2026-01-01, 30 days ago"),
+        (({"key": "env:A"}, {}), "partly", "key from a variable (env:)"),
+        (({"key": "env:A", "plain": ["batches"]},), "partly", "in the clear: batches"),
+    ],
+)  # fmt: skip
+def test_how_gateways_encrypt_is_what_they_noted_when_they_started(
+    entries: tuple[dict[str, Any], ...], outcome: str, words: str, settings: Settings
+) -> None:
+    """Each gateway counts: whether it encrypts, with the key of which store, since when; what stays in the clear."""
+    find = {one.key: one for one in compliance(settings=settings).found.answers}
+    assert (find["gateways"].outcome, "no gateway of this home" in find["gateways"].found) == ("unknown", True)
+    for number, entry in enumerate(entries):
+        store = str(settings.home / f"{number}.db")
+        if entry:
+            keys = StateKeyStore(store)
+            keys.opened("a key of over 20 characters", what="key", now=AT)
+            keys.close()
+        file = written_gateway(settings.home.parent / f"team{number}.yaml", store, entry)
+        gateway = load_gateway_file(file, settings=settings)
+        note_encryption(gateway_folder(gateway.store, settings), gateway, file, AT)
+    found = {one.key: one for one in compliance(settings=settings, now=AT + timedelta(days=30)).found.answers}
+    assert found["gateways"].outcome == outcome
+    assert words in found["gateways"].found
+
+
+def written_gateway(path: Path, store: str, entry: dict[str, Any]) -> Path:
+    """A gateway file with that `encrypt:`."""
+    price = {"input_usd_per_million": 1, "output_usd_per_million": 1}
+    document: dict[str, Any] = {
+        "deployments": {"a": {"url": "http://127.0.0.1:1/v1", "model": "m", "price": price}},
+        "routes": {"chat": {"deployments": ["a"]}}, "store": store,
+    }  # fmt: skip
+    document |= {"encrypt": entry} if entry else {}
+    document |= {"batches": {}} if "plain" in entry else {}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
 
 
 def test_how_the_page_was_started_is_read_from_the_audit(settings: Settings) -> None:

@@ -12,6 +12,7 @@ from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed,
 from tests.gateway.test_request_log import written
 
 import tonnage
+from tonnage.api.encryption_notes import read_encryption_notes
 from tonnage.api.gateway import load_gateway_file
 from tonnage.api.gateway_keys import with_state_keys
 from tonnage.encryption.data_keys import DataKeys, new_wrapped, open_keys, rewrapped
@@ -239,6 +240,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "encrypt.key does not open the data keys" in capsys.readouterr().err
     assert run(["gateway", "rotate", str(new), "--from", "env:OLD_7391"]) == 0
     assert "2 data keys" in capsys.readouterr().err
+    (note,) = read_encryption_notes(tmp_path / "home")
+    assert (note.file, note.key_from, note.keys, note.plain) == (str(new), "env", 2, ())
     assert run(["gateway", "log", str(new), str(log)]) == 0
     assert json.loads(capsys.readouterr().out)["body"] == ASKED
     log.write_text(json.dumps({"request": "r2", "at_s": 1.5, "body": body}) + "\n")

@@ -55,6 +55,13 @@ def test_what_is_wrong_is_said(tmp_path: Path, keys: dict[str, Any], said: str) 
     assert "gateway.yaml:1" in str(error.value)
 
 
+def test_an_unknown_key_of_a_named_entry_is_held_to_that_entry(tmp_path: Path) -> None:
+    """The hint lists the keys of a price of a deployment, and no key of another level."""
+    with pytest.raises(TonnageError, match="unknown key 'input'") as caught:
+        tonnage.check_gateway(written(tmp_path, deployments={"a": ONE | {"price": PRICE | {"input": 1}}}))
+    assert "known here: input_usd_per_million, output_usd_per_million" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "gateway").glob("*.gateway.yaml")))
 def test_the_examples_are_accepted(path: Path) -> None:
     """Each as it stands, without an account."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable
@@ -425,7 +426,8 @@ def test_a_login_is_kept_for_its_server_alone(
     server: Open, key_of: Callable[[Any], dict[str, str]], home: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """The client asks with it; another server does not get the key; a key that is none is not kept; logout forgets."""
+    """The client asks with it; another server does not get the key; a key that is none is not kept; logout forgets. Of
+    a key that is referred to the reference alone lies on the disk."""
     from tonnage.cli import run
 
     secret = key_of("viewer")["authorization"].removeprefix("Bearer ")
@@ -437,10 +439,19 @@ def test_a_login_is_kept_for_its_server_alone(
     assert secret not in said.out + said.err
     path = home / "ui" / "login.json"
     assert path.stat().st_mode & 0o077 == 0
+    assert "env:MY_KEY" in path.read_text(encoding="utf-8")
+    assert secret not in path.read_text(encoding="utf-8")
     with Client() as client:
         assert client.read("me")["name"] == "viewer-0"
     with Client(other) as client, pytest.raises(TonnageError, match="no key that holds"):
         client.home()
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(InputError, match=r"the key of `tonnage login`: .*MY_KEY"):
+        Client()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{secret}\n"))
+    assert run(["login", url]) == 0
+    with Client() as client:  # typed: kept as it is
+        assert client.read("me")["name"] == "viewer-0"
     monkeypatch.setenv("MY_KEY", "tnk-guess")
     assert run(["login", other, "--key", "env:MY_KEY"]) == 1
     assert json.loads(path.read_text(encoding="utf-8"))["server"] == url

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.api.answers import Answer
 from tonnage.api.compliance_controls import CONTROLS, each_control
@@ -21,6 +22,9 @@ from tonnage.reports.rendering import Report
 from tonnage.secret_references import SCHEMES
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.api.encryption_notes import EncryptionNote
 
 Outcome = Literal["yes", "no", "partly", "unknown"]
 SCHEMA: Final = "tonnage/compliance@1"
@@ -170,6 +174,26 @@ def _sealed(state: InstallationState) -> tuple[Outcome, str]:
     )
 
 
+def _gateways(state: InstallationState) -> tuple[Outcome, str]:
+    """Requests and answers that gateways keep. A gateway says how it encrypts when it starts."""
+    if not state.encryption:
+        return "unknown", "no gateway of this home was started since gateways write down whether they encrypt"
+    found = "; ".join(_gateway_words(state, one) for one in state.encryption)
+    if all(one.key_from is not None and not one.plain for one in state.encryption):
+        return "yes", found
+    return "no" if all(one.key_from is None for one in state.encryption) else "partly", found
+
+
+def _gateway_words(state: InstallationState, one: EncryptionNote) -> str:
+    name = Path(one.file).name
+    if one.key_from is None or one.newest_at is None:
+        return f"{name}: no `encrypt:`"
+    since = f"newest data key made on {one.newest_at:%Y-%m-%d}, {(state.at - one.newest_at).days} days ago"
+    rotated = f"{one.keys} data keys, {since}" if one.keys > 1 else f"never rotated, {since}"
+    readable = f"; in the clear: {', '.join(one.plain)}" if one.plain else ""
+    return f"{name}: AES-256-GCM, key from {SCHEMES[one.key_from].store} ({one.key_from}:), {rotated}{readable}"
+
+
 def _secrets(state: InstallationState) -> tuple[Outcome, str]:
     if state.clear_secrets:
         return "no", f"values that look like secrets stand in {', '.join(state.clear_secrets)}"
@@ -225,6 +249,8 @@ _QUESTIONS: Final = (
     ("backups", "Are there backups of late?", ("SOC 2 A1.2", "ISO 27001 A.8.13", "GDPR Art. 32(1)(c)"), _backups),
     ("restore", "Were they restored as a test?", ("SOC 2 A1.3", "ISO 27001 A.8.13", "GDPR Art. 32(1)(d)"), _restorable),
     ("sealed", "Are backups encrypted?", ("SOC 2 CC6.1", "ISO 27001 A.8.24", "GDPR Art. 32(1)(a)"), _sealed),
+    ("gateways", "Is what gateways keep of requests encrypted?",
+     ("SOC 2 CC6.1", "ISO 27001 A.8.24", "GDPR Art. 32(1)(a)"), _gateways),
     ("secrets", "Do secrets stand nowhere in the clear?", ("SOC 2 CC6.1", "ISO 27001 A.5.17, A.8.24"), _secrets),
     ("files", "Can others of the machine read nothing?", ("SOC 2 CC6.1", "ISO 27001 A.8.3"), _rights),
     ("retention", "How long is what kept?", ("SOC 2 C1.2", "ISO 27001 A.8.10", "GDPR Art. 5(1)(e)"), _retention),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -86,21 +87,31 @@ def open_gateway(
     for name in ("httptools", "orjson", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra("a gateway", "gateway")
+    from tonnage.api.encryption_notes import note_encryption
     from tonnage.api.gateway_keys import with_state_keys
     from tonnage.gateway.processes import GatewayProcesses
 
     settings, say = settings or current_settings(), say or (lambda _: None)
 
     def reload() -> Gateway:
-        return with_state_keys(load_gateway_file(path, settings=settings), settings)
+        made = with_state_keys(load_gateway_file(path, settings=settings), settings)
+        try:
+            note_encryption(gateway_folder(made.store, settings), made, path, datetime.now(UTC))
+        except OSError as error:  # a full disk does not keep a gateway from its new file
+            say(f"`tonnage compliance` cannot be told how this gateway encrypts: {error}")
+        return made
 
     found = reload()
-    # journals belong to one store: those of another gateway in this home are none of its business
-    folder = settings.home / "gateway" / blake2b(found.store.encode(), digest_size=4).hexdigest()
+    folder = gateway_folder(found.store, settings)
     run_batches = None
     if found.batches is not None:
         run_batches = partial(_run_batches, folder=folder / "batches", entry=found.batches, say=say)
     return GatewayProcesses(found, folder, reload, say, run_batches).run(on_begin)
+
+
+def gateway_folder(store: str, settings: Settings) -> Path:
+    """Of a gateway in the home. Journals belong to one store: those of another gateway are none of its business."""
+    return settings.home / "gateway" / blake2b(store.encode(), digest_size=4).hexdigest()
 
 
 def gateway_key() -> tuple[str, str]:

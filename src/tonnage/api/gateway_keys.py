@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,8 @@ def rotate_gateway_keys(path: Path | str, *, before: str | None = None, settings
     `before`: a reference to the key that they are wrapped with; None: the same as now. A gateway that runs takes it at
     SIGHUP. Raises as `with_state_keys`.
     """
-    from tonnage.api.gateway import load_gateway_file
+    from tonnage.api.encryption_notes import note_encryption
+    from tonnage.api.gateway import gateway_folder, load_gateway_file
     from tonnage.gateway.state_keys import rotate_state_keys
 
     settings = settings or current_settings()
@@ -49,7 +51,9 @@ def rotate_gateway_keys(path: Path | str, *, before: str | None = None, settings
         raise InputError(f"{path} encrypts nothing", hint="`encrypt: {key: env:NAME}`")
     after = _secret(gateway, gateway.encrypt.key, WHAT, settings)
     old, what = (after, WHAT) if before is None else (_secret(gateway, before, "--from", settings), "--from")
-    return rotate_state_keys(gateway.store, old, after, what=what)
+    count = rotate_state_keys(gateway.store, old, after, what=what)
+    note_encryption(gateway_folder(gateway.store, settings), gateway, path, datetime.now(UTC))
+    return count
 
 
 def read_request_log(path: Path | str, log: Path | str, *, settings: Settings | None = None) -> Iterator[str]:

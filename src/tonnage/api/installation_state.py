@@ -20,6 +20,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.api.audits import AuditVerdict
     from tonnage.api.backup_notes import BackupNote
+    from tonnage.api.encryption_notes import EncryptionNote
     from tonnage.web.keys import ApiKey
 
 _SETTINGS_ENDINGS: Final = (".toml", ".yaml", ".yml", ".ini", ".env")
@@ -47,6 +48,7 @@ class InstallationState:
     audit_fault: str | None
     page_started: dict[str, Any] | None  # the newest line of the audit that says how the page was started
     backup: BackupNote
+    encryption: tuple[EncryptionNote, ...]  # of gateways that were started from this home
     open_files: tuple[str, ...]  # of the home, that others on this machine may read
     clear_secrets: tuple[str, ...]  # file:line of settings at home that look like secrets
     secret_stores: tuple[tuple[str, int], ...]  # scheme of references in settings at home, and how many there are
@@ -63,6 +65,7 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
     """Look at a home. What cannot be read is not known, and its fault is kept where there is a place for it."""
     from tonnage import __version__
     from tonnage.api.backup_notes import read_backup_note
+    from tonnage.api.encryption_notes import read_encryption_notes
     from tonnage.http.urls import without_secrets
 
     home = settings.home
@@ -76,7 +79,8 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
         at=now, version=__version__, home=home, database=without_secrets(settings.database_url), database_is_own=own,
         database_encrypted_way=None if own else bool(re.search(r"sslmode=(require|verify)", settings.database_url)),
         keys=keys, keys_fault=keys_fault, audit=verdict, audit_fault=audit_fault, page_started=started,
-        backup=read_backup_note(home), open_files=tuple(_readable_by_others(home)),
+        backup=read_backup_note(home), encryption=read_encryption_notes(home),
+        open_files=tuple(_readable_by_others(home)),
         clear_secrets=tuple(_clear_secrets(home)), secret_stores=_secret_stores(home),
         watch_at=watch_at, rules_firing=firing, history_since=_history_since(home), runs=runs, oldest_run_at=oldest,
         budgets=tuple(budgets), hard_budgets=tuple(name for name, hard in budgets.items() if hard),

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
 
 
-def log_in(url: str, key: str | None = None, *, settings: Settings | None = None) -> Answer[dict[str, Any]]:
+def log_in(
+    url: str, key: str | None = None, *, key_from: str | None = None, settings: Settings | None = None
+) -> Answer[dict[str, Any]]:
     """Ask the server who the key is of, and keep both at home for `tonnage.Client`. The answer is the server's `me`.
+
+    `key_from`: a reference to the key, which is kept in its place and read again with each client.
 
     Raises InputError for what is no address, PlanRefused for a key sent unencrypted over a network, SourceError where
     the server does not answer, and what it says of a key that it does not take; nothing is kept then.
@@ -23,14 +27,16 @@ def log_in(url: str, key: str | None = None, *, settings: Settings | None = None
     from tonnage.login import KeptLogin, keep_login
 
     check_server(url)
-    parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1") and key is not None:
+    if key is not None and key_from is not None:
+        raise InputError("a key and a reference to one are given", hint="one of them")
+    made = KeptLogin(server=url.rstrip("/"), key=key, key_from=key_from)
+    secret, parts = made.secret(), urlsplit(url)
+    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1") and secret is not None:
         raise PlanRefused(f"others could read the key on its way to {parts.hostname}", hint="https://...")
-    server = url.rstrip("/")
-    with Client(server, key) as client:
+    with Client(made.server, secret) as client:
         found = client.read("me")
-    keep_login(KeptLogin(server=server, key=key), settings or current_settings())
-    return Answer({**found, "server": server}, _report)
+    keep_login(made, settings or current_settings())
+    return Answer({**found, "server": made.server}, _report)
 
 
 def check_server(url: str) -> None:

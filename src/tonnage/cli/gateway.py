@@ -198,7 +198,8 @@ def rotate(
     from tonnage import api
 
     count = api.rotate_gateway_keys(file, before=before, settings=session.settings)
-    session.say(f"{count} data keys, wrapped with the key in {file}; SIGHUP has a gateway that runs take the newest")
+    session.say(f"{count} data keys, wrapped with the key in {file}; SIGHUP has a gateway that runs take the newest. "
+                "With its key in a variable (env:) it keeps that of its start: restart it then")  # fmt: skip
 
 
 @commands.command("log", short_help="Print a file of the request log with its bodies in the clear")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -24,20 +23,15 @@ def login(
 ) -> None:
     """Keep a server and its key at home, for `tonnage.Client`, once the server has taken it.
 
-    The key is read from a reference, from the terminal without showing it, or from standard input. TONNAGE_SERVER and
-    TONNAGE_KEY go before what is kept.
+    Of a key that `--key` refers to the reference is kept, and the key is read again for each client. One that is typed
+    (or comes on standard input) is kept as it is, in a file for you alone. TONNAGE_SERVER and TONNAGE_KEY go before
+    what is kept.
     """
     from tonnage import api
-    from tonnage.secret_references import read_reference
 
     api.check_server(url)
-    if open_server:
-        secret = None
-    elif key is not None:
-        secret = read_reference(key, os.environ, "--key")
-    else:
-        secret = _typed()
-    session.show_answer(api.log_in(url, secret, settings=session.settings))
+    typed = None if open_server or key is not None else _typed()
+    session.show_answer(api.log_in(url, typed, key_from=None if open_server else key, settings=session.settings))
 
 
 def logout(*, session: QuietSession) -> None:

@@ -42,6 +42,11 @@ class StateKeyStore(SqlStore):
             self._put(cursor, made)
             return len(made)
 
+    def made(self) -> list[datetime]:
+        """When each data key was made; AccountsError where there is no table of them."""
+        with self._read() as cursor:
+            return [one.made_at for one in self._every(cursor)]
+
     def _every(self, cursor: object) -> list[WrappedKey]:
         rows = self._run(cursor, "SELECT identity, made_at, salt, nonce, wrapped FROM data_keys", ()).fetchall()
         return [
@@ -63,6 +68,15 @@ def open_state_keys(store: str, secret: str, *, what: str) -> DataKeys:
     keys = StateKeyStore(store, durable=True)
     try:
         return keys.opened(secret, what=what, now=datetime.now(UTC))
+    finally:
+        keys.close()
+
+
+def state_keys_made(store: str) -> list[datetime]:
+    """When each data key of a store was made, a key each. Raises AccountsError."""
+    keys = StateKeyStore(store)
+    try:
+        return keys.made()
     finally:
         keys.close()
 

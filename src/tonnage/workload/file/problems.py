@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, Final, NoReturn, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -147,14 +147,24 @@ def _homes(model: type[BaseModel], name: str, above: KeyPath = ()) -> Iterator[K
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """The pydantic model that a key path leads to, through optional values, unions and lists."""
+    """The pydantic model that a key path leads to, through optional values, unions, lists and mappings by name."""
     current: type[BaseModel] | None = model
+    by_name = False  # whether the next part is a name that the file's author gave, as of a route
     for part in path:
-        if isinstance(part, int):
+        if isinstance(part, int) or by_name:
+            by_name = False
             continue
         field = current.model_fields.get(str(part)) if current else None
         current = _model_within(field.annotation) if field else None
+        by_name = field is not None and _maps_names(field.annotation)
     return current
+
+
+def _maps_names(annotation: Any) -> bool:
+    """Whether values of the field are mappings with names of the author's own."""
+    if get_origin(annotation) in (dict, Mapping):
+        return True
+    return any(_maps_names(part) for part in get_args(annotation)) if not isinstance(annotation, type) else False
 
 
 def _model_within(annotation: Any) -> type[BaseModel] | None:
