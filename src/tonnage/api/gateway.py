@@ -98,7 +98,7 @@ def open_gateway(
         try:
             note_encryption(gateway_folder(made.store, settings), made, path, datetime.now(UTC))
         except OSError as error:  # a full disk does not keep a gateway from its new file
-            say(f"`tonnage compliance` cannot be told how this gateway encrypts: {error}")
+            say(f"how this gateway encrypts is not noted for `tonnage compliance`: {error}")
         return made
 
     found = reload()
