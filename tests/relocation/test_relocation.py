@@ -18,7 +18,7 @@ EAST, WEST = Site("aws", "us-east-1"), Site("aws", "us-west-2")
 IOWA = Site("gcp", "us-central1")
 MOVED = Moved(
     target="bert.tonnage.yaml", run="bert", begun=False, alive=False, options=(), rewritten=(), images=None,
-    builds=False, secrets=(), secret_kind=None, secret_store="",
+    builds=False, secrets=(), secret_commands=(),
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_steps_go_from_the_question_to_the_way_back() -> None:
         "Carry it out", "See that nothing is left at old", "The way back",
     ]  # fmt: skip
     begun = replace(MOVED, begun=True, alive=True, options=("--processes", "4"), secrets=("HF_TOKEN",),
-                    secret_kind="databricks", secret_store="keys", rewritten=(("s3://a", "gs://b"),),
+                    secret_commands=("databricks secrets put-secret keys HF_TOKEN",), rewritten=(("s3://a", "gs://b"),),
                     images=("one/t@sha256:0", "other/t@sha256:0"))  # fmt: skip
     lines = [line for one in steps_of(begun, side("local"), side("new"), ()) for line in one.commands]
     assert lines == [

@@ -304,20 +304,27 @@ def _moved(
 
     was, now = (getattr(one.place, "image", None) for one in (before, after))
     same = was is not None and now is not None and was != now and was.partition("@")[2] == now.partition("@")[2]
-    store = getattr(after.place, "secret", None)
+    secrets = named_secrets(hide_secrets(asked.spec)[0])
     return Moved(
         target=asked.target, run=asked.spec.name, begun=asked.begun,
         alive=asked.begun and has_supervisor(asked.folder), options=words,
         rewritten=tuple((one.origin, one.target) for one in copies if one.how == "copied" and one.what == "rows"),
         images=(str(was), str(now)) if same else None, builds=now is not None and was is None,
-        secrets=named_secrets(hide_secrets(asked.spec)[0]), secret_kind=_secret_kind(after) if store else None,
-        secret_store=str(store or ""),
+        secrets=secrets, secret_commands=_secret_commands(after, secrets),
     )  # fmt: skip
 
 
-def _secret_kind(executor: Executor) -> str | None:
-    """Whose store of secrets a place reads."""
-    if executor.kind in {"kubernetes", "databricks"}:
-        return executor.kind
-    address = str(getattr(executor.place, "secret_address", None) or "")
-    return address.partition(":")[0] if address.startswith(("aws:", "gcp:")) else None
+def _secret_commands(after: Executor, names: tuple[str, ...]) -> tuple[str, ...]:
+    """What stores a run's variables where a place has them from."""
+    from tonnage.places.bucket.secrets import secret_of, storing
+
+    given = getattr(after.place, "secret", None)
+    if given is None:
+        return ()
+    if after.kind == "databricks":
+        return tuple(f"databricks secrets put-secret {given} {name}" for name in names)
+    if after.kind == "kubernetes":
+        return (f"kubectl create secret generic {given} --from-env-file=keys.env",)
+    asked = secret_of(getattr(after.place, "secret_address", None))
+    found = None if asked is None else storing(asked)
+    return () if found is None else (found,)

@@ -11,12 +11,6 @@ from tonnage.values import dataclass
 
 LOCAL: Final = "local"
 TRIAL_HOURS: Final = 0.25
-SECRET_COMMANDS: Final = {  # {store}: `secret` of the place; {name}: a variable
-    "aws": "aws secretsmanager create-secret --name {store} --secret-string file://keys.json",
-    "gcp": "gcloud secrets create {store} --data-file=keys.json",
-    "databricks": "databricks secrets put-secret {store} {name}",
-    "kubernetes": "kubectl create secret generic {store} --from-env-file=keys.env",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +26,7 @@ class Moved:
     images: tuple[str, str] | None  # the image of each place, where both are one by its digest
     builds: bool  # the other place takes an image and the first one has none
     secrets: tuple[str, ...]  # variables that the run needs
-    secret_kind: str | None  # a key of SECRET_COMMANDS; None: they come along with the run
-    secret_store: str
+    secret_commands: tuple[str, ...]  # that store them for the other place; empty: they come along with the run
 
 
 def steps_of(moved: Moved, before: PlaceSide, after: PlaceSide, copies: Sequence[Copied]) -> tuple[Step, ...]:
@@ -72,14 +65,11 @@ def _image(moved: Moved, after: PlaceSide) -> Iterator[Step]:
 
 
 def _secrets(moved: Moved) -> Iterator[Step]:
-    if not moved.secrets or moved.secret_kind is None:
-        return
-    form = SECRET_COMMANDS[moved.secret_kind]
-    names = moved.secrets if "{name}" in form else ("",)
-    yield Step(
-        title=f"Put {', '.join(moved.secrets)} into the other place's store of secrets",
-        commands=tuple(form.format(store=shlex.quote(moved.secret_store), name=name) for name in names),
-    )
+    if moved.secrets and moved.secret_commands:
+        yield Step(
+            title=f"Put {', '.join(moved.secrets)} into the other place's store of secrets",
+            commands=moved.secret_commands,
+        )
 
 
 def _carry(moved: Moved, before: PlaceSide, after: PlaceSide) -> Iterator[Step]:

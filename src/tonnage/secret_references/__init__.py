@@ -9,13 +9,16 @@ from tonnage.secret_references.forms import (
     shown_forms,
 )
 from tonnage.secret_references.reading import read_reference
+from tonnage.secret_references.variables import fill_environment, read_variables
 
 __all__ = [
     "SCHEMES",
     "SUCH_AS",
     "SecretReference",
+    "fill_environment",
     "is_reference",
     "parse_reference",
     "read_reference",
+    "read_variables",
     "shown_forms",
 ]

@@ -1,4 +1,7 @@
-"""Secrets of Google Secret Manager, REST version 1 (`versions.access`), by google-auth's own chain of credentials."""
+"""Secrets of Google Secret Manager, REST version 1 (`versions.access`), by google-auth's own chain of credentials.
+
+A machine of Google reads them without google-auth too, by the token of its service account.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from tonnage.secret_references.forms import SecretReference
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 SIGN_IN: Final = "`gcloud auth application-default login`"
 ENDPOINT: Final = "https://secretmanager.googleapis.com/"
+METADATA: Final = "metadata.google.internal"
+METADATA_HOST: Final = "GCE_METADATA_HOST"  # google-auth's own variable: another one answers
+METADATA_TIMEOUT_S: Final = 3.0
 OVERRIDE: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER"  # gcloud's own variable
 
 
@@ -23,7 +29,7 @@ def read_secret(asked: SecretReference, environment: Mapping[str, str]) -> str:
     """The version that is named, else the newest. InputError, MissingExtra, TonnageError."""
     name = asked.name if "/versions/" in asked.name else f"{asked.name}/versions/latest"
     root = (environment.get(OVERRIDE) or ENDPOINT).rstrip("/")
-    answer = ask(f"{root}/v1/{name}:access", {"Authorization": f"Bearer {_token(asked)}"}, asked)
+    answer = ask(f"{root}/v1/{name}:access", {"Authorization": f"Bearer {_token(asked, environment)}"}, asked)
     said, project = said_in(answer), asked.name.split("/")[1]
     if answer.status_code == 401:
         raise InputError(f"{asked}: Google refuses the sign-in: {said}", hint=SIGN_IN)
@@ -45,11 +51,14 @@ def read_secret(asked: SecretReference, environment: Mapping[str, str]) -> str:
         raise InputError(f"{asked}: the secret is binary, not text", hint="store it as UTF-8 text") from None
 
 
-def _token(asked: SecretReference) -> str:
+def _token(asked: SecretReference, environment: Mapping[str, str]) -> str:
     try:
         auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     except ImportError as error:
-        raise MissingExtra(f"reading {asked}", "google") from error
+        token = _machines_token(environment)
+        if token is None:
+            raise MissingExtra(f"reading {asked}", "google") from error
+        return token
     try:
         credentials, _ = auth.default(scopes=[SCOPE])
         credentials.refresh(partial(transport.Request(), timeout=TIMEOUT_S))
@@ -58,3 +67,20 @@ def _token(asked: SecretReference) -> str:
     except auth.exceptions.GoogleAuthError as error:
         raise InputError(f"{asked}: no sign-in to Google Cloud: {error}", hint=SIGN_IN) from error
     return str(credentials.token)
+
+
+def _machines_token(environment: Mapping[str, str]) -> str | None:
+    """Of the service account of a machine of Google without google-auth; None where no metadata server answers.
+
+    Source: Google, «Authenticate workloads using service accounts», Directly acquiring an access token.
+    """
+    import httpx
+
+    host = environment.get(METADATA_HOST) or METADATA
+    url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
+    try:
+        with httpx.Client(timeout=METADATA_TIMEOUT_S, trust_env=False) as client:
+            answer = client.get(url, headers={"Metadata-Flavor": "Google"}).raise_for_status()
+        return str(answer.json()["access_token"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None

@@ -27,11 +27,11 @@ from tonnage.places.bucket.grown import Writer, restore, write_beat
 from tonnage.places.bucket.layout import ALONG, GROWN, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint
-from tonnage.places.bucket.secrets import fill_environment
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.log_parts import forget
 from tonnage.runs.states import RunStatus, WorkerExit
+from tonnage.secret_references import fill_environment
 from tonnage.supervisor.beside import sent_content, work_beside
 from tonnage.supervisor.meeting import Gathering
 from tonnage.supervisor.members import join, meeting_env
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--run", required=True, help="the run's folder on this machine")
     parser.add_argument("--region")
     parser.add_argument("--endpoint", help="of a store that speaks the same language")
-    parser.add_argument("--secret", help="of the run's variables: aws:NAME, gcp:PROJECT/NAME, azure:VAULT/NAME")
+    parser.add_argument("--secret", help="of the run's variables, by reference (docs/secrets.md)")
     parser.add_argument("--notice-s", type=float, default=30.0, help="what SIGTERM leaves to save in")
     parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
     parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WorkerExit.PREEMPTED))  # a container's first process ignores it
     if asked.secret:
-        fill_environment(asked.secret, region=asked.region)
+        fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
     folder = RunFolder(Path(asked.run))

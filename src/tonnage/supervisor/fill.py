@@ -36,7 +36,7 @@ from tonnage.places.bucket.filled import (
     state_key,
 )
 from tonnage.places.bucket.objects import Objects, open_objects
-from tonnage.places.bucket.secrets import fill_environment
+from tonnage.secret_references import fill_environment
 from tonnage.supervisor.bucket import LAST_WORDS_S, insisted
 
 SAY_EVERY_S: Final = 10.0
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--store", required=True, help="the place's bucket")
     parser.add_argument("--disk", required=True, help="the disk's id")
     parser.add_argument("--folder", type=Path, required=True, help="where the disk is mounted")
-    parser.add_argument("--secret", help="of variables that the sources need")
+    parser.add_argument("--secret", help="of variables that the sources need, by reference")
     parser.add_argument("--region")
     parser.add_argument("--unmounted", action="store_true", help="say that the disk is filled")
     parser.add_argument("--every-s", type=float, default=SAY_EVERY_S, help="how often it says how far it is")
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     if asked.unmounted:
         return filling.say_filled()
     if asked.secret:
-        fill_environment(asked.secret, region=asked.region)
+        fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
     signal.signal(signal.SIGTERM, _end)
     return filling.carry_out()
 

@@ -71,7 +71,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("form", [
-    {}, ON_DEMAND, GPUS, {"share": "research", "retries": 2}, {"shm_gib": 64, "secret": "keys"},
+    {}, ON_DEMAND, GPUS, {"share": "research", "retries": 2}, {"shm_gib": 64, "secret": "aws:keys"},
     {**ON_DEMAND, "nodes": 4}, {**GPUS, **ON_DEMAND, "nodes": 2}, {"queue": "arn:aws:batch:us-east-1:1:job-queue/gpus"},
     {"patch": {"SubmitJob": {"schedulingPriorityOverride": 5}}},
     {"patch": {"RegisterJobDefinition": {"containerProperties": {"logConfiguration": {"logDriver": "awslogs"}}}}},
@@ -261,7 +261,7 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(batch: FakeBa
         ({"cores": 96}, "here has 64 vCPUs at most, a run needs 96", "--compute-resources maxvCpus=96"),
         ({"cores": 4}, "m5.large has 2 vCPUs, 8 GiB and 0 GPUs", "places.jobs.cores = 2"),
         ({"image": absent}, "is not in its registry", "aws ecr describe-images"),
-        ({"secret": "keys"}, "no secret keys", "aws secretsmanager create-secret"),
+        ({"secret": "aws:keys"}, "no secret keys", "aws secretsmanager create-secret"),
     ]  # fmt: skip
     for changed, message, hint in table:
         found = findings(**changed)

@@ -58,7 +58,7 @@ def cloud(**changed: Any) -> EC2:
 
 FORMS: list[dict[str, Any]] = [
     {}, {"spot": False}, {"most_usd_per_hour": 12.5}, {"kms_key": "alias/mine", "disk_gib": 2000},
-    {"spot": False, "reservation": "cr-0123456789abcdef0"}, {"public_address": True, "secret": "keys"},
+    {"spot": False, "reservation": "cr-0123456789abcdef0"}, {"public_address": True, "secret": "aws:keys"},
     {"spot": False, "reservation": "cr-0123456789abcdef0", "capacity_block": True}, {"gpus": 8, "gpu": "h100"},
     {"instance_profile": "arn:aws:iam::123456789012:instance-profile/tonnage-run"},
     {"patch": {"CreateLaunchTemplate": {"LaunchTemplateData": {"EbsOptimized": True}}}},
@@ -378,7 +378,7 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(aws_network: 
         ({"nodes": 2}, "no security group lets itself in", "aws ec2 authorize-security-group-ingress"),
         ({"placement_group": "close"}, "no placement group close", "create-placement-group --group-name close"),
         ({"nodes": 2, "instance_type": "g5.8xlarge"}, "EFA wants a security group", "authorize-security-group-egress"),
-        ({"secret": "keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
+        ({"secret": "aws:keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
     ]
     for changed, message, hint in table:
         found = refusals(aws_network, **changed)

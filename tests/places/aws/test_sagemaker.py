@@ -48,7 +48,7 @@ def cloud(**changed: Any) -> SageMaker:
 FORMS: list[dict[str, Any]] = [
     {}, {"nodes": 4}, {"spot": False}, {"spot": False, "keep_warm_s": 1800}, {"max_wait_minutes": 300},
     {"subnets": ["subnet-1"], "security_groups": ["sg-1"]}, {"kms_key": "alias/mine", "disk_gib": 500},
-    {"training_plan": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-in-march"}, {"secret": "keys"},
+    {"training_plan": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-in-march"}, {"secret": "aws:keys"},
     {"patch": {"CreateTrainingJob": {"RetryStrategy": {"MaximumRetryAttempts": 2}}}},
 ]  # fmt: skip
 
@@ -220,7 +220,7 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it() -> None:
         ({"bucket": "s3://nothing/here"}, "no bucket nothing", "aws s3 mb s3://nothing"),
         ({"role": "arn:aws:iam::123456789012:role/other"}, "no role other", "aws iam create-role --role-name other"),
         ({"image": TERMS["image"].replace("0" * 64, "1" * 64)}, "is not in its registry", "aws ecr describe-images"),
-        ({"secret": "keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
+        ({"secret": "aws:keys"}, "no secret keys", "aws secretsmanager create-secret --name keys"),
     ]
     for changed, message, hint in table:
         [(said, mends)] = refusals(**changed)

@@ -58,7 +58,7 @@ def job_in(requests: tuple[Request, ...]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", [
     {}, {"spot": False, "grace_s": 60}, {"nodes": 4}, SERVERLESS, {**SERVERLESS, "spot": False, "nodes": 2},
-    {"shm_gib": 64, "experiment": "bert", "secret": "vault/keys", "labels": {"Team": "ML"}},
+    {"shm_gib": 64, "experiment": "bert", "secret": "azure:vault/keys", "labels": {"Team": "ML"}},
     {"patch": {"Jobs_CreateOrUpdate": {"properties": {"resources": {"dockerArgs": "--ulimit memlock=-1"}}}}},
 ])  # fmt: skip
 def test_every_form_is_one_that_the_models_have(form: dict[str, Any]) -> None:
@@ -245,12 +245,12 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(azure: FakeAz
         ({"instance_type": "Standard_Z1"}, "Azure ML has no Standard_Z1 in eastus", "az ml compute list-sizes"),
         ({"cores": 64}, "has 24 cores, 220 GiB and 1 GPUs", "places.ml.cores = 24"),
         ({**cpu}, "Standard_DS3_v2 is not sold with low priority", "places.ml.spot = false"),
-        ({"secret": "none/hf"}, "no vault none", "az keyvault create --name none"),
+        ({"secret": "azure:none/hf"}, "no vault none", "az keyvault create --name none"),
     ]  # fmt: skip
     for changed, message, hint in table:
         found = findings(**changed)
         assert any(message in said and hint in mends for said, mends in found), (changed, found)
-    assert findings(secret="keys/hf") == []
+    assert findings(secret="azure:keys/hf") == []
     azure.rights.remove("Microsoft.MachineLearningServices/workspaces/jobs/write")
     [(said, mends)] = findings()
     assert "workspaces/jobs/write" in said

@@ -22,9 +22,9 @@ from tonnage.places.azure.machines import AzureMachines, end_script, login, mach
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
-from tonnage.places.bucket.secrets import fill_environment
 from tonnage.places.states import Phase, PlaceStatus
 from tonnage.runs import RunFolder
+from tonnage.secret_references import fill_environment
 from tonnage.testing.azure.cloud import GROUP, IDENTITY, SUBSCRIPTION, FakeAzure, azure_fault
 from tonnage.testing.http_service import Asked, HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
@@ -61,7 +61,7 @@ def here(**changed: Any) -> AzureMachines:
 @pytest.mark.parametrize("form", [
     {}, {"spot": True, "grace_s": 20}, {"spot": True, "grace_s": 10, "most_usd_per_hour": 12.5}, {"zones": ["1", "3"]},
     {"gpus": 8, "instance_type": "Standard_ND96isr_H100_v5", "gpu_memory_gib": 80}, {"capacity_reservation": RESERVED},
-    {"public_address": True, "secret": "keys/hf", "subnet": f"{GROUP}/providers/Microsoft.Network/x/subnets/a"},
+    {"public_address": True, "secret": "azure:keys/hf", "subnet": f"{GROUP}/providers/Microsoft.Network/x/subnets/a"},
     {"boot_image": f"{GROUP}/providers/Microsoft.Compute/images/mine"}, {"disk_encryption_set": RESERVED},
     {"boot_image": "/SharedGalleries/a/Images/b/Versions/1"}, {"boot_image": "/CommunityGalleries/a/Images/b"},
     {"patch": {"VirtualMachines_CreateOrUpdate": {"properties": {"securityProfile": {"encryptionAtHost": True}}}}},
@@ -89,6 +89,7 @@ REFUSED = [
     ({"bucket": "az://runs/t"}, "CONTAINER@ACCOUNT"), ({"bucket": "s3://runs/t"}, "Blob Storage"),
     ({"boot_image": "ubuntu"}, "boot_image"), ({"identity": "tonnage-run"}, "identity"), ({"subnet": "runs"}, "subnet"),
     ({"ssh_public_key": "/home/me/.ssh/id"}, "ssh_public_key"), ({"secret": "hf"}, "VAULT/NAME"),
+    ({"secret": "aws:a"}, "VAULT/NAME"),
     ({"spot": True, "grace_s": 60}, "30 s"), ({"most_usd_per_hour": 3.0}, "spot machines"),
     ({"spot": True, "grace_s": 20, "capacity_reservation": RESERVED}, "not bought as spot"),
     ({"labels": {"a/b": "c"}}, "name of a tag"), ({"image": "a/t:latest"}, "no digest"),
@@ -269,12 +270,12 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(azure: FakeAz
         ({"subnet": "net/none"}, "no subnet net/none", "az network vnet subnet list"),
         ({"subnet": "net/dark"}, "no way out", "--nat-gateway"),
         ({"identity": IDENTITY + "2"}, "no identity tonnage-run2", "az identity create --name tonnage-run2"),
-        ({"secret": "none/hf"}, "no vault none", "az keyvault create --name none"),
+        ({"secret": "azure:none/hf"}, "no vault none", "az keyvault create --name none"),
     ]  # fmt: skip
     for changed, message, hint in table:
         found = refusals(**changed)
         assert any(message in said and hint in mends for said, mends in found), (changed, found)
-    assert refusals(secret="keys/hf") == []
+    assert refusals(secret="azure:keys/hf") == []
     azure.rights.remove("Microsoft.Compute/virtualMachines/write")
     azure.skus[0]["restrictions"] = [{"type": "Location", "reasonCode": "NotAvailableForSubscription"}]
     found = refusals()
@@ -318,12 +319,12 @@ def test_a_secret_is_read_by_the_machines_identity(azure: FakeAzure, monkeypatch
         return HTTPAnswer(document={"value": '{"HF_TOKEN": "hf_1"}'})
 
     azure.before.append(vault)
-    fill_environment("azure:keys/hf")
+    fill_environment("azure:keys/hf", os.environ, "--secret", region="eastus")
     assert os.environ["HF_TOKEN"] == "hf_1"
     monkeypatch.delenv("HF_TOKEN")
     azure.before.clear()
-    with pytest.raises(TonnageError, match="the secret keys/hf cannot be read"):
-        fill_environment("azure:keys/hf")
+    with pytest.raises(TonnageError, match="azure:keys/hf"):
+        fill_environment("azure:keys/hf", os.environ, "--secret", region="eastus")
 
 
 def steps(folder: RunFolder) -> dict[int, float]:

@@ -51,7 +51,7 @@ def other(token: str) -> Work:
 
 @pytest.mark.parametrize("form", [
     {}, GPUS, {"public_address": True}, {"vpc": VPC}, {"image": f"registry.example/t@{DIGEST}"},
-    {"boot_image": "7555620", "ssh_keys": ["289794"]}, {"secret": "/etc/tonnage/env", "token_file": "/etc/do-token"},
+    {"boot_image": "7555620", "ssh_keys": ["1"]}, {"secret": "file:/etc/tonnage/env", "token_file": "/etc/do-token"},
     {"patch": {"droplets_create": {"volumes": ["12e97116-7280-11ed-b3d0-0a58ac146812"], "monitoring": True}}},
 ])  # fmt: skip
 def test_every_form_is_one_that_the_api_takes(form: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def test_tags_keep_every_name() -> None:
 
 def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:
     """A machine with a token deletes itself, one without is switched off; the key is a file that root alone reads."""
-    body = cloud(secret="/etc/env").requests(WORK)[-1].body
+    body = cloud(secret="file:/etc/env").requests(WORK)[-1].body
     (tmp_path / "first").write_text(body["user_data"])
     subprocess.run(["bash", "-n", str(tmp_path / "first")], check=True)
     assert "install -D -m 600 /dev/null /opt/tonnage/keys.env" in body["user_data"]

@@ -34,6 +34,7 @@ from tonnage.testing.http_service import Asked, HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
 
 pytestmark = pytest.mark.heavy
+SECRET = "gcp:projects/my-project/secrets/keys"
 DIGEST = f"sha256:{'0' * 64}"
 TERMS: dict[str, Any] = {
     "kind": "gce", "project": "my-project", "region": "us-central1", "zones": ["us-central1-a", "us-central1-b"],
@@ -66,7 +67,7 @@ FORMS: list[dict[str, Any]] = [
     {"instance_type": "n1-standard-8", "accelerator": "nvidia-tesla-t4", "gpus": 2}, {"reservation": "mine"},
     {"instance_type": "a4-highgpu-8g", "gpus": 8}, {"kms_key": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
     {"data_disks": ["weights", "rows"]},
-    {"public_address": True, "secret": "keys", "subnet": "projects/shared/regions/us-central1/subnetworks/ml"},
+    {"public_address": True, "secret": SECRET, "subnet": "projects/shared/regions/us-central1/subnetworks/ml"},
     {"patch": {"instances.insert": {"scheduling": {"provisioningModel": "FLEX_START"}}}},
 ]  # fmt: skip
 
@@ -341,7 +342,7 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(google: FakeG
         ({"subnet": "dark"}, "private Google access is off", "--enable-private-ip-google-access"),
         ({"service_account": "other@my-project.iam.gserviceaccount.com"}, "no service account other@", "create other"),
         ({"image": f"us-central1-docker.pkg.dev/my-project/runs/none@{DIGEST}"}, "not in its registry",
-         "gcloud artifacts docker images list"), ({"secret": "keys"}, "no secret keys", "gcloud secrets create keys"),
+         "gcloud artifacts docker images list"), ({"secret": SECRET}, "no secret keys", "gcloud secrets create keys"),
     ]  # fmt: skip
     for changed, message, hint in table:
         found = refusals(**changed)

@@ -40,6 +40,7 @@ from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle
 
 pytestmark = pytest.mark.heavy
 DIGEST_0 = f"sha256:{'0' * 64}"
+SECRET = "gcp:projects/my-project/secrets/keys"
 COMMIT = "hf://org/model@" + "0123456789" * 4
 TERMS: dict[str, Any] = {
     "kind": "gce", "project": "my-project", "region": "us-central1", "zones": ["us-central1-a", "us-central1-b"],
@@ -326,7 +327,7 @@ FILL = {"sources": [COMMIT], "size_gib": 200}
 ])  # fmt: skip
 def test_every_body_is_one_that_the_discovery_document_has(form: dict[str, Any], tmp_path: Path) -> None:
     """The fetching machine has no GPU, reads no secret's value, and leaves the disk; all scripts are bash's."""
-    place = GCEPlace(**TERMS | {"fill": {"weights": form}, "secret": "keys", "kms_key": "projects/p/k", "spot": True,
+    place = GCEPlace(**TERMS | {"fill": {"weights": form}, "secret": SECRET, "kms_key": "projects/p/k", "spot": True,
                                 "grace_s": 20, "reservation": None})  # fmt: skip
     [fill] = fills_of("gpu", place, RUNS)
     zone = "us-central1-a"
@@ -344,7 +345,7 @@ def test_every_body_is_one_that_the_discovery_document_has(form: dict[str, Any],
     (tmp_path / "first").write_text(script)
     subprocess.run(["bash", "-n", str(tmp_path / "first")], check=True)
     words = filling_lines(fill, "7")
-    assert "--secret gcp:my-project/keys" in words[-2]
+    assert f"--secret {SECRET}" in words[-2]
     assert "umount" in words[-1]  # before the last container says that it is filled
     assert filling_place(fill).gpus == 0
     assert len(body["name"]) <= 63

@@ -25,6 +25,7 @@ from tonnage.testing.google.storage import google_fault
 from tonnage.testing.http_service import times
 
 pytestmark = pytest.mark.heavy
+SECRET = "gcp:projects/my-project/secrets/keys"
 TERMS: dict[str, Any] = {
     "kind": "vertex", "project": "my-project", "region": "us-central1", "cores": 2, "memory_gib": 8,
     "bucket": "gs://runs/tonnage", "instance_type": "n2-standard-2", "time_limit_minutes": 240,
@@ -65,7 +66,7 @@ def test_several_machines_are_two_pools() -> None:
         ({}, "STANDARD"), ({"spot": True, "grace_s": 20}, "SPOT"), (L4, "STANDARD"),
         ({**L4, "flex_start": True, "max_wait_minutes": 60}, "FLEX_START"),
         ({**L4, "reservation": RESERVED}, "STANDARD"),
-        ({"network": "projects/123/global/networks/ml", "secret": "keys", "labels": {"Team": "ML"}}, "STANDARD"),
+        ({"network": "projects/123/global/networks/ml", "secret": SECRET, "labels": {"Team": "ML"}}, "STANDARD"),
         ({"kms_key": "projects/p/locations/l/keyRings/r/cryptoKeys/k", "disk_type": "hyperdisk-balanced"}, "STANDARD"),
         ({"patch": {"customJobs.create": {"jobSpec": {"enableDashboardAccess": True}}}}, "STANDARD"),
     ],
@@ -195,7 +196,7 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(google: FakeG
             "service-accounts create x",
         ),
         ({"image": absent}, "is not in its registry", "gcloud artifacts docker images list"),
-        ({"secret": "keys"}, "no secret keys", "gcloud secrets create keys"),
+        ({"secret": SECRET}, "no secret keys", "gcloud secrets create keys"),
     ]
     for changed, message, hint in table:
         [(said, mends)] = refusals(**changed)

@@ -25,6 +25,7 @@ from tonnage.places.terraform.files import terraform_files
 from tonnage.places.terraform.google import google_blocks
 from tonnage.places.terraform.hcl import Block, Expression
 
+SECRET = "gcp:projects/my-project/secrets/keys"
 DIGEST = f"sha256:{'0' * 64}"
 SIZE: dict[str, Any] = {"cores": 208, "memory_gib": 1800, "gpus": 8, "gpu": "h100", "time_limit_minutes": 60}
 GCE: dict[str, Any] = {
@@ -47,10 +48,12 @@ AZURE: dict[str, Any] = {
 FILL = {"weights": {"sources": ["hf://a/b@" + "0" * 40], "size_gib": 100}}
 OTHER = f"registry.example/t@{DIGEST}"
 FORMS: list[dict[str, Any]] = [
-    GCE, GCE | {"secret": "keys", "spot": True, "grace_s": 20, "labels": {"team": "ml"}}, GCE | {"fill": FILL},
+    GCE, GCE | {"secret": SECRET, "spot": True, "grace_s": 20, "labels": {"team": "ml"}}, GCE | {"fill": FILL},
     GCE | {"image": OTHER, "bucket": "gs://my-runs", "gpu_subnets": ["g0", "g1", "g2", "g3"], "subnet": "ml"},
-    VERTEX, VERTEX | {"secret": "keys"},
-    AZURE, AZURE | {"secret": "vault/keys", "spot": True, "grace_s": 20, "image": OTHER, "labels": {"team": "ml"}},
+    VERTEX, VERTEX | {"secret": SECRET},
+    AZURE,
+    AZURE | {"secret": f"azure:vault/keys/{32 * '0'}", "spot": True, "grace_s": 20, "image": OTHER,
+             "labels": {"team": "ml"}},
 ]  # fmt: skip
 ALL = pytest.mark.parametrize("terms", FORMS)
 ON_GOOGLE = pytest.mark.parametrize("terms", FORMS[:6])

@@ -35,9 +35,10 @@ ROLE = "arn:aws:iam::123456789012:role/tonnage-run"
 SAGEMAKER: dict[str, Any] = {**BOTH, "kind": "sagemaker", "instance_type": "ml.p4d.24xlarge", "role": ROLE}
 NETWORK = {"subnets": ["to-come"], "security_groups": ["to-come"]}
 FORMS: list[tuple[dict[str, Any], bool]] = [
-    (EC2, False), (EC2 | {"secret": "keys", "profile": "research", "labels": {"team": "ml", "a b": "c"}}, False),
+    (EC2, False), (EC2 | {"secret": "aws:keys", "profile": "research", "labels": {"team": "ml", "a b": "c"}}, False),
+    (EC2 | {"secret": "aws-ssm:/ml/keys"}, False),
     (EC2, True), (EC2 | {"image": f"registry.example/t@{DIGEST}", "bucket": "s3://my-runs"}, False),
-    (SAGEMAKER, False), (SAGEMAKER | NETWORK | {"secret": "arn:aws:secretsmanager:us-east-1:1:secret:k-abc"}, False),
+    (SAGEMAKER, False), (SAGEMAKER | NETWORK | {"secret": "aws:arn:aws:secretsmanager:us-east-1:1:secret:k-a"}, False),
 ]  # fmt: skip
 ALL = pytest.mark.parametrize(("terms", "nat"), FORMS)
 MIRROR = os.environ.get("TONNAGE_TERRAFORM_MIRROR")
@@ -115,7 +116,8 @@ def test_rights_are_no_wider_than_they_have_to_be(terms: dict[str, Any], nat: bo
             assert statement["Resource"] == "${aws_s3_bucket.runs.arn}/" + prefix + "*"
     [passed] = [one for one in given if "iam:PassRole" in one["Action"]]
     assert passed["Resource"].text == "aws_iam_role.run.arn"
-    secrets = [one for one in given if any("secretsmanager" in action for action in one["Action"])]
+    reads = ("secretsmanager:GetSecretValue", "ssm:GetParameter")
+    secrets = [one for one in given if any(action in reads for action in one["Action"])]
     assert bool(secrets) == ("secret" in terms)
 
 

@@ -20,6 +20,7 @@ MULTI_NODE_SOURCE: Final = "https://docs.aws.amazon.com/batch/latest/userguide/m
 class BatchPlace(SeveralMachines, ImagePlace):
     """Jobs of one queue, whose compute environment is EC2's. Figures are those of one node."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "vm"  # Batch adds no price of its own to its instances
     kind: Literal["aws-batch"]
     profile: str | None = None  # of ~/.aws/config; None: boto3's own chain

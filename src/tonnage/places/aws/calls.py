@@ -11,7 +11,9 @@ from typing import Any, Final
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.s3 import ATTEMPTS, client_of, code_of
+from tonnage.places.bucket.secrets import secret_of, storing
 from tonnage.places.contract import PlaceFinding
+from tonnage.secret_references import SecretReference
 from tonnage.values import dataclass
 
 EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
@@ -134,20 +136,32 @@ class AWSAccount:
             if token is None:
                 return
 
-    def secret(self, name: str | None) -> Iterator[PlaceFinding]:
-        """Whether the secret of the place is there."""
-        if name is None:
+    def secret(self, reference: str | None) -> Iterator[PlaceFinding]:
+        """Whether the secret of the place is there. Its value is not asked for."""
+        asked = secret_of(reference)
+        if asked is None:
+            return
+        if asked.scheme == "aws-ssm":
+            yield from self._parameter(asked)
             return
         try:
-            self.call("secretsmanager", "DescribeSecret", {"SecretId": name})
+            self.call("secretsmanager", "DescribeSecret", {"SecretId": asked.name})
         except AwsError as error:
             if error.code == "ResourceNotFoundException":
-                yield refused(
-                    f"there is no secret {name}",
-                    f"`aws secretsmanager create-secret --name {name} --secret-string file://keys.json`",
-                )
+                yield refused(f"there is no secret {asked.name}", f"`{storing(asked)}`")
             else:
-                yield unasked(f"the secret {name}", error)
+                yield unasked(f"the secret {asked.name}", error)
+
+    def _parameter(self, asked: SecretReference) -> Iterator[PlaceFinding]:
+        name = asked.name.rpartition(":parameter")[2]  # of an ARN too
+        named = {"ParameterFilters": [{"Key": "Name", "Option": "Equals", "Values": [name]}]}
+        try:
+            found = self.call("ssm", "DescribeParameters", named)["Parameters"]
+        except AwsError as error:
+            yield unasked(f"the parameter {name}", error)
+            return
+        if not found:
+            yield refused(f"there is no parameter {name}", f"`{storing(asked)}`")
 
     def image(self, image: str) -> Iterator[PlaceFinding]:
         """Whether an image of Amazon's registry is there; of other registries only the machine learns."""

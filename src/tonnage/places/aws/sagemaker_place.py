@@ -18,6 +18,7 @@ ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
 class SageMakerPlace(SeveralMachines, ImagePlace):
     """Training jobs of one region. Figures are those of one instance of the type."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "sagemaker"
     kind: Literal["sagemaker"]
     profile: str | None = None  # of ~/.aws/config; None: boto3's own chain

@@ -10,6 +10,7 @@ from tonnage.errors import TonnageError
 from tonnage.places.azure.place import AzurePlace, AzureTerms
 from tonnage.places.bucket.azure import AzureError
 from tonnage.places.bucket.cloud import refused, unasked
+from tonnage.places.bucket.secrets import azure_secret, secret_of
 from tonnage.places.contract import PlaceFinding
 
 Call = Callable[..., dict[str, Any]]
@@ -244,9 +245,10 @@ def _identity(call: Call, place: AzurePlace) -> Iterator[PlaceFinding]:
 
 def vault_questions(call: Call, place: AzureTerms) -> Iterator[PlaceFinding]:
     """The vault alone: to ask for the secret is to read it."""
-    if place.secret is None:
+    asked = secret_of(place.secret)
+    if asked is None:
         return
-    vault = place.secret.partition("/")[0]
+    vault, _ = azure_secret(asked)
     params = {"$filter": f"resourceType eq 'Microsoft.KeyVault/vaults' and name eq '{vault}'"}
     try:
         told = call("GET", f"/subscriptions/{place.subscription}/resources", version=V_RESOURCES, params=params)

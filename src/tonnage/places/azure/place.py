@@ -24,6 +24,8 @@ HOW_BUCKET: Final = "`bucket` is one of Blob Storage: az://CONTAINER@ACCOUNT.blo
 class AzureTerms(CloudPlace):
     """Terms of all that is Azure's."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("azure",)
+
     subscription: Annotated[str, Field(pattern=UUID)]
     resource_group: Annotated[str, Field(pattern=r"^[\w().-]{1,89}[\w()-]$")]
 
@@ -31,17 +33,10 @@ class AzureTerms(CloudPlace):
     def _as_azure_takes_it(self) -> AzureTerms:
         if not re.fullmatch(r"az://[a-z0-9-]+@[a-z0-9]+\.blob\.[a-z0-9.]+(/.*)?", self.bucket):
             raise ValueError(HOW_BUCKET)
-        if self.secret is not None and self.secret.count("/") != 1:
-            raise ValueError("`secret` is one of Key Vault: VAULT/NAME")
         wrong = [key for key in self.labels if NOT_IN_TAGS.search(key)]
         if wrong:
             raise ValueError(f"`labels`: {wrong[0]!r} cannot be the name of a tag: <>%&\\?/ are not taken")
         return self
-
-    @property
-    def secret_address(self) -> str | None:
-        """Of Key Vault."""
-        return None if self.secret is None else f"azure:{self.secret}"
 
     @property
     def group(self) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
+from tonnage.places.bucket.secrets import checked_secret
 from tonnage.places.terms import PlaceTerms
 
 BUCKET: Final = r"^((s3|gs|az|file)://|/Volumes/)[^\s]*[^\s/]$"
@@ -30,11 +31,12 @@ class BucketPlace(PlaceTerms):
     stays: ClassVar[bool] = False  # a machine may stay after its work, stopped and billed, until it is deleted
 
     proves_conditions: ClassVar[bool] = False  # the store is asked whether it refuses what is another version by now
+    secret_schemes: ClassVar[tuple[str, ...]]  # of the references that its machines read; empty: `secret` is none
 
     bucket: Annotated[str, Field(pattern=BUCKET)]  # runs lie below it; it has to be there
     python: str = "python"  # in the image, or on the machine
     time_limit_minutes: Annotated[int, Field(ge=1)]  # of one submission; the place itself ends the work after it
-    secret: str | None = None  # of the cloud's store: a JSON object of the variables that the run needs
+    secret: str | None = None  # a reference to the variables that the run needs: a JSON object, or lines NAME=VALUE
     mount: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")]  # the folder of runs on the machine
     exchange_s: Annotated[float, Field(gt=0, le=300)] = 5.0  # how often machine and bucket exchange what is new
     owner: str | None = None  # for tags; None: your user name here
@@ -51,10 +53,15 @@ class BucketPlace(PlaceTerms):
         """Whether the machine may be taken away, with a notice that the run listens to."""
         return False
 
+    @field_validator("secret")
+    @classmethod
+    def _names_a_store(cls, secret: str | None) -> str | None:
+        return secret if secret is None or not cls.secret_schemes else checked_secret(secret, cls.secret_schemes)
+
     @property
     def secret_address(self) -> str | None:
-        """Where the machine reads the run's variables; None where there are none, or the place sets them itself."""
-        return None
+        """What the machine reads the run's variables by; None where there are none, or the place sets them itself."""
+        return self.secret
 
     @property
     def store_there(self) -> str:
@@ -74,14 +81,19 @@ class ClusterPlace(BucketPlace):
     """Clusters that run already: their nodes reach the bucket with their own rights, and a lost one is replaced."""
 
     starts_again: ClassVar[bool] = True
+    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm", "gcp", "azure", "vault", "env", "file")
 
     mount: Annotated[str, Field(pattern=r"^/[^\n]*[^/\n]$")] = "/tmp/tonnage"
     notices: Literal["aws", "gcp", "azure"] | None = None  # the nodes are spot machines of this cloud
-    secret: Annotated[str, Field(pattern=r"^(aws:.+|gcp:.+/.+|nodes)$")] | None = None
 
     @property
     def interruptible(self) -> bool:
         return self.notices is not None
+
+    @field_validator("secret")
+    @classmethod
+    def _names_a_store(cls, secret: str | None) -> str | None:
+        return secret if secret in {None, ON_THE_NODES} else checked_secret(str(secret), cls.secret_schemes)
 
     @property
     def secret_address(self) -> str | None:
@@ -102,10 +114,6 @@ class CloudPlace(BucketPlace):
     @property
     def where(self) -> str:
         return self.region
-
-    @property
-    def secret_address(self) -> str | None:
-        return None if self.secret is None else f"aws:{self.secret}"
 
 
 class ImagePlace(CloudPlace):

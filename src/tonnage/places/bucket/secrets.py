@@ -1,82 +1,68 @@
-"""Variables of a run that a cloud keeps: only the name of their store is sent, the machine reads them."""
+"""`secret` of a place: a reference, spelled as all are, to variables that the run's machine reads itself."""
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-from typing import Any, Final
+from collections.abc import Sequence
 
-from tonnage.errors import InputError, TonnageError
-
-GCP_METADATA: Final = "http://metadata.google.internal"
-VAULT_API: Final = "7.4"
-GCP_SECRETS: Final = "https://secretmanager.googleapis.com"
+from tonnage.errors import InputError
+from tonnage.secret_references import SecretReference, is_reference, parse_reference
+from tonnage.secret_references.forms import SCHEMES
 
 
-def fill_environment(where: str, *, region: str | None = None) -> None:
-    """Set the variables of a secret whose value is a JSON object of them: `aws:NAME`, `gcp:PROJECT/NAME`,
-    `azure:VAULT/NAME`.
+def checked_secret(text: str, schemes: Sequence[str]) -> str:
+    """A reference of one of these schemes. ValueError, which does not show the text: it may be the secret itself."""
+    forms = ", ".join(SCHEMES[one].form for one in schemes)
+    if not is_reference(text):
+        raise ValueError(f"names where the secret is kept: {forms}; never the secret itself (docs/secrets.md)")
+    try:
+        asked = parse_reference(text)
+    except InputError as error:
+        raise ValueError(f"{error.message}; {forms} (docs/secrets.md)") from None
+    if asked.scheme not in schemes:
+        raise ValueError(f"machines of this place read no secret of the form {SCHEMES[asked.scheme].form}: {forms}")
+    return text
 
-    InputError where it is no such object, TonnageError where it cannot be read.
+
+def secret_of(text: str | None) -> SecretReference | None:
+    """The reference in its parts; None where a place names none."""
+    return None if text is None else parse_reference(text)
+
+
+def storing(asked: SecretReference) -> str | None:
+    """The command that stores variables, from keys.json, where a reference names them; None where there is none.
+
+    >>> storing(parse_reference("azure:my-vault/keys"))
+    'az keyvault secret set --vault-name my-vault --name keys --file keys.json'
     """
-    cloud, _, name = where.partition(":")
-    if cloud == "aws":
-        text = _aws(name, region)
-    elif cloud == "gcp":
-        text = _gcp(name)
-    elif cloud == "azure":
-        text = _azure(name)
-    else:
-        raise InputError(f"'{where}' names no store of secrets", hint="aws:NAME, gcp:PROJECT/NAME or azure:VAULT/NAME")
-    try:
-        values: dict[str, Any] = json.loads(text)
-        os.environ.update({str(key): str(value) for key, value in values.items()})
-    except (ValueError, AttributeError):
-        raise InputError(f"the secret {where} is no JSON object of variables", hint='{"HF_TOKEN": "..."}') from None
+    if asked.scheme == "aws":
+        return f"aws secretsmanager create-secret --name {asked.name} --secret-string file://keys.json"
+    if asked.scheme == "aws-ssm":
+        return f"aws ssm put-parameter --name {asked.name} --type SecureString --value file://keys.json"
+    if asked.scheme == "gcp":
+        _, project, short = google_secret(asked)
+        return f"gcloud secrets create {short} --project {project} --data-file=keys.json"
+    if asked.scheme == "azure":
+        vault, name = azure_secret(asked)
+        return f"az keyvault secret set --vault-name {vault} --name {name} --file keys.json"
+    return None
 
 
-def _aws(name: str, region: str | None) -> str:
-    from tonnage.places.bucket.s3 import Absent, client_of, translated
+def google_secret(asked: SecretReference) -> tuple[str, str, str]:
+    """A secret of Google without its version: the whole name, the project and the short name.
 
-    client = client_of("secretsmanager", region=region)
-    try:
-        with translated(f"secret {name}"):
-            return str(client.get_secret_value(SecretId=name)["SecretString"])
-    except Absent as error:
-        raise TonnageError(f"there is no secret {name}", hint="`aws secretsmanager list-secrets`") from error
-
-
-def _gcp(name: str) -> str:
-    """With the token of the machine's service account; the newest version."""
-    import httpx
-
-    project, _, secret = name.partition("/")
-    metadata = os.environ.get("TONNAGE_GCP_METADATA_URL") or GCP_METADATA
-    secrets = os.environ.get("TONNAGE_GCP_SECRETS_URL") or GCP_SECRETS
-    try:
-        with httpx.Client(timeout=20.0, trust_env=False) as client:
-            path = "/computeMetadata/v1/instance/service-accounts/default/token"
-            token = client.get(f"{metadata}{path}", headers={"Metadata-Flavor": "Google"}).raise_for_status().json()
-            address = f"{secrets}/v1/projects/{project}/secrets/{secret}/versions/latest:access"
-            signed = {"Authorization": f"Bearer {token['access_token']}"}
-            answer = client.get(address, headers=signed).raise_for_status().json()
-    except (httpx.HTTPError, KeyError, ValueError) as error:
-        hint = "the machine's service account needs roles/secretmanager.secretAccessor"
-        raise TonnageError(f"the secret {name} cannot be read: {error}", hint=hint) from error
-    return base64.b64decode(answer["payload"]["data"]).decode()
+    >>> google_secret(parse_reference("gcp:projects/ml/secrets/keys/versions/3"))
+    ('projects/ml/secrets/keys', 'ml', 'keys')
+    """
+    name = asked.name.partition("/versions/")[0]
+    _, project, _, short = name.split("/")
+    return name, project, short
 
 
-def _azure(name: str) -> str:
-    """With the machine's identity; the newest version."""
-    from tonnage.places.bucket.azure import AzureClient
+def azure_secret(asked: SecretReference) -> tuple[str, str]:
+    """The vault and the name of a secret of Azure, without its version.
 
-    vault, _, secret = name.partition("/")
-    root = os.environ.get("TONNAGE_AZURE_VAULT_URL") or f"https://{vault}.vault.azure.net"
-    client = AzureClient("https://vault.azure.net")
-    try:
-        told = client.call("GET", f"{root}/secrets/{secret}", params={"api-version": VAULT_API})
-    except TonnageError as error:
-        hint = "the machine's identity needs the role «Key Vault Secrets User»"
-        raise TonnageError(f"the secret {name} cannot be read: {error.message}", hint=hint) from error
-    return str(told["value"])
+    >>> azure_secret(parse_reference("azure:my-vault/keys"))
+    ('my-vault', 'keys')
+    """
+    vault, name = asked.name.split("/")[:2]
+    return vault, name

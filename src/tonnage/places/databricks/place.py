@@ -21,6 +21,7 @@ class DatabricksPlace(CloudPlace):
     What runs need comes with `runtime` and `wheels`, or with `image`.
     """
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ()  # `secret` is a secret scope of the workspace
     platform: ClassVar[Platform] = "databricks"
     kind: Literal["databricks"]
     profile: str | None = None  # of ~/.databrickscfg; None: the SDK's own chain

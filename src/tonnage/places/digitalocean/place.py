@@ -19,6 +19,7 @@ NO_DISK: Final = "`disk_gib`: a droplet's disk comes with its size; `patch.dropl
 class DigitalOceanPlace(MachinePlace):
     """Droplets of one size in one region. A run has one; it is deleted by the client, or by itself where it may."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("file",)
     platform: ClassVar[Platform] = "vm"
     stays: ClassVar[bool] = True
     proves_conditions: ClassVar[bool] = True  # Spaces' documents do not name them
@@ -34,8 +35,10 @@ class DigitalOceanPlace(MachinePlace):
     @field_validator("secret")
     @classmethod
     def _is_a_file(cls, secret: str | None) -> str | None:
-        if secret is not None and not secret.startswith("/"):
-            raise ValueError("DigitalOcean keeps no secrets: a file of the boot image, with a line NAME=VALUE for each")
+        if secret is not None and not secret.startswith("file:/"):
+            raise ValueError(
+                "DigitalOcean keeps no secrets: file:/PATH of the boot image, with a line NAME=VALUE for each"
+            )
         return secret
 
     @model_validator(mode="before")
@@ -89,4 +92,4 @@ class DigitalOceanPlace(MachinePlace):
     @property
     def variable_files(self) -> tuple[str, ...]:
         """The bucket's key, and the run's own variables."""
-        return (KEYS_FILE, *([] if self.secret is None else [self.secret]))
+        return (KEYS_FILE, *([] if self.secret is None else [self.secret.removeprefix("file:")]))

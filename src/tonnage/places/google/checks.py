@@ -9,6 +9,7 @@ from typing import Any, Final
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.google import GoogleError
+from tonnage.places.bucket.secrets import google_secret, secret_of, storing
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.google.disk_words import HYPERDISK_ML, READ_BY_MANY, is_whole
 from tonnage.places.google.place import MTU, GCEPlace
@@ -282,13 +283,14 @@ def image_questions(call: Call, place: GCEPlace | VertexPlace) -> Iterator[Place
 
 def secret_questions(call: Call, place: GCEPlace | VertexPlace) -> Iterator[PlaceFinding]:
     """Whether the secret of the place is there."""
-    if place.secret is None:
+    asked = secret_of(place.secret)
+    if asked is None:
         return
+    name, project, short = google_secret(asked)
     try:
-        call("GET", f"v1/projects/{place.project}/secrets/{place.secret}", service="secretmanager")
+        call("GET", f"v1/{name}", service="secretmanager")
     except GoogleError as error:
         if error.status == 404:
-            hint = f"`gcloud secrets create {place.secret} --data-file=keys.json`"
-            yield refused(f"there is no secret {place.secret}", hint)
+            yield refused(f"there is no secret {short} in {project}", f"`{storing(asked)}`")
         else:
-            yield unasked(f"the secret {place.secret}", error)
+            yield unasked(f"the secret {short}", error)

@@ -57,6 +57,7 @@ class DataDisk:
 class GCEPlace(SeveralMachines, MachinePlace):
     """Instances of one machine type in some zones of a region; those of a run are in one zone. They end themselves."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("gcp",)
     platform: ClassVar[Platform] = "vm"
     stays: ClassVar[bool] = True
     kind: Literal["gce"]
@@ -88,11 +89,6 @@ class GCEPlace(SeveralMachines, MachinePlace):
         """The machine type in the place's own region."""
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         return CatalogMachine(self.platform, "gcp", self.instance_type, self.region, bought)
-
-    @property
-    def secret_address(self) -> str | None:
-        """Of Secret Manager, in the same project."""
-        return None if self.secret is None else f"gcp:{self.project}/{self.secret}"
 
     @property
     def disk(self) -> str:

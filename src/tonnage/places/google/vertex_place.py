@@ -19,6 +19,7 @@ LONGEST_MINUTES: Final = 28 * 24 * 60  # of one job
 class VertexPlace(SeveralMachines, ImagePlace):
     """Custom jobs of one machine type in one region. Figures are those of one machine."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("gcp",)
     platform: ClassVar[Platform] = "vertex"
     kind: Literal["vertex"]
     project: Annotated[str, Field(pattern=r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$")]
@@ -38,11 +39,6 @@ class VertexPlace(SeveralMachines, ImagePlace):
         """The machine type in the place's own region, with Vertex AI's fee."""
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         return CatalogMachine(self.platform, "gcp", self.instance_type, self.region, bought)
-
-    @property
-    def secret_address(self) -> str | None:
-        """Of Secret Manager, in the same project."""
-        return None if self.secret is None else f"gcp:{self.project}/{self.secret}"
 
     @model_validator(mode="after")
     def _hang_together(self) -> VertexPlace:

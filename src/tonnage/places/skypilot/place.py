@@ -17,6 +17,7 @@ Machine = Annotated[str, Field(pattern=r"^[a-z0-9]+(/[^/\s]+){2}$")]  # PROVIDER
 class SkyPilotPlace(BucketPlace):
     """Managed jobs on machines of several clouds, tried in their order. Figures are those of the least of them."""
 
+    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm", "gcp", "azure")
     platform: ClassVar[Platform] = "vm"
     kind: Literal["skypilot"]
     image: str  # by digest: NAME@sha256:...; it has tonnage and what runs need installed
@@ -24,7 +25,6 @@ class SkyPilotPlace(BucketPlace):
     spot: bool = False
     disk_gib: Annotated[int, Field(ge=30)] = 200
     strategy: Literal["FAILOVER", "EAGER_NEXT_REGION"] = "EAGER_NEXT_REGION"  # where a machine is taken
-    secret: Annotated[str, Field(pattern=r"^(aws|gcp):[^\s]+$")] | None = None  # aws:NAME or gcp:PROJECT/NAME
     mount: str = "/tonnage"
     command: str = "sky"  # SkyPilot's own, best in an environment of its own
     workspace: str | None = None  # of SkyPilot
@@ -52,10 +52,6 @@ class SkyPilotPlace(BucketPlace):
         bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
         parts = [one.split("/") for one in self.candidates]
         return tuple(CatalogMachine(self.platform, provider, kind, region, bought) for provider, region, kind in parts)
-
-    @property
-    def secret_address(self) -> str | None:
-        return self.secret
 
     @model_validator(mode="after")
     def _hang_together(self) -> SkyPilotPlace:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tonnage.errors import InputError
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.bucket.secrets import secret_of
 from tonnage.places.terraform.hcl import Block, Expression, HCLText
 
 PROVIDER: Final = "~> 5.80"
@@ -21,6 +22,7 @@ ANYWHERE: Final = "0.0.0.0/0"
 ECR: Final = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^@]+)@.*"
 )
+SECRET_SERVICES: Final = {"aws": "secretsmanager", "aws-ssm": "ssm"}  # of a reference's scheme
 KEPT_DAYS: Final = 90  # inputs that no run has sent again
 EC2_READS: Final = (
     "ec2:DescribeImages", "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances",
@@ -154,7 +156,8 @@ def _services(place: AWSPlace) -> Iterator[Block]:
         security_group_id=Expression("aws_security_group.endpoints.id"),
         referenced_security_group_id=Expression("aws_security_group.runs.id"),
     )  # fmt: skip
-    names = ["ecr.api", "ecr.dkr", *(["secretsmanager"] if place.secret else [])]
+    asked = secret_of(place.secret)
+    names = ["ecr.api", "ecr.dkr", *([] if asked is None else [SECRET_SERVICES[asked.scheme]])]
     yield Block(
         "resource", "aws_vpc_endpoint", "services", for_each=Expression(f"toset({_listed(names)})"), vpc_id=vpc,
         service_name=f"{service}.${{each.value}}", vpc_endpoint_type="Interface", private_dns_enabled=True,
@@ -187,7 +190,7 @@ def _role(place: AWSPlace) -> Iterator[Block]:
     service = "ec2" if isinstance(place, EC2Place) else "sagemaker"
     trust = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": f"{service}.amazonaws.com"}}
     yield Block("resource", "aws_iam_role", "run", name=role_name(place), assume_role_policy=_policy(trust))
-    given = [*_objects(place), *_image(place), *_secret(place, "secretsmanager:GetSecretValue")]
+    given = [*_objects(place), *_image(place), *_secret(place)]
     if isinstance(place, SageMakerPlace):
         given += _sagemaker_role(place)
     yield Block("resource", "aws_iam_role_policy", "run", name="run", role=Expression("aws_iam_role.run.id"),
@@ -216,13 +219,21 @@ def _image(place: AWSPlace) -> list[dict[str, Any]]:
             _allow(pulls, "arn:${data.aws_partition.here.partition}:" + arn)]  # fmt: skip
 
 
-def _secret(place: AWSPlace, action: str) -> list[dict[str, Any]]:
-    if place.secret is None:
+def _secret(place: AWSPlace, *, looked_for: bool = False) -> list[dict[str, Any]]:
+    """To read the place's secret; `looked_for`: to see that it is there, without its value."""
+    asked = secret_of(place.secret)
+    if asked is None:
         return []
-    here = "${data.aws_partition.here.partition}:secretsmanager:" + place.region
-    if place.secret.startswith("arn:"):
-        return [_allow([action], place.secret)]
-    return [_allow([action], f"arn:{here}:${{data.aws_caller_identity.here.account_id}}:secret:{place.secret}-??????")]
+    if asked.scheme == "aws-ssm" and looked_for:
+        return [_allow(["ssm:DescribeParameters"], "*")]  # which takes no narrower resource
+    service = SECRET_SERVICES[asked.scheme]
+    actions = {"secretsmanager": ("GetSecretValue", "DescribeSecret"), "ssm": ("GetParameter", "")}[service]
+    action = f"{service}:{actions[looked_for]}"
+    if asked.name.startswith("arn:"):
+        return [_allow([action], asked.name)]
+    name = f"secret:{asked.name}-??????" if service == "secretsmanager" else f"parameter/{asked.name.removeprefix('/')}"
+    here = "${data.aws_partition.here.partition}:" + f"{service}:{place.region}"
+    return [_allow([action], f"arn:{here}:${{data.aws_caller_identity.here.account_id}}:{name}")]
 
 
 def _sagemaker_role(place: SageMakerPlace) -> list[dict[str, Any]]:
@@ -241,7 +252,7 @@ def _rights(place: AWSPlace) -> Iterator[Block]:
     passed = _allow(["iam:GetRole", "iam:PassRole"], Expression("aws_iam_role.run.arn"))
     passed["Condition"] = {"StringEqualsIfExists": {"iam:PassedToService": f"{service}.amazonaws.com"}}
     quotas = _allow(["servicequotas:ListServiceQuotas", "sts:GetCallerIdentity"], "*")
-    given = [passed, quotas, *_objects(place), *_secret(place, "secretsmanager:DescribeSecret")]
+    given = [passed, quotas, *_objects(place), *_secret(place, looked_for=True)]
     given += [{**one, "Action": ["ecr:DescribeImages"]} for one in _image(place)[1:]]
     given += _ec2_rights(place) if isinstance(place, EC2Place) else _sagemaker_rights(place)
     yield Block("resource", "aws_iam_policy", "client", name=f"{role_name(place)}-client", policy=_policy(*given))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tonnage.places.azure.checks import SPOT_QUOTA, rights_of
 from tonnage.places.azure.place import AzurePlace
+from tonnage.places.bucket.secrets import azure_secret, secret_of
 from tonnage.places.terraform.hcl import Block, Expression
 
 PROVIDER: Final = "~> 4.55"
@@ -60,8 +61,8 @@ def _provider(name: str, place: AzurePlace) -> Iterator[Block]:
     registry, _, _ = place.image.partition(".azurecr.io/")
     if registry != place.image:
         yield _identifier("registry_id", place, f"Microsoft.ContainerRegistry/registries/{registry}", "of the image")
-    if place.secret is not None:
-        vault, _, secret = place.secret.partition("/")
+    if (asked := secret_of(place.secret)) is not None:
+        vault, secret = azure_secret(asked)
         yield _identifier("secret_id", place, f"Microsoft.KeyVault/vaults/{vault}/secrets/{secret}",
                           "of the variables of runs")  # fmt: skip
     tags = {"tonnage-place": name, **place.labels}

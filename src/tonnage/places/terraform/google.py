@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tonnage.places.bucket.secrets import google_secret, secret_of
 from tonnage.places.google.checks import READS_DISKS, quotas_of
 from tonnage.places.google.checks import RIGHTS as COMPUTE_RIGHTS
 from tonnage.places.google.filling import RIGHTS as FILL_RIGHTS
@@ -154,9 +155,10 @@ def _account(place: GooglePlace) -> Iterator[Block]:
             location=found["location"], repository=found["repository"], role="roles/artifactregistry.reader",
             member=member,
         )  # fmt: skip
-    if place.secret is not None:
-        yield Block("resource", "google_secret_manager_secret_iam_member", "run", project=place.project,
-                    secret_id=place.secret, role="roles/secretmanager.secretAccessor", member=member)  # fmt: skip
+    if (asked := secret_of(place.secret)) is not None:
+        _, project, secret = google_secret(asked)
+        yield Block("resource", "google_secret_manager_secret_iam_member", "run", project=project,
+                    secret_id=secret, role="roles/secretmanager.secretAccessor", member=member)  # fmt: skip
     if isinstance(place, GCEPlace):
         yield Block(
             "resource", "google_project_iam_custom_role", "end", role_id=f"{_role_id(place)}End",
