@@ -34,7 +34,7 @@ class DigitalOceanPlace(MachinePlace):
 
     @field_validator("secret")
     @classmethod
-    def _is_a_file(cls, secret: str | None) -> str | None:
+    def _names_a_store(cls, secret: str | None) -> str | None:
         if secret is not None and not secret.startswith("file:/"):
             raise ValueError(
                 "DigitalOcean keeps no secrets: file:/PATH of the boot image, with a line NAME=VALUE for each"
