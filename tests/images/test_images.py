@@ -222,6 +222,10 @@ def test_the_line_for_a_place_has_the_digest() -> None:
     folder = str(image_report(replace(made, destination="oci:/tmp/there:1")).page())
     assert "image =" not in folder
     assert DIGEST in folder
+    with_cuda = str(image_report(replace(made, cuda="13.0", nccl="2.29.7")).page())
+    assert 'cuda = "13.0"' in with_cuda
+    assert 'nccl = "2.29.7"' in with_cuda
+    assert "cuda =" not in folder
 
 
 @pytest.mark.heavy

@@ -28,6 +28,7 @@ from tonnage.supervisor.shim import LogKeeper
 SEEN = {
     "time": 0.0, "python": "3.11.7", "missing": [], "writable": True, "free_bytes": 1 << 40, "cores": 8,
     "memory_bytes": 64 << 30, "load": 0.1, "gpus": [["H100", 81559.0, 4.0]] * 8, "runs": [],
+    "driver": "580.95.05", "packages": {"torch": "2.9.0+cu128"},
 }  # fmt: skip
 
 
@@ -62,6 +63,10 @@ def ask(verb: str, folder: Path, body: bytes = b"", **request: Any) -> tuple[dic
         ({"gpus": [["H100", 81559.0, 4.0]]}, {}, "1 GPU, 8", "nvidia-smi -L"),
         ({"gpus": [["T4", 15360.0, 4.0]] * 8}, {"gpu_memory_gib": 80}, "less memory", "gpu_memory_gib"),
         ({"gpus": [["H100", 81559.0, 70000.0]] * 8}, {}, "8 GPUs are in use", "share = true"),
+        ({"driver": "570.26", "packages": {"torch": "2.12.0+cu130"}}, {}, "CUDA 13 needs 580.65.06", "docs.nvidia.com"),
+        ({"driver": None}, {}, "not known which driver they have", "places.box.driver"),
+        ({"packages": {}}, {}, "not known which CUDA PyTorch has", "places.box.cuda"),
+        ({"driver": "580.95.05", "packages": {}}, {"cuda": "12.8"}, None, None),
         ({"runs": ["tonnage:a:b:other"]}, {}, "1 run already: other", "share = true"),
         ({"load": 20.0}, {}, "load of 20.0", "uptime"),
         ({"load": 20.0, "runs": ["tonnage:a:b:other"]}, {"share": True}, None, None),

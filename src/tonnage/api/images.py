@@ -211,8 +211,16 @@ def _report(recipe: ImageRecipe, command: tuple[str, ...], built: BuiltImage | N
     )  # fmt: skip
     if built is None:
         return image
+    from tonnage.catalog.cuda import show_version
+    from tonnage.catalog.cuda_compatibility import show_plain
+    from tonnage.catalog.cuda_packages import cuda_of, nccl_of
+    from tonnage.images.pins import normal_name
+
+    has = {normal_name(one["metadata"]["name"]): str(one["metadata"]["version"]) for one in built.pip["installed"]}
+    cuda, nccl = cuda_of(has), nccl_of(has)
     return replace(
         image, image_id=built.image_id, digest=built.digest, size_bytes=built.size_bytes,
         destination=built.destination, python_packages=len(built.pip["installed"]),
-        system_packages=len(built.system.splitlines()),
+        system_packages=len(built.system.splitlines()), cuda=None if cuda is None else show_version(cuda),
+        nccl=None if cuda is None or nccl is None else show_plain(nccl),
     )  # fmt: skip

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -34,8 +36,8 @@ PORTS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType({
 def examine_machine(home: Path) -> tuple[Check, ...]:
     """Every check of the machine, devices first."""
     return (
-        _processor(), _torch_build(), _rocm(), _metal(), _compiler(), _allocators(), _java(), *_environments(home),
-        _disk(home), *_ports(), _other_programs(), _left_processes(home),
+        _processor(), _torch_build(), _cuda(), _rocm(), _metal(), _compiler(), _allocators(), _java(),
+        *_environments(home), _disk(home), *_ports(), _other_programs(), _left_processes(home),
     )  # fmt: skip
 
 
@@ -64,6 +66,35 @@ def _torch_build() -> Check:
             advice="pip uninstall torch, then pip install torch (a CUDA build), or the ROCm build of your version",
         )  # fmt: skip
     return Check(name="torch build", status="ok", found=built)
+
+
+def _cuda() -> Check:
+    """Whether the driver here runs the CUDA of PyTorch, beside the NCCL that is installed. Nothing is imported."""
+    from tonnage.catalog.cuda import parse_version, show_version
+    from tonnage.catalog.cuda_compatibility import check_all
+    from tonnage.catalog.cuda_packages import PACKAGES, cuda_of, nccl_fault, nccl_of
+
+    has = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            has[name] = version(name)
+    cuda = cuda_of(has)
+    if cuda is None:
+        said = "no PyTorch" if "torch" not in has else f"PyTorch {has['torch']} names no CUDA"
+        return Check(name="cuda", status="missing", found=said, advice="none is needed to plan")
+    tool = shutil.which("nvidia-smi")
+    told = (_printed([tool, "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]) or "") if tool else ""
+    rows = [line.split(", ") for line in told.splitlines() if re.fullmatch(r"[\d.]+, [\d.]+", line)]
+    if not rows:
+        found = f"CUDA {show_version(cuda)}, and no driver answers"
+        return Check(name="cuda", status="missing", found=found, advice="none is needed to plan")
+    driver, level = (parse_version(one) for one in rows[0])
+    answers = list(check_all(cuda=cuda, driver=driver, capability=level, nccl=nccl_of(has)))
+    wrong, fault = [one for one in answers if one.verdict in {"fails", "limited"}], nccl_fault(has, cuda)
+    words = [*(one.said for one in wrong or answers[:1]), *([fault] if fault else [])]
+    advice = wrong[0].mends if wrong else "install the one NCCL that `pip show torch` requires" if fault else ""
+    fails = bool(fault) or any(one.verdict == "fails" for one in wrong)
+    return Check(name="cuda", status="problem" if fails else "ok", found="; ".join(words), advice=advice)
 
 
 def _rocm() -> Check:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
+
+VERSION: Final = r"^\d+(\.\d+){0,3}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class PlaceTerms(StrictModel):
     gpus: Annotated[int, Field(ge=0)] = 0
     gpu: str | None = None  # the type, as the place calls it; None: any
     gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    driver: Annotated[str, Field(pattern=VERSION)] | None = None  # of NVIDIA, on its machines: 580.65.06, or 580 alone
+    cuda: Annotated[str, Field(pattern=VERSION)] | None = None  # that PyTorch there, or in the image, is built with
+    nccl: Annotated[str, Field(pattern=VERSION)] | None = None  # beside that PyTorch
+    cuda_compat: bool = False  # the image has NVIDIA's package cuda-compat of its CUDA
     grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away
     python: str | None = None  # there; None: the one that runs this
     usd_per_hour: Annotated[float, Field(ge=0)] | None = None  # of one machine

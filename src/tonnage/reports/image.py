@@ -31,6 +31,8 @@ class ImageReport:
     destination: str | None = None
     python_packages: int | None = None
     system_packages: int | None = None
+    cuda: str | None = None  # that its PyTorch is built with
+    nccl: str | None = None  # beside it
 
 
 def image_report(image: ImageReport) -> Report:
@@ -61,6 +63,8 @@ def _document(image: ImageReport) -> dict[str, Any]:
         "destination": image.destination,
         "python_packages": image.python_packages,
         "system_packages": image.system_packages,
+        "cuda": image.cuda,
+        "nccl": image.nccl,
     }
 
 
@@ -94,4 +98,5 @@ def _built(image: ImageReport) -> list[tuple[str, str]]:
     else:
         name = where.rpartition(":")[0] if ":" in where.rpartition("/")[2] else where
         rows.append(("for places.toml", f'image = "{name}@{image.digest}"'))
+        rows += [("", f'{key} = "{value}"') for key, value in (("cuda", image.cuda), ("nccl", image.nccl)) if value]
     return rows

@@ -342,6 +342,30 @@ def test_check_refuses(
     assert cluster.store.count() == before
 
 
+@pytest.mark.parametrize(
+    ("label", "cuda", "kind", "said"),
+    [
+        ("570.26", "13.0", "refused", "CUDA 13.0 on driver 570.26"), ("580.95.05", "13.0", None, ""),
+        (None, "13.0", "unchecked", "not known which driver they have"),
+        ("580.95.05", None, "unchecked", "not known which CUDA"),
+    ],
+)  # fmt: skip
+def test_nodes_say_their_driver_by_a_label(
+    label: str | None, cuda: str | None, kind: str | None, said: str, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Of NVIDIA's feature discovery, the oldest of the nodes that fit; without it that is said."""
+    more = {} if label is None else {"nvidia.com/cuda.driver-version.full": label}
+    for name, labels in (("node-a", more), ("node-b", more | ({"nvidia.com/cuda.driver-version.full": "610.43.02"}
+                                                              if label else {}))):  # fmt: skip
+        cluster.lay("/api/v1/nodes", "", {
+            "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "h100", **labels}},
+            "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}}})  # fmt: skip
+    run = executor(cluster, gpus=1, gpu="h100", gpu_memory_gib=80, cuda=cuda)
+    found = [one for one in run.check(written(tmp_path)) if "CUDA" in one.message]
+    assert [one.kind for one in found] == ([] if kind is None else [kind])
+    assert all(said in one.message for one in found)
+
+
 def test_what_may_not_be_asked_is_unchecked(cluster: FakeCluster, tmp_path: Path) -> None:
     """A user who may not list nodes is told that they were not looked at."""
     cluster.denied.add(("list", "nodes"))

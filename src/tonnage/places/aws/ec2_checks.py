@@ -99,6 +99,11 @@ def _machine_image(account: AWSAccount, place: EC2Place, kind: dict[str, Any]) -
     if least > place.disk_gib:
         yield refused(f"{place.ami} needs a disk of {least} GiB", f"places.{account.place}.disk_gib = {least}")
     yield from _architecture(place, str(found[0].get("Architecture") or ""), kind)
+    if place.gpus:
+        from tonnage.catalog.cuda import driver_of_image
+        from tonnage.places.gpu_software import software_at
+
+        yield from software_at(place, account.place, driver=driver_of_image(str(found[0].get("Name") or "")))
 
 
 def _architecture(place: EC2Place, of_image: str, kind: dict[str, Any]) -> Iterator[PlaceFinding]:

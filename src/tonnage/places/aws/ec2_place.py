@@ -47,6 +47,7 @@ EFA_CARDS: Final[Mapping[str, int]] = {
 class EC2Place(SeveralMachines, MachinePlace):
     """Instances of one type in one region, made for a run and ended with it; its image runs in Docker on each."""
 
+    tells_driver: ClassVar[bool] = True
     secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "vm"
     kind: Literal["ec2"]

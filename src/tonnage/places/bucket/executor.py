@@ -99,6 +99,10 @@ class BucketRuns:
             found += self._conditions() if self.terms.proves_conditions else ()
         except TonnageError as error:
             found.append(PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""))
+        if self.terms.gpus and not self.terms.tells_driver:
+            from tonnage.places.gpu_software import software_at  # it reads tables, which a submission does not need
+
+            found += software_at(self.terms, self.name)
         try:
             found += self.cloud.questions()
         except TonnageError as error:

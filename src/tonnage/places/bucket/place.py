@@ -31,6 +31,7 @@ class BucketPlace(PlaceTerms):
     stays: ClassVar[bool] = False  # a machine may stay after its work, stopped and billed, until it is deleted
 
     proves_conditions: ClassVar[bool] = False  # the store is asked whether it refuses what is another version by now
+    tells_driver: ClassVar[bool] = False  # the cloud's own questions look at the driver of its machines
     secret_schemes: ClassVar[tuple[str, ...]]  # of the references that its machines read; empty: `secret` is none
 
     bucket: Annotated[str, Field(pattern=BUCKET)]  # runs lie below it; it has to be there
@@ -62,6 +63,11 @@ class BucketPlace(PlaceTerms):
     def secret_address(self) -> str | None:
         """What the machine reads the run's variables by; None where there are none, or the place sets them itself."""
         return self.secret
+
+    @property
+    def machine_image(self) -> str | None:
+        """The published name of what its machines boot; None where there is none."""
+        return None
 
     @property
     def store_there(self) -> str:

@@ -91,6 +91,10 @@ class GCEPlace(SeveralMachines, MachinePlace):
         return CatalogMachine(self.platform, "gcp", self.instance_type, self.region, bought)
 
     @property
+    def machine_image(self) -> str:
+        return self.boot_image.rpartition("/")[2]
+
+    @property
     def disk(self) -> str:
         """The type of the first disk."""
         return self.disk_type or (HYPERDISK if self._takes_only_hyperdisk else "pd-balanced")

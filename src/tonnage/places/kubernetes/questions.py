@@ -5,7 +5,7 @@ A Job that names a class, an account or a claim that is not there is accepted an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from tonnage.places.kubernetes.paths import group_path, path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import resources
 from tonnage.values import dataclass
+
+DRIVER_LABEL: Final = "nvidia.com/cuda.driver-version.full"  # k8s-device-plugin, gpu-feature-discovery
 
 Document = dict[str, Any]
 RIGHTS: Final = (  # group, resource, verbs: what sending, following, stopping and ending a run takes
@@ -186,6 +188,16 @@ class Asking:
             yield self._without(
                 f"{len(fits)} nodes have {asked}, {terms.nodes} are needed", "`kubectl get nodes -L gpu`"
             )
+        if terms.gpus:
+            yield from self._software(fits)
+
+    def _software(self, nodes: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
+        """By the labels of NVIDIA's feature discovery, where nodes have them."""
+        from tonnage.places.gpu_software import software_at, told_driver
+
+        said = [(one["metadata"].get("labels") or {}).get(DRIVER_LABEL) for one in nodes]
+        driver = told_driver(said, source=f"the nodes' label {DRIVER_LABEL}")
+        yield from software_at(self.place, self.name, driver=driver)
 
     def _without(self, message: str, hint: str) -> PlaceFinding:
         if self.place.cluster in GROWS:

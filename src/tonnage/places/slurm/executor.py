@@ -69,8 +69,10 @@ class Slurm:
         return folder
 
     def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:
+        from tonnage.places.gpu_software import software_at
+
         groups = parse_partitions(self._asked("sinfo", "-h", "-e", "-o", PARTITION_FORMAT))
-        found = [*against(self.place, self.name, groups), *self._account()]
+        found = [*against(self.place, self.name, groups), *self._account(), *software_at(self.place, self.name)]
         if not any(one.kind == "refused" for one in found):
             found += self._tested(folder)
         return tuple(found)

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 MARK = "tonnage-agent/1"
@@ -104,6 +104,8 @@ def look(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict
         "memory_bytes": memory["MemTotal"],
         "load": os.getloadavg()[0],
         "gpus": gpus(),
+        "driver": driver() if shutil.which("nvidia-smi") else None,
+        "packages": versions(request.get("packages", ())),
         "runs": [tag for _, tag in tagged("tonnage:")],
     }
 
@@ -119,6 +121,30 @@ def gpus() -> list[list[Any]] | None:
         return None
     rows = [line.rsplit(",", 2) for line in done.stdout.decode().splitlines() if line.count(",") >= 2]
     return [[name.strip(), float(total), float(used)] for name, total, used in rows]
+
+
+def driver() -> str | None:
+    """NVIDIA's, as nvidia-smi tells; None where it cannot."""
+    words = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = done.stdout.decode().split()
+    return found[0] if done.returncode == 0 and found else None
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Of those packages that this Python has."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def want(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> dict[str, Any]:

@@ -70,9 +70,11 @@ class SSHMachine:
 
     def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:  # noqa: ARG002 - the same for every run
         wheels(self.place.wheels)
+        from tonnage.catalog.cuda_packages import PACKAGES
+
         before = time.time()
         try:
-            reply = self.line.ask("look", {"modules": [*NEEDED, *USUAL]})
+            reply = self.line.ask("look", {"modules": [*NEEDED, *USUAL], "packages": list(PACKAGES)})
         except ConnectionCut as error:
             return (PlaceFinding(kind="refused", message=error.message, hint=error.hint or ""),)
         reply.close()

@@ -40,6 +40,8 @@ def against(line: SSHConnection, seen: Mapping[str, Any], *, skew_s: float) -> I
     if place.memory_gib * LEAST_OF_MEMORY > has_gib:
         yield _refused(f"it has {has_gib:.1f} GiB, {place.memory_gib:g} are written", f"{key}.memory_gib")
     yield from _gpus(line, seen["gpus"])
+    if seen["gpus"] is not None:
+        yield from _software(line, seen)
     if not place.share:
         yield from _busy(line, seen)
 
@@ -75,6 +77,14 @@ def _gpus(line: SSHConnection, gpus: list[list[Any]] | None) -> Iterator[PlaceFi
     small = [name for name, total, _ in gpus if place.gpu_memory_gib and mib_to_gib(total) < 0.9 * place.gpu_memory_gib]
     if small:
         yield _refused(f"its {small[0]} has less memory than is written", f"{key}.gpu_memory_gib")
+
+
+def _software(line: SSHConnection, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
+    """What nvidia-smi and the packages of its Python tell there."""
+    from tonnage.places.gpu_software import software_at, told_driver
+
+    driver = told_driver([seen["driver"]], source="nvidia-smi there")
+    yield from software_at(line.place, line.name, driver=driver, packages=seen["packages"])
 
 
 def _busy(line: SSHConnection, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
