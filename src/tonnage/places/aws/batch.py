@@ -11,17 +11,15 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.batch_checks import questions_of
 from tonnage.places.aws.batch_place import BatchPlace
-from tonnage.places.aws.calls import DENIED, EXPIRED, AWSAccount, AwsError
+from tonnage.places.aws.calls import DENIED, EXPIRED, AwsError, AWSJobs
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
-from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
@@ -46,7 +44,7 @@ MOST_DESCRIBED: Final = 100  # jobs of one request
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchJobs:
+class BatchJobs(AWSJobs):
     """One place of the kind `aws-batch`."""
 
     gaps: ClassVar[tuple[DeclaredGap, ...]] = (
@@ -59,21 +57,8 @@ class BatchJobs:
         ),
     )  # fmt: skip
     notices: ClassVar[tuple[str, ...]] = ("aws",)
-    name: str
     place: BatchPlace
-    attempts: int = ATTEMPTS  # of each call
     sleep: Callable[[float], None] = time.sleep
-
-    @cached_property
-    def account(self) -> AWSAccount:
-        terms = self.place
-        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
-
-    @cached_property
-    def once(self) -> AWSAccount:
-        """For what must not be sent twice."""
-        terms = self.place
-        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=1)
 
     def requests(self, work: Work) -> tuple[Request, ...]:
         """The job definition of the place, whose name says what is in it, and the job."""

@@ -6,24 +6,22 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from tonnage.catalog.market import Platform, Purchase
+from tonnage.catalog.market import Platform
 from tonnage.places.aws.sagemaker_place import ROLE
+from tonnage.places.aws.terms import AWSTerms
 from tonnage.places.bucket.place import ImagePlace
 from tonnage.places.several import SeveralMachines
-from tonnage.places.terms import CatalogMachine
 
 MOST_ATTEMPTS: Final = 10  # of a job's retry strategy
 STOP_S: Final = 30  # Amazon ECS ends a container so long after SIGTERM
 MULTI_NODE_SOURCE: Final = "https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html"
 
 
-class BatchPlace(SeveralMachines, ImagePlace):
+class BatchPlace(SeveralMachines, ImagePlace, AWSTerms):
     """Jobs of one queue, whose compute environment is EC2's. Figures are those of one node."""
 
-    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "vm"  # Batch adds no price of its own to its instances
     kind: Literal["aws-batch"]
-    profile: str | None = None  # of ~/.aws/config; None: boto3's own chain
     queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_:/-]+$")]  # the job queue, by name or ARN
     role: Annotated[str, Field(pattern=ROLE)]  # of the job: the bucket, the secret
     instance_type: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]  # that the compute environment starts
@@ -32,12 +30,6 @@ class BatchPlace(SeveralMachines, ImagePlace):
     retries: Annotated[int, Field(ge=0, lt=MOST_ATTEMPTS)] = MOST_ATTEMPTS - 1  # starts after spot took the host
     shm_gib: Annotated[int, Field(ge=1)] | None = None  # /dev/shm, of the node's memory; None: a quarter of it
     mount: str = "/tmp/tonnage"  # of the container, which the job alone has
-
-    @property
-    def catalog_machine(self) -> CatalogMachine:
-        """The instance type in the place's own region."""
-        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
-        return CatalogMachine(self.platform, "aws", self.instance_type, self.region, bought)
 
     @property
     def attempts(self) -> int:
@@ -56,6 +48,4 @@ class BatchPlace(SeveralMachines, ImagePlace):
                 "`nodes` and `spot`: AWS Batch runs multi-node parallel jobs on on-demand instances alone "
                 f"({MULTI_NODE_SOURCE})"
             )
-        if not self.bucket.startswith("s3://"):
-            raise ValueError("`bucket` is one of S3: s3://BUCKET/PREFIX")
         return self

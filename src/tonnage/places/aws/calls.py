@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
@@ -182,3 +183,23 @@ class AWSAccount:
                               f"`aws ecr describe-images --repository-name {name} --region {region}`")  # fmt: skip
             else:
                 yield unasked(f"the image {image}", error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AWSJobs:
+    """A place of Amazon's: its name, what is written of it, and its account."""
+
+    name: str
+    place: Any  # of the kind: AWSTerms
+    attempts: int = ATTEMPTS  # of each call
+
+    @cached_property
+    def account(self) -> AWSAccount:
+        """Calls are tried again where that may help."""
+        terms = self.place
+        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
+
+    @cached_property
+    def once(self) -> AWSAccount:
+        """For what must not be sent twice."""
+        return replace(self.account, attempts=1)

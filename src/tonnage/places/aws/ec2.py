@@ -11,18 +11,16 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
-from tonnage.places.aws.calls import AWSAccount, AwsError
+from tonnage.places.aws.calls import AwsError, AWSJobs
 from tonnage.places.aws.ec2_checks import questions_of
 from tonnage.places.aws.ec2_place import EC2Place
 from tonnage.places.bucket.boot import first_script, last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
-from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
@@ -47,7 +45,7 @@ NO_CAPACITY: Final = frozenset({"InsufficientInstanceCapacity", "UnfulfillableCa
 
 
 @dataclass(frozen=True, kw_only=True)
-class EC2:
+class EC2(AWSJobs):
     """One place of the kind `ec2`."""
 
     gaps: ClassVar[tuple[DeclaredGap, ...]] = (
@@ -59,15 +57,8 @@ class EC2:
         ),
     )  # fmt: skip
     notices: ClassVar[tuple[str, ...]] = ("aws",)
-    name: str
     place: EC2Place
-    attempts: int = ATTEMPTS  # of each call
     sleep: Callable[[float], None] = time.sleep
-
-    @cached_property
-    def account(self) -> AWSAccount:
-        terms = self.place
-        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
 
     def requests(self, work: Work) -> tuple[Request, ...]:
         """A launch template, which EC2 asks of a fleet, and the fleet of all machines."""

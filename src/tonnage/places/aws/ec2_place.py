@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from tonnage.catalog.market import Platform, Purchase
+from tonnage.catalog.market import Platform
+from tonnage.places.aws.terms import AWSTerms
 from tonnage.places.bucket.place import MachinePlace
 from tonnage.places.several import SeveralMachines
-from tonnage.places.terms import CatalogMachine
 
 SPOT_NOTICE_S: Final = 120  # between EC2's notice and the end of the instance
 HOW_AMI: Final = (
@@ -44,14 +44,12 @@ EFA_CARDS: Final[Mapping[str, int]] = {
 }  # fmt: skip - one interface a card: EC2's DescribeInstanceTypes, NetworkInfo.EfaInfo.MaximumEfaInterfaces
 
 
-class EC2Place(SeveralMachines, MachinePlace):
+class EC2Place(SeveralMachines, MachinePlace, AWSTerms):
     """Instances of one type in one region, made for a run and ended with it; its image runs in Docker on each."""
 
     tells_driver: ClassVar[bool] = True
-    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "vm"
     kind: Literal["ec2"]
-    profile: str | None = None  # of ~/.aws/config; None: boto3's own chain
     instance_type: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
     ami: Annotated[str, Field(pattern=r"^ami-[0-9a-f]{8,17}$")]  # with cloud-init, Docker, the GPU's driver
     root_device: str = "/dev/sda1"  # of that image; /dev/xvda of Amazon Linux
@@ -64,12 +62,6 @@ class EC2Place(SeveralMachines, MachinePlace):
     placement_group: str | None = None  # a cluster placement group: machines of a run close to each other
     efa: bool = True  # of several machines: an EFA interface on each card of the type, where it has them
     most_usd_per_hour: Annotated[float, Field(gt=0)] | None = None  # of one spot instance; None: on-demand's price
-
-    @property
-    def catalog_machine(self) -> CatalogMachine:
-        """The instance type in the place's own region."""
-        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
-        return CatalogMachine(self.platform, "aws", self.instance_type, self.region, bought)
 
     @property
     def efa_cards(self) -> int:
@@ -104,6 +96,4 @@ class EC2Place(SeveralMachines, MachinePlace):
             )
         if self.placement_group is not None and self.capacity_block:
             raise ValueError("`placement_group`: a capacity block has its machines close to each other already")
-        if not self.bucket.startswith("s3://"):
-            raise ValueError("`bucket` is one of S3: s3://BUCKET/PREFIX")
         return self

@@ -7,16 +7,14 @@ Sources: botocore's model of the service; AWS, «Managed Spot Training», «Desc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
-from tonnage.places.aws.calls import AWSAccount, AwsError
+from tonnage.places.aws.calls import AwsError, AWSJobs
 from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, refused
 from tonnage.places.bucket.executor import NO_EXEC
-from tonnage.places.bucket.s3 import ATTEMPTS
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
@@ -36,7 +34,7 @@ SECONDARY: Final[Mapping[str, Phase]] = {  # of a job in progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class SageMaker:
+class SageMaker(AWSJobs):
     """One place of the kind `sagemaker`."""
 
     gaps: ClassVar[tuple[DeclaredGap, ...]] = (
@@ -44,14 +42,7 @@ class SageMaker:
         DeclaredGap(verb="check", reason="whether there is capacity is known when SageMaker looks for it"),
     )
     notices: ClassVar[tuple[str, ...]] = ()
-    name: str
     place: SageMakerPlace
-    attempts: int = ATTEMPTS  # of each call
-
-    @cached_property
-    def account(self) -> AWSAccount:
-        terms = self.place
-        return AWSAccount(place=self.name, region=terms.region, profile=terms.profile, attempts=self.attempts)
 
     def requests(self, work: Work) -> tuple[Request, ...]:
         body = merged(training_job(self.place, work), self.place.patch.get(CREATE, {}))

@@ -6,22 +6,20 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from tonnage.catalog.market import Platform, Purchase
+from tonnage.catalog.market import Platform
+from tonnage.places.aws.terms import AWSTerms
 from tonnage.places.bucket.place import ImagePlace
 from tonnage.places.several import SeveralMachines
-from tonnage.places.terms import CatalogMachine
 
 STOP_S: Final = 120  # SageMaker ends a container so long after SIGTERM
 ROLE: Final = r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$"
 
 
-class SageMakerPlace(SeveralMachines, ImagePlace):
+class SageMakerPlace(SeveralMachines, ImagePlace, AWSTerms):
     """Training jobs of one region. Figures are those of one instance of the type."""
 
-    secret_schemes: ClassVar[tuple[str, ...]] = ("aws", "aws-ssm")
     platform: ClassVar[Platform] = "sagemaker"
     kind: Literal["sagemaker"]
-    profile: str | None = None  # of ~/.aws/config; None: boto3's own chain
     role: Annotated[str, Field(pattern=ROLE)]  # that the job takes: the bucket, the image, the secret
     instance_type: Annotated[str, Field(pattern=r"^ml\.")]
     mount: str = "/opt/ml/tonnage"
@@ -31,12 +29,6 @@ class SageMakerPlace(SeveralMachines, ImagePlace):
     security_groups: Annotated[tuple[str, ...], Field(strict=False, max_length=5)] = ()
     kms_key: str | None = None  # of the instance's disk
     training_plan: str | None = None  # ARN of reserved capacity
-
-    @property
-    def catalog_machine(self) -> CatalogMachine:
-        """The instance type in the place's own region, on-demand or as managed spot."""
-        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
-        return CatalogMachine(self.platform, "aws", self.instance_type.removeprefix("ml."), self.region, bought)
 
     @model_validator(mode="after")
     def _hang_together(self) -> SageMakerPlace:
@@ -50,6 +42,4 @@ class SageMakerPlace(SeveralMachines, ImagePlace):
             raise ValueError("SageMaker takes images of Amazon ECR: push it there with `skopeo copy`")
         if self.grace_s > STOP_S - 20:
             raise ValueError(f"`grace_s`: SageMaker gives {STOP_S} s, and the last checkpoint is brought away in them")
-        if not self.bucket.startswith("s3://"):
-            raise ValueError("`bucket` is one of S3: s3://BUCKET/PREFIX")
         return self
