@@ -30,7 +30,7 @@ from tonnage.places.databricks.place import DatabricksPlace
 from tonnage.places.digitalocean.droplets import Droplets
 from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.file import SlurmPlace, SSHPlace
-from tonnage.places.google import compute
+from tonnage.places.google import compute, machine
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.vertex import VertexJobs
 from tonnage.places.google.vertex_place import VertexPlace
@@ -300,7 +300,7 @@ GCE_TERMS: dict[str, Any] = {
 
 def gce_trial(home: Path, service: FakeGoogle, monkeypatch: pytest.MonkeyPatch) -> PlaceTrial:
     """Compute Engine's instances and Cloud Storage; machines are processes of this one, which sign in nowhere."""
-    monkeypatch.setattr(compute, "login", lambda _: ())
+    monkeypatch.setattr(machine, "login", lambda _: ())
 
     def place(**more: Any) -> BucketRuns:
         terms = GCEPlace(**GCE_TERMS, mount=str(home / "there"))

@@ -20,8 +20,9 @@ from tonnage.places.bucket.boot import docker_words
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.bucket.gcs import GCSObjects
-from tonnage.places.google import compute
-from tonnage.places.google.compute import PHASES, Compute, end_script, instance, login, mounts, request_id
+from tonnage.places.google import machine
+from tonnage.places.google.compute import PHASES, Compute, request_id
+from tonnage.places.google.machine import end_script, instance, login, mounts
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.schema import check_instance
 from tonnage.places.ssh.shipping import inputs_of, spec_there
@@ -59,7 +60,7 @@ def cloud(**changed: Any) -> Compute:
 @pytest.fixture(autouse=True)
 def nobody_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pretended machine has no metadata service to ask for a token of the registry."""
-    monkeypatch.setattr(compute, "login", lambda _: ())
+    monkeypatch.setattr(machine, "login", lambda _: ())
 
 
 FORMS: list[dict[str, Any]] = [

@@ -25,13 +25,14 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.filled import FILLED, WORKING, content_digest
 from tonnage.places.bucket.google import GoogleClient
-from tonnage.places.google import compute, disks
+from tonnage.places.google import disks, machine
 from tonnage.places.google import place as google_place
-from tonnage.places.google.compute import Compute, instance, mounts
+from tonnage.places.google.compute import Compute
 from tonnage.places.google.disk_words import DIGEST, READ_BY_MANY, WRITTEN_BY_ONE
 from tonnage.places.google.disks import disk_body, filling_lines, filling_machine, filling_place, snapshot_body
 from tonnage.places.google.fill_terms import FillTerms
 from tonnage.places.google.filling import Filling
+from tonnage.places.google.machine import instance, mounts
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.runs import ComputeRuns, fills_of
 from tonnage.places.google.schema import check_instance
@@ -129,7 +130,7 @@ def disks_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "disks"
     for module in (google_place, disks):
         monkeypatch.setattr(module, "DATA", str(folder))
-    monkeypatch.setattr(compute, "login", lambda _: ())
+    monkeypatch.setattr(machine, "login", lambda _: ())
     return folder
 
 

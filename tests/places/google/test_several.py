@@ -13,7 +13,7 @@ from tests.places.google.test_compute import GPUS, TERMS, WORK, cloud
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.boot import docker_words
-from tonnage.places.google import compute
+from tonnage.places.google import machine
 from tonnage.places.google.bulk import machine_names
 from tonnage.places.google.checks import quotas_of
 from tonnage.places.google.gpudirect import OF_TYPES, READY, machine_lines
@@ -31,7 +31,7 @@ NAMES = tuple(f"t-first-0a1b2c3d-0123456789ab-{one:03d}" for one in range(3))
 @pytest.fixture(autouse=True)
 def nobody_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pretended machine has no metadata service to ask for a token of the registry."""
-    monkeypatch.setattr(compute, "login", lambda _: ())
+    monkeypatch.setattr(machine, "login", lambda _: ())
 
 
 FORMS: list[dict[str, Any]] = [
@@ -79,9 +79,9 @@ def test_names_are_short_enough_and_the_same_whoever_sends() -> None:
 
 def test_a_machine_finds_its_own_name() -> None:
     """All have one script: what one of them deletes at its end is itself."""
-    script = compute.end_script(cloud(nodes=2).place, WORK, "us-central1-a")
+    script = machine.end_script(cloud(nodes=2).place, WORK, "us-central1-a")
     assert "instances/$(curl -sf -H Metadata-Flavor:Google http://metadata.google.internal" in script
-    assert f"instances/{WORK.name} " in compute.end_script(cloud().place, WORK, "us-central1-a")
+    assert f"instances/{WORK.name} " in machine.end_script(cloud().place, WORK, "us-central1-a")
 
 
 REFUSED = [
@@ -349,7 +349,7 @@ def test_the_container_takes_the_plugins_libraries_first_and_becomes_the_work(tm
         with subprocess.Popen(["/bin/sh", *words[at + 1 :]], env=env, stdout=subprocess.PIPE, text=True) as shell:
             assert shell.stdout is not None
             assert shell.stdout.read() == f"/var/lib/tcpxo/lib64{after} a b {shell.pid}\n"
-    (tmp_path / "first").write_text(compute.instance(place, WORK, "us-central1-a")["metadata"]["items"][0]["value"])
+    (tmp_path / "first").write_text(machine.instance(place, WORK, "us-central1-a")["metadata"]["items"][0]["value"])
     subprocess.run(["bash", "-n", str(tmp_path / "first")], check=True)
 
 

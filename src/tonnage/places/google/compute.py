@@ -2,8 +2,7 @@
 
 A run has one or several; of several all are started in one zone, or none.
 
-Sources: the discovery document of compute v1; Google, «Spot VMs», «Limit the run time of a VM», «Request IDs»,
-«Create a VM that uses a startup script», «Viewing serial port output».
+Sources: the discovery document of compute v1; Google, «Request IDs», «Viewing serial port output».
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.api_client import ATTEMPTS
-from tonnage.places.bucket.boot import POWER_OFF, first_script, last_words
-from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, google_labels
+from tonnage.places.bucket.boot import last_words
+from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
-from tonnage.places.bucket.filled import FILLED
 from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.google.bulk import (
@@ -33,8 +31,8 @@ from tonnage.places.google.bulk import (
     refusal,
 )
 from tonnage.places.google.checks import questions_of
-from tonnage.places.google.gpudirect import METADATA, machine_lines
-from tonnage.places.google.place import DataDisk, GCEPlace
+from tonnage.places.google.machine import instance
+from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.schema import check_instance, check_instances
 from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
@@ -268,139 +266,6 @@ class Compute:
 def request_id(token: str, zone: str) -> str:
     """What makes a request one and the same, however often it is sent: a UUID, as Google wants it."""
     return str(uuid.uuid5(IDS, f"{token}/{zone}"))
-
-
-def instance(place: GCEPlace, work: Work, zone: str) -> Body:
-    """The machine. Nothing reaches it, its disk goes with it, secrets are named alone."""
-    here = f"projects/{place.project}/zones/{zone}"
-    disk: Body = {
-        "boot": True, "autoDelete": True,
-        "initializeParams": {
-            "sourceImage": place.boot_image, "diskSizeGb": str(place.disk_gib),
-            "diskType": f"{here}/diskTypes/{place.disk}", "labels": google_labels(work.tags),
-        },
-    }  # fmt: skip
-    if place.kms_key is not None:
-        disk["diskEncryptionKey"] = {"kmsKeyName": place.kms_key}
-    lines = (*mounts(place), *_direct_lines(place), *login(place.image))
-    metadata = {
-        "startup-script": first_script(place, work, login=lines, end=end_script(place, work, zone)),
-        "tonnage-tag": work.tag, "block-project-ssh-keys": "TRUE", "serial-port-enable": "FALSE",
-    }  # fmt: skip
-    body: Body = {
-        "name": work.name, "machineType": f"{here}/machineTypes/{place.instance_type}",
-        "labels": google_labels({"name": work.run, **work.tags}),
-        "disks": [disk, *(_attached(here, one) for one in place.read_disks)],
-        "networkInterfaces": _interfaces(place),
-        "serviceAccounts": [
-            {"email": place.service_account, "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
-        ],
-        "metadata": {"items": [{"key": key, "value": value} for key, value in metadata.items()]},
-        "scheduling": _scheduling(place),
-        "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
-        "deletionProtection": False,
-    }  # fmt: skip
-    if place.accelerator is not None:
-        kind = f"{here}/acceleratorTypes/{place.accelerator}"
-        body["guestAccelerators"] = [{"acceleratorType": kind, "acceleratorCount": place.gpus}]
-    if place.reservation is not None:
-        body["reservationAffinity"] = {
-            "consumeReservationType": "SPECIFIC_RESERVATION", "values": [place.reservation],
-            "key": "compute.googleapis.com/reservation-name",
-        }  # fmt: skip
-    if place.placement_policy is not None:
-        policy = f"projects/{place.project}/regions/{place.region}/resourcePolicies/{place.placement_policy}"
-        body["resourcePolicies"] = [policy]
-    if place.flex_start:
-        body["params"] = {"requestValidForDuration": {"seconds": str(place.max_wait_minutes * 60)}}
-        body["reservationAffinity"] = {"consumeReservationType": "NO_RESERVATION"}
-    return body
-
-
-def _direct_lines(place: GCEPlace) -> tuple[str, ...]:
-    """What joins the GPUs of several machines, started before the container."""
-    kind = place.direct
-    if kind is None:
-        return ()
-    plugin, daemon = place.gpudirect_plugin or kind.plugin, place.gpudirect_daemon or kind.daemon
-    signed_in = dict.fromkeys(line for image in (plugin, daemon) for line in login(image))
-    return (*signed_in, *machine_lines(kind, plugin=plugin, daemon=daemon))
-
-
-def _attached(here: str, disk: DataDisk) -> Body:
-    """A disk that many machines read at once; it stays."""
-    read: Body = {"mode": "READ_ONLY", "boot": False, "autoDelete": False}
-    return {"source": f"{here}/disks/{disk.name}", "deviceName": disk.device, **read}
-
-
-def mounts(place: GCEPlace) -> tuple[str, ...]:
-    """Lines that mount the data disks, ext4, whose journal nobody may replay; a filled one has to hold its content."""
-    return tuple(line for disk in place.read_disks for line in _mounted(disk))
-
-
-def _mounted(disk: DataDisk) -> Iterator[str]:
-    folder, key = disk.folder, disk.filled_with
-    mount = f"mount -o ro,noload /dev/disk/by-id/google-{disk.device} {folder}"
-    yield f"mkdir -p {folder}; mountpoint -q {folder} || {mount}"
-    if key is not None:
-        said = f"echo 'the disk {disk.name} does not hold what places.toml says' >&2"
-        yield f"grep -q {key} {folder}/{FILLED} || {{ {said}; exit 1; }}"
-
-
-def _scheduling(place: GCEPlace) -> Body:
-    """Google itself deletes the machine when its time is over, and when spot takes it.
-
-    One that is bound to its reservation ends with that; its own time ends it by systemd's limit alone.
-    """
-    stays = not (place.gpus or place.spot or place.flex_start)
-    model = (
-        "SPOT" if place.spot else "FLEX_START" if place.flex_start
-        else "RESERVATION_BOUND" if place.reservation_bound else "STANDARD"
-    )  # fmt: skip
-    limit: Body = {"maxRunDuration": {"seconds": str(place.time_limit_minutes * 60)}}
-    return {
-        "provisioningModel": model, "automaticRestart": False, "instanceTerminationAction": "DELETE",
-        **({} if place.reservation_bound else limit), **({} if stays else {"onHostMaintenance": "TERMINATE"}),
-    }  # fmt: skip
-
-
-def _interfaces(place: GCEPlace) -> list[Body]:
-    """Google's own virtual card, which all newer machine types need; one more for each card beside GPUs."""
-    outside = {"accessConfigs": [{"name": "out", "type": "ONE_TO_ONE_NAT"}]} if place.public_address else {}
-    first: Body = {"subnetwork": subnet_of(place, place.subnet), "nicType": "GVNIC", **outside}
-    return [first, *({"subnetwork": subnet_of(place, one), "nicType": "GVNIC"} for one in place.gpu_subnets)]
-
-
-def subnet_of(place: GCEPlace, name: str) -> str:
-    """The whole address of a subnet."""
-    return name if "/" in name else f"projects/{place.project}/regions/{place.region}/subnetworks/{name}"
-
-
-def login(image: str) -> tuple[str, ...]:
-    """Lines that sign a machine in at Google's registry, where the image is there; its service account is enough."""
-    host = image.partition("/")[0]
-    if not host.endswith("-docker.pkg.dev"):
-        return ()
-    token = f"curl -sf -H Metadata-Flavor:Google {METADATA}/service-accounts/default/token"
-    return (f"{token} | {_ACCESS_TOKEN} | docker login -u oauth2accesstoken --password-stdin {host}",)
-
-
-_ACCESS_TOKEN: Final = """sed -E 's/.*"access_token" *: *"([^"]+)".*/\\1/'"""
-
-
-def end_script(place: GCEPlace, work: Work, zone: str) -> str:
-    """A machine whose work is done deletes itself, where its service account may; else it stops.
-
-    One whose work failed stops, so that its console can be read: the client deletes it.
-    """
-    name = work.name if place.nodes == 1 else f"$(curl -sf -H Metadata-Flavor:Google {METADATA}/name)"
-    address = f"https://compute.googleapis.com/compute/v1/projects/{place.project}/zones/{zone}/instances/{name}"
-    token = f"$(curl -sf -H Metadata-Flavor:Google {METADATA}/service-accounts/default/token | {_ACCESS_TOKEN})"
-    return (
-        f'if [ "${{EXIT_STATUS:-1}}" = 0 ]; then\n'
-        f'  curl -sf -X DELETE -H "Authorization: Bearer {token}" {address} && exit 0\n'
-        f"fi\n{POWER_OFF}"
-    )
 
 
 def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tonnage.places.bucket.boot import docker_words, first_script
 from tonnage.places.bucket.cloud import Body, Work, google_labels
 from tonnage.places.bucket.filled import FillRequest
-from tonnage.places.google import compute
+from tonnage.places.google import machine
 from tonnage.places.google.disk_words import FILL, HYPERDISK_ML, LABEL, WRITTEN_BY_ONE
 from tonnage.places.google.fill_terms import FillTerms, filled_disk
 from tonnage.places.google.place import DATA, GCEPlace
@@ -108,14 +108,14 @@ def filling_machine(fill: Fill, zone: str, disk_id: str) -> Body:
     """The machine: it mounts the disk, fetches in the image, unmounts the disk, says so, and ends. The disk stays."""
     place = filling_place(fill)
     here = f"projects/{place.project}/zones/{zone}"
-    body = compute.instance(place, _work(fill, disk_id, "--unmounted"), zone)
+    body = machine.instance(place, _work(fill, disk_id, "--unmounted"), zone)
     body["disks"].append({
         "source": f"{here}/disks/{fill.disk}", "deviceName": fill.name, "mode": "READ_WRITE", "boot": False,
         "autoDelete": False,
     })  # fmt: skip
     with_lines = place.model_copy(update={"setup": filling_lines(fill, disk_id)})
     last = _work(fill, disk_id, "--unmounted")
-    script = first_script(with_lines, last, login=compute.login(place.image), end=compute.end_script(place, last, zone))
+    script = first_script(with_lines, last, login=machine.login(place.image), end=machine.end_script(place, last, zone))
     items: list[Mapping[str, Any]] = body["metadata"]["items"]
     body["metadata"]["items"] = [
         {**one, "value": script} if one["key"] == "startup-script" else one for one in items
@@ -128,7 +128,7 @@ def filling_lines(fill: Fill, disk_id: str) -> tuple[str, ...]:
     place = filling_place(fill)
     fetches = shlex.join(docker_words(place, _work(fill, disk_id)))
     folder = shlex.quote(place.mount)
-    return (*mount_lines(fill), *compute.login(place.image), fetches, f"sync; umount {folder}")
+    return (*mount_lines(fill), *machine.login(place.image), fetches, f"sync; umount {folder}")
 
 
 def mount_lines(fill: Fill) -> tuple[str, ...]:
