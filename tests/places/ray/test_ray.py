@@ -412,7 +412,7 @@ def test_a_run_and_a_command_beside_it(dashboard: FakeDashboard, tmp_path: Path,
     runs = RayRuns(kind="ray", name="r", place=terms, cloud=RayJobs(name="r", place=terms))
     trial = PlaceTrial(executor=runs, home=tmp_path / "here")
     folder = trial.write("whole")
-    trial.start(folder, steps=400, step_s=0.01, checkpoint_every=20)
+    trial.start(folder, steps=20_000, step_s=0.01, checkpoint_every=20)
     trial.wait(lambda: trial.status(folder).status.ended or folder.state().step > 5)
     assert runs.exec(folder, ["sh", "-c", "pwd; exit 7"]) == 7
     assert capsys.readouterr().out == f"{runs.folder_there(folder).path}\n"
