@@ -18,7 +18,8 @@ from benchmarks.record_azure_schema import MACHINES, excerpt
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.azure.checks import grants
-from tonnage.places.azure.machines import AzureMachines, end_script, login, machine_of
+from tonnage.places.azure.machine import end_script, login, machine_of
+from tonnage.places.azure.machines import AzureMachines
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns

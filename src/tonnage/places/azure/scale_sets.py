@@ -12,17 +12,13 @@ from typing import Any, Final
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.body_shapes import check_body, recorded_schemas
+from tonnage.places.azure.machine import API_VERSION, IDENTITY, MOST_CUSTOM_DATA, machine_of, name_in
 from tonnage.places.azure.machines import (
-    API_VERSION,
     EVICTED,
-    IDENTITY,
-    MOST_CUSTOM_DATA,
     NO_CAPACITY,
     PROVISIONING,
     WAIT_S,
     AzureMachines,
-    machine_of,
-    name_in,
     nothing_started,
     still_there,
     tags_of,
