@@ -14,10 +14,12 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.errors import WorkloadError
+from tonnage.workload.file.text import MEGABYTE
 from tonnage.workload.jobs import TrainJob
-from tonnage.workload.loading import LARGEST_FILE_BYTES, load_workload, parse_workload
+from tonnage.workload.loading import load_workload, parse_workload
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
+from tonnage.workload.tables.reading import InputColumn, load_table
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
 OWN = Path(__file__).parents[1] / "data" / "workloads" / "own_config"
@@ -59,9 +61,9 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     """10 MB is refused, also where it would be a good workload but for its length; 1 MB of comment is not."""
     path = tmp_path / "large.yaml"
     good = f"kind: train\nmodel: gpt2\n{DATA}#"
-    path.write_text(good + "x" * 10 * LARGEST_FILE_BYTES)
+    path.write_text(good + "x" * 10 * MEGABYTE)
     assert "over 1 MB" in str(refusal_of(path))
-    path.write_text(good + "x" * (LARGEST_FILE_BYTES - len(good)))
+    path.write_text(good + "x" * (MEGABYTE - len(good)))
     assert load_workload(path, as_of=AS_OF).name == "large"
 
 
@@ -199,3 +201,16 @@ def test_gpu_names_are_those_of_the_catalog_given() -> None:
     own = dataclasses.replace(catalog, accelerators=renamed)
     constraints = parse_workload(text, file=None, folder=None, as_of=AS_OF, catalog=own).constraints
     assert constraints.gpus[1].name == "H10O"
+
+
+def test_a_table_is_refused_as_a_workload_is(tmp_path: Path) -> None:
+    """No UTF-8: line and byte. No file: names beside it that are like its own."""
+    columns = (InputColumn(name="name", required=True),)
+    path = tmp_path / "mine.csv"
+    path.write_bytes(b"name\n\xff\n")
+    with pytest.raises(WorkloadError, match=r"not UTF-8 text \(byte 5\)") as caught:
+        load_table(path, columns)
+    assert caught.value.line == 2
+    with pytest.raises(WorkloadError, match="no such file") as caught:
+        load_table(tmp_path / "min.csv", columns)
+    assert "mine.csv" in (caught.value.hint or "")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tonnage.api.bill_reconciling import BudgetsReconcileOptions, reconcile_budgets
     from tonnage.api.bundling import BundleOptions, places_bundle, write_bundle
     from tonnage.api.catalogs import load_catalog, newest_snapshot, snapshot_order
+    from tonnage.api.changed_files import DiffOptions, diff_files
     from tonnage.api.complying import compliance
     from tonnage.api.deploying import DeployOptions, check_deployed, deploy_files
     from tonnage.api.disk_filling import FillOptions, fill_place
@@ -111,33 +112,35 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer", "BackupOptions", "BatchOptions", "BedrockAccount", "BenchPlacesOptions", "BenchRunOptions",
     "BenchServeOptions", "BenchVectorsOptions", "BreakEvenOptions", "BudgetsReconcileOptions", "BundleOptions",
-    "CalibrateOptions", "CustomiseOptions", "DeployOptions", "EvaluateOptions", "Explanation", "FetchOptions",
-    "FillOptions", "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions", "GatewaySimulateOptions",
-    "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "ImportOptions", "InitOptions", "LocalOptions",
-    "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult", "PredictOptions", "PrepareOptions",
-    "ProvisionOptions", "RefreshOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
-    "ServeOptions", "ServiceUpdateOptions", "SizeResult", "UiOptions", "ValidateOptions", "WatchOptions",
-    "WatchReplayOptions", "audit_lines", "backup", "batch", "bedrock_customise", "bedrock_end", "bedrock_import",
-    "bedrock_list", "bedrock_provision", "bench_clean", "bench_places", "bench_run", "bench_serve", "bench_setup",
-    "bench_vectors", "breakeven", "budget_runs", "build_image", "calibrate", "calibrate_local", "calibrate_tabular",
-    "calibrated_model_of", "check_budgets", "check_deployed", "check_gateway", "check_place", "check_server",
-    "check_watch", "collect_run", "compare", "compliance", "deploy_files", "diff", "doctor", "evaluate", "exec_in_run",
-    "explain_request", "export_local_rows", "export_watch", "fetch", "fill_place", "gains", "gateway_budgets",
-    "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "init",
-    "list_budgets", "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key",
-    "metric_names", "migrate", "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans",
-    "place_terraform", "places", "places_bundle", "plan", "planned_replica", "portfolio", "predict", "prepare",
-    "price_history", "read_request_log", "reconcile_budgets", "reconcile_gateway", "refresh", "replay_watch", "restore",
-    "resume", "revoke_ui_key", "rightsize", "rollback_service", "rotate_gateway_keys", "run", "run_pipeline", "serve",
-    "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot",
-    "stop", "ui_keys", "update_service", "validate", "verify_audit", "verify_backup", "verify_fetched", "watch_metrics",
-    "watch_status", "write_bundle", "write_image_files", "write_service_files",
+    "CalibrateOptions", "CustomiseOptions", "DeployOptions", "DiffOptions", "EvaluateOptions", "Explanation",
+    "FetchOptions", "FillOptions", "GainsOptions", "GatewayReconcileOptions", "GatewaySimilarOptions",
+    "GatewaySimulateOptions", "GatewaySpendOptions", "GatewayTopOptions", "ImageOptions", "ImportOptions",
+    "InitOptions", "LocalOptions", "MigrateOptions", "OptimiseOptions", "PipelineOptions", "PlanResult",
+    "PredictOptions", "PrepareOptions", "ProvisionOptions", "RefreshOptions", "Result", "ResumeOptions",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "ServiceUpdateOptions", "SizeResult",
+    "UiOptions", "ValidateOptions", "WatchOptions", "WatchReplayOptions", "audit_lines", "backup", "batch",
+    "bedrock_customise", "bedrock_end", "bedrock_import", "bedrock_list", "bedrock_provision", "bench_clean",
+    "bench_places", "bench_run", "bench_serve", "bench_setup", "bench_vectors", "breakeven", "budget_runs",
+    "build_image", "calibrate", "calibrate_local", "calibrate_tabular", "calibrated_model_of", "check_budgets",
+    "check_deployed", "check_gateway", "check_place", "check_server", "check_watch", "collect_run", "compare",
+    "compliance", "deploy_files", "diff", "diff_files", "doctor", "evaluate", "exec_in_run", "explain_request",
+    "export_local_rows", "export_watch", "fetch", "fill_place", "gains", "gateway_budgets", "gateway_key",
+    "gateway_similarity", "gateway_spend", "gateway_top", "image_files", "import_litellm", "init", "list_budgets",
+    "list_snapshots", "load_catalog", "load_workload", "log_in", "log_out", "make_ui_key", "metric_names", "migrate",
+    "newest_snapshot", "open_gateway", "open_ui", "open_watch", "optimise", "orphans", "place_terraform", "places",
+    "places_bundle", "plan", "planned_replica", "portfolio", "predict", "prepare", "price_history", "read_request_log",
+    "reconcile_budgets", "reconcile_gateway", "refresh", "replay_watch", "restore", "resume", "revoke_ui_key",
+    "rightsize", "rollback_service", "rotate_gateway_keys", "run", "run_pipeline", "serve", "show", "show_pipeline",
+    "simulate_gateway", "simulate_scaling", "size", "snapshot_moves", "snapshot_order", "spot", "stop", "ui_keys",
+    "update_service", "validate", "verify_audit", "verify_backup", "verify_fetched", "watch_metrics", "watch_status",
+    "write_bundle", "write_image_files", "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
         ".audits": ("verify_audit",),
+        ".changed_files": ("DiffOptions", "diff_files"),
         ".complying": ("compliance",),
         ".backups": ("BackupOptions", "backup", "restore", "verify_backup"),
         ".batch_options": ("BatchOptions",),

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
+from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, MissingExtra, PlanRefused
+from tonnage.secret_references import SUCH_AS
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -25,18 +27,24 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UiOptions:
+class UiOptions(Options):
     """Where the page listens, and how it is protected there."""
 
-    folder: Path = Path()
-    host: str = "127.0.0.1"
-    port: int = 8765  # 0: a free one
-    host_names: tuple[str, ...] = ()
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    behind_proxy: bool = False
-    oidc: Path | None = None  # a file of the issuer that signs people in, docs/ui.md
-    gateway_key: str | None = None  # by reference, what gateways ask for at the port of their figures
+    folder: Path = option("--folder", "Where workload files are.", default=Path(), metavar="FOLDER")
+    host: str = option("--host", "The address to listen at.", default="127.0.0.1")
+    port: int = option("--port", "The port; 0: a free one.", default=8765, least=0, most=65535)
+    host_names: tuple[str, ...] = option(
+        "--host-name", "A name that clients reach it by; may be repeated.", default=(), metavar="NAME"
+    )
+    tls_cert: Path | None = option("--tls-cert", "The certificate, PEM.", default=None, metavar="FILE")
+    tls_key: Path | None = option("--tls-key", "Its key, PEM.", default=None, metavar="FILE")
+    behind_proxy: bool = option(
+        "--behind-proxy", "A proxy in front ends TLS; no client reaches the port itself.", default=False
+    )
+    oidc: Path | None = option("--oidc", "People sign in by the issuer of this file.", default=None, metavar="FILE")
+    gateway_key: str | None = option(
+        "--gateway-key", f"What gateways ask for their figures: {SUCH_AS}.", default=None, metavar="REF"
+    )
 
 
 def open_ui(
@@ -175,6 +183,8 @@ def _keys(settings: Settings) -> KeyFile:
 
 
 def _check(asked: UiOptions, keys: KeyFile) -> None:
+    if asked.folder.is_file():
+        raise InputError(f"{asked.folder} is a file", hint="--folder names the folder that holds workload files")
     if (asked.tls_cert is None) != (asked.tls_key is None):
         raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
     for path in (asked.tls_cert, asked.tls_key):

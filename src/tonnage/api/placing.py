@@ -10,8 +10,9 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.api.place_prices import HourlyPrice
+    from tonnage.places.bucket.cloud import CloudJobs
     from tonnage.places.contract import Executor, PlaceFinding
-    from tonnage.places.file import AnyPlace, ReadPlaces, WrittenPlace
+    from tonnage.places.file import AnyPlace, CloudPlace, ReadPlaces, WrittenPlace
     from tonnage.places.states import PlaceState
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
@@ -62,51 +63,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.kubernetes.executor import Kubernetes
 
             return Kubernetes(name=name, place=place)
-        case "databricks":
-            from tonnage.places.bucket.executor import BucketRuns
-            from tonnage.places.databricks.jobs import DatabricksJobs
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=DatabricksJobs(name=name, place=place))
         case "gce":
             from tonnage.places.google.compute import Compute
             from tonnage.places.google.runs import ComputeRuns
 
             return ComputeRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
-        case "vertex":
-            from tonnage.places.bucket.executor import BucketRuns
-            from tonnage.places.google.vertex import VertexJobs
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=VertexJobs(name=name, place=place))
-        case "azure":
-            from tonnage.places.azure.scale_sets import AzureScaleSets
-            from tonnage.places.bucket.executor import BucketRuns
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureScaleSets(name=name, place=place))
-        case "azureml":
-            from tonnage.places.azure.jobs import AzureMLJobs
-            from tonnage.places.bucket.executor import BucketRuns
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=AzureMLJobs(name=name, place=place))
-        case "digitalocean":
-            from tonnage.places.bucket.executor import BucketRuns
-            from tonnage.places.digitalocean.droplets import Droplets
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=Droplets(name=name, place=place))
-        case "skypilot":
-            from tonnage.places.bucket.executor import BucketRuns
-            from tonnage.places.skypilot.jobs import SkyPilotJobs
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=SkyPilotJobs(name=name, place=place))
-        case "ec2":
-            from tonnage.places.aws.ec2 import EC2
-            from tonnage.places.bucket.executor import BucketRuns
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=EC2(name=name, place=place))
-        case "aws-batch":
-            from tonnage.places.aws.batch import BatchJobs
-            from tonnage.places.bucket.executor import BucketRuns
-
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=BatchJobs(name=name, place=place))
         case "ray":
             from tonnage.places.ray.executor import RayRuns
             from tonnage.places.ray.jobs import RayJobs
@@ -117,11 +78,51 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
             from tonnage.places.spark.jobs import SparkJobs
 
             return SparkRuns(kind=place.kind, name=name, place=place, cloud=SparkJobs(name=name, place=place))
-        case "sagemaker":
-            from tonnage.places.aws.sagemaker import SageMaker
+        case _:
             from tonnage.places.bucket.executor import BucketRuns
 
-            return BucketRuns(kind=place.kind, name=name, place=place, cloud=SageMaker(name=name, place=place))
+            return BucketRuns(kind=place.kind, name=name, place=place, cloud=_cloud(name, place))
+
+
+def _cloud(name: str, place: CloudPlace) -> CloudJobs:
+    """What starts and ends machines of a place whose runs need nothing more of their own."""
+    match place.kind:
+        case "databricks":
+            from tonnage.places.databricks.jobs import DatabricksJobs
+
+            return DatabricksJobs(name=name, place=place)
+        case "vertex":
+            from tonnage.places.google.vertex import VertexJobs
+
+            return VertexJobs(name=name, place=place)
+        case "azure":
+            from tonnage.places.azure.scale_sets import AzureScaleSets
+
+            return AzureScaleSets(name=name, place=place)
+        case "azureml":
+            from tonnage.places.azure.jobs import AzureMLJobs
+
+            return AzureMLJobs(name=name, place=place)
+        case "digitalocean":
+            from tonnage.places.digitalocean.droplets import Droplets
+
+            return Droplets(name=name, place=place)
+        case "skypilot":
+            from tonnage.places.skypilot.jobs import SkyPilotJobs
+
+            return SkyPilotJobs(name=name, place=place)
+        case "ec2":
+            from tonnage.places.aws.ec2 import EC2
+
+            return EC2(name=name, place=place)
+        case "aws-batch":
+            from tonnage.places.aws.batch import BatchJobs
+
+            return BatchJobs(name=name, place=place)
+        case "sagemaker":
+            from tonnage.places.aws.sagemaker import SageMaker
+
+            return SageMaker(name=name, place=place)
 
 
 def executor_of(settings: Settings, folder: RunFolder) -> Executor | None:

@@ -87,8 +87,7 @@ def _streamed(asked: Preparation, options: PrepareOptions) -> Answer[Preparation
     from tonnage.data_engines.lines import places_of
     from tonnage.data_engines.spark_engine import SparkEngine
     from tonnage.data_engines.spark_stream import stream_batches
-    from tonnage.preparing.fitted import load_categories
-    from tonnage.preparing.streaming import streamed
+    from tonnage.preparing.streaming import load_categories, streamed
     from tonnage.reports.prepare import PreparationDone, prepare_report
 
     fitted = asked.stream.fitted if asked.stream is not None else None

@@ -86,8 +86,8 @@ def _flipped(result: Any, among: Any, wanted: int, *, quiet: bool) -> list[Any]:
 
 def is_compare_file(file: str) -> bool:
     """Whether a file says `kind: compare`; its own reader reports whatever else is wrong with it."""
-    from tonnage.comparison.door import load_text
     from tonnage.errors import WorkloadError
+    from tonnage.workload.file.text import load_text
     from tonnage.workload.file.yaml_lines import read_yaml
 
     if file == "-" or not Path(file).is_file():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tonnage.api.pages import UiOptions
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.streams import write_stdout
-from tonnage.secret_references import SUCH_AS
 
 commands = Commands(
     no_args_is_help=False, rich_markup_mode=None, invoke_without_command=True,
@@ -20,31 +19,7 @@ commands = Commands(
 @commands.callback()
 def ui(
     context: typer.Context,
-    folder: Annotated[
-        Path, typer.Option("--folder", help="Where workload files are.", metavar="FOLDER", file_okay=False)
-    ] = Path(),
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port; 0: a free one.", min=0, max=65535)] = 8765,
-    host_name: Annotated[
-        list[str] | None,
-        typer.Option("--host-name", help="A name that clients reach it by; may be repeated.", metavar="NAME"),
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="The certificate, PEM.", metavar="FILE")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.", metavar="FILE")] = None,
-    behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front ends TLS; no client reaches the port itself.")
-    ] = False,
-    oidc: Annotated[
-        Path | None, typer.Option("--oidc", help="People sign in by the issuer of this file.", metavar="FILE")
-    ] = None,
-    gateway_key: Annotated[
-        str | None,
-        typer.Option(
-            "--gateway-key",
-            help=f"What gateways ask for their figures: {SUCH_AS}.",
-            metavar="REF",
-        ),
-    ] = None,
+    asked: UiOptions,
     *,
     session: QuietSession,
 ) -> None:
@@ -57,10 +32,6 @@ def ui(
         return
     from tonnage import api
 
-    asked = api.UiOptions(
-        folder=folder, host=host, port=port, host_names=tuple(host_name or ()), tls_cert=tls_cert, tls_key=tls_key,
-        behind_proxy=behind_proxy, oidc=oidc, gateway_key=gateway_key,
-    )  # fmt: skip
     api.open_ui(asked, settings=session.settings, say=session.say)
 
 

@@ -6,18 +6,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from tonnage.errors import InputError, WorkloadError, did_you_mean, nearest
+from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.secret_references import parse_reference
 from tonnage.workload.file.fields import Spelled, as_names, refusal, secret_refusal
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 
-LARGEST_FILE_BYTES: Final = 1024 * 1024
 MONTHS: Final = {"month": 1.0, "year": 12.0}
 _USD_A_MONTH: Final = re.compile(
     r"(?P<before>USD|\$)?\s*(?P<number>\d[\d,_]*(\.\d+)?)\s*(?P<after>USD|\$)?\s*(/|per|an?)\s*(?P<span>month|year)",
@@ -82,30 +80,6 @@ UsdPerMonth = Annotated[float, BeforeValidator(_usd_per_month), Spelled("dollars
 Entry = TypeVar("Entry")
 Named = Annotated[dict[Name, Entry], BeforeValidator(_with_names)]
 Text = Annotated[str, Field(min_length=1, max_length=2000), Spelled("text")]
-
-
-def looked_for(path: Path) -> str:
-    """Where a file that is not there was looked for, with names there that are like its own."""
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    return did_you_mean(nearest(path.name, [one.name for one in folder.iterdir()], count=1), f"looked for in {folder}")
-
-
-def load_text(path: Path) -> str:
-    """The text of a file. WorkloadError where it cannot be read as one page of UTF-8."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise WorkloadError("no such file", hint=looked_for(path), file=str(path)) from None
-    except OSError as error:
-        raise WorkloadError(f"cannot be read: {error.strerror}", hint="check the path", file=str(path)) from error
-    if len(raw) > LARGEST_FILE_BYTES:
-        raise WorkloadError("is over 1 MB", hint="such a file is a few pages of text", file=str(path))
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=str(path)) from error
 
 
 def parse_entries(text: str, model: type[Entries], *, file: str | None, page: str) -> tuple[Entries, YamlDocument]:

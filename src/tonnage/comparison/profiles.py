@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tonnage.comparison.criteria import PAGE, Criterion, load_criteria
-from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.door import parse_entries, unknown
 from tonnage.comparison.profile_file import (
     AttestationEntry,
     CellEntry,
@@ -24,6 +24,7 @@ from tonnage.comparison.profile_file import (
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import YamlDocument
 
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
 from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria, weight_problems
-from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
+from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, parse_entries, unknown
 from tonnage.comparison.energy import Stated
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profile_file import PeopleHours
@@ -31,6 +31,7 @@ from tonnage.workload.file.fields import (
     as_names,
 )
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 
 PAGE: Final = "docs/compare.md"
 HORIZONS: Final = ("short", "medium", "long")

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tonnage.comparison.door import Link, Name, Named, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import Link, Name, Named, Text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 
 PAGE: Final = "docs/decision-rules.md"
 Operator = Literal["is", "above", "at_least", "below", "at_most", "includes"]

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.comparison.door import looked_for
 from tonnage.errors import DataError
 from tonnage.preparing.spec import TEXT_FORMATS, SourceFormat, TableSource
+from tonnage.workload.file.text import looked_for
 
 FEW: Final = 3
 PATTERNS: Final[Mapping[SourceFormat, tuple[str, ...]]] = {  # of the files of a folder

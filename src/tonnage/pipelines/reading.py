@@ -11,10 +11,11 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tonnage.comparison.door import Name, Names, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.pipelines.pipeline import KINDS, Pipeline, PipelineStep, StepKind
 from tonnage.workload.file.fields import Spelled, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 
 PAGE: Final = "docs/pipelines.md"
 NEEDED: Final = re.compile(r"\{([a-z0-9_.-]+)\.([A-Za-z0-9_-]+)\}")  # {step.output} in a command or a data path

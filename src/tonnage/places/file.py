@@ -92,23 +92,18 @@ class SSHPlace(PlaceTerms):
 
 
 if TYPE_CHECKING:
-    WrittenPlace = (
-        SlurmPlace
-        | SSHPlace
-        | KubernetesPlace
-        | SageMakerPlace
+    CloudPlace = (  # whose runs need nothing more of their own than a cloud's machines
+        SageMakerPlace
         | EC2Place
         | BatchPlace
-        | GCEPlace
         | VertexPlace
         | AzurePlace
         | AzureMLPlace
         | DigitalOceanPlace
         | DatabricksPlace
-        | RayPlace
         | SkyPilotPlace
-        | SparkPlace
     )
+    WrittenPlace = SlurmPlace | SSHPlace | KubernetesPlace | GCEPlace | RayPlace | SparkPlace | CloudPlace
     AnyPlace = WrittenPlace | LocalPlace
 
 KINDS: Final[Mapping[str, str]] = {  # that places.toml may name: where each is written down

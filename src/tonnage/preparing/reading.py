@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries
+from tonnage.comparison.door import parse_entries
 from tonnage.errors import did_you_mean, nearest
 from tonnage.preparing.entries import PrepareEntry, PrepareFileEntry, StepEntry, TableSourceEntry, TargetEntry
 from tonnage.preparing.spec import (
@@ -26,6 +26,7 @@ from tonnage.preparing.spec import (
 )
 from tonnage.runs.locations import absolute
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import KeyPath
 
 PAGE: Final = "docs/prepare.md"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from tonnage.errors import InputError
+from tonnage.errors import DataError, InputError
 from tonnage.preparing.spec import Encode, Preparation, Step, StreamTerms, Window
+from tonnage.workload.file.text import load_text
 
 
 def streamed(asked: Preparation, fitted: Mapping[str, tuple[str, ...]]) -> tuple[Preparation, StreamTerms]:
@@ -45,3 +48,19 @@ def _step(place: str, step: Step, fitted: Mapping[str, tuple[str, ...]]) -> Step
             hint="state `categories`, or run a batch with `-o json > fitted.json` and name it as `stream.fitted`",
         )
     return replace(step, categories=fitted[step.column])
+
+
+def load_categories(path: Path) -> Mapping[str, tuple[str, ...]]:
+    """Column -> categories, of an earlier preparation. DataError for no answer of `tonnage prepare -o json`."""
+    try:
+        document = json.loads(load_text(path))
+    except ValueError as error:
+        raise DataError(f"{path}: no JSON: {error}", hint="tonnage prepare FILE -o json > fitted.json") from error
+    categories = document.get("categories") if isinstance(document, dict) else None
+    if not isinstance(categories, dict) or not all(_texts(one) for one in categories.values()):
+        raise DataError(f"{path} has no categories of columns", hint="tonnage prepare FILE -o json > fitted.json")
+    return {column: tuple(found) for column, found in categories.items()}
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -8,11 +8,12 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Name, load_text, parse_entries
+from tonnage.comparison.door import Name, parse_entries
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Duration, Spelled, StrictModel, Word, as_names
 from tonnage.workload.file.fields import key as entry
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import read_yaml
 
 PAGE: Final = "docs/bench-places.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries
+from tonnage.comparison.door import parse_entries
 from tonnage.http.urls import without_secrets
 from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
 from tonnage.side_by_side.scaling_points import scaled, scaling_problems
@@ -31,6 +31,7 @@ from tonnage.side_by_side.spec import (
     family_of,
 )
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import KeyPath
 
 PAGE: Final = "docs/bench-engines.md"

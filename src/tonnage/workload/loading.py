@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
@@ -29,12 +30,12 @@ from tonnage.workload.file.problems import (
 from tonnage.workload.file.run_checks import find_run_problems
 from tonnage.workload.file.sweep_checks import find_sweep_problems
 from tonnage.workload.file.terms_checks import find_term_problems
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.traffic_checks import read_traffic
 from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
 from tonnage.workload.jobs import Traffic, Workload
 from tonnage.workload.shapes import ModelShape
 
-LARGEST_FILE_BYTES: Final = 1024 * 1024
 _EXAMPLES: Final = "the folder examples/ has one file of each kind; docs/workload-file.md lists every key"
 
 
@@ -147,26 +148,9 @@ def _built_in_catalog() -> Catalog:
 
 
 def _read_text(path: Path) -> str:
-    file = str(path)
-    try:
-        if path.is_dir():
-            raise WorkloadError("is a folder, not a workload file", hint=_files_in(path), file=file)
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise WorkloadError("no such file", hint=_neighbours(path), file=file) from None
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise WorkloadError(f"cannot be read: {reason}", hint="check the path", file=file) from error
-    if len(raw) > LARGEST_FILE_BYTES:
-        raise WorkloadError("is over 1 MB; a workload file is a page of text", hint=_EXAMPLES, file=file)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        message = f"is not UTF-8 text (byte {error.start})"
-        raise WorkloadError(message, hint="save it as UTF-8", file=file, line=line) from error
-    return text
+    if os.path.isdir(path):  # false also for a name that no file can have
+        raise WorkloadError("is a folder, not a workload file", hint=_files_in(path), file=str(path))
+    return load_text(path, missing=_neighbours, too_large=_EXAMPLES)
 
 
 def _files_in(folder: Path) -> str:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import load_text, parse_entries
+from tonnage.comparison.door import parse_entries
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
@@ -36,6 +36,7 @@ from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint
 from tonnage.secret_references import is_reference, read_reference
 from tonnage.workload.file.problems import raise_problems
+from tonnage.workload.file.text import load_text
 
 PAGE: Final = "docs/gateway.md"
 CatalogRates = Callable[[str], DeploymentRates]  # "bedrock/NAME" -> rates; InputError for a name that is sold nowhere

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.door import parse_entries, unknown
 from tonnage.metric_names import REGISTRY, find_metric
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
 from tonnage.monitoring.alerts.entries import (
@@ -33,6 +33,7 @@ from tonnage.monitoring.alerts.rules import (
 )
 from tonnage.secret_references import is_reference, read_reference
 from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.text import load_text
 
 PAGE: Final = "docs/watch.md"
 CHANNEL_KINDS: Final = ("webhook", "slack", "pagerduty", "mail")

@@ -17,6 +17,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.errors import InputError, WorkloadError, did_you_mean, nearest
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems, shorten
+from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 from tonnage.workload.jobs import Workload
 from tonnage.workload.portfolio.fields import CommitmentFields, EntryFields, PortfolioFile
@@ -28,7 +29,6 @@ from tonnage.workload.portfolio.freezing import (
 )
 from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
 
-LARGEST_FILE_BYTES: Final = 1024 * 1024
 _PAGE: Final = "docs/portfolio.md lists every key; examples/portfolio.yaml is an example"
 ReadWorkload = Callable[[Path, datetime], Workload]
 
@@ -39,7 +39,7 @@ def load_portfolio(path: Path | str, *, as_of: datetime, catalog: Catalog, read_
     `read_workload` reads a workload file as of a clock; its own errors are passed on.
     """
     path = Path(path)
-    text = _read_text(path)
+    text = load_text(path, too_large=_PAGE)
     return parse_portfolio(
         text, file=str(path), folder=path.parent, as_of=as_of, catalog=catalog, read_workload=read_workload
     )
@@ -71,21 +71,6 @@ def parse_portfolio(
         budget_usd=fields.budget_usd,
         file=file,
     )
-
-
-def _read_text(path: Path) -> str:
-    file = str(path)
-    try:
-        raw = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise WorkloadError(f"cannot be read: {reason}", hint="check the path", file=file) from error
-    if len(raw) > LARGEST_FILE_BYTES:
-        raise WorkloadError("is over 1 MB", hint=_PAGE, file=file)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=file) from error
 
 
 def _validate(document: YamlDocument) -> PortfolioFile:

@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, NoReturn
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
+from tonnage.workload.file.text import load_text
 
-LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024
+LARGEST_MB: Final = 16
 MOST_ROWS: Final = 100_000
 Kind = Literal["text", "number", "date"]
 
@@ -54,20 +55,8 @@ class InputRow:
 def load_table(path: Path | str, columns: Sequence[InputColumn]) -> list[InputRow]:
     """The rows of a `.csv` or `.json` file. WorkloadError names file, line and column of what cannot be used."""
     path = Path(path)
-    file = str(path)
-    try:
-        raw = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise WorkloadError(f"cannot be read: {reason}", hint="check the path", file=file) from error
-    if len(raw) > LARGEST_FILE_BYTES:
-        raise WorkloadError("is over 16 MB", hint="split the table", file=file)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=file, line=line) from error
-    return parse_table(text, columns, file=file, form="json" if path.suffix.lower() == ".json" else "csv")
+    text = load_text(path, largest_mb=LARGEST_MB, too_large="split the table")
+    return parse_table(text, columns, file=str(path), form="json" if path.suffix.lower() == ".json" else "csv")
 
 
 def parse_table(
