@@ -183,3 +183,20 @@ def test_a_refresh_refuses_before_it_asks(tmp_path: Path) -> None:
     ):
         with pytest.raises(TonnageError, match=said):
             tonnage.refresh(asked)
+
+
+def test_lists_of_the_catalog_answer_as_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same JSON with conditions; a condition that names nothing is refused."""
+    offers = tonnage.list_offers("H100:8", tonnage.OfferListOptions(purchases=("spot",), max_usd_per_gpu_hour=4))
+    words = ["catalog", "offers", "H100:8", "--purchase", "spot", "--max-gpu-price", "4"]
+    assert offers.to_json() == printed(capsys, *words)
+    machines = tonnage.list_instances(asked=tonnage.InstanceListOptions(cpu_arch="arm64", min_vcpus=64))
+    assert machines.to_json() == printed(capsys, "catalog", "instances", "--cpu-arch", "arm64", "--min-vcpus", "64")
+    devices = tonnage.list_gpus(asked=tonnage.GpuListOptions(sort="memory_gib", descending=True))
+    assert devices.to_json() == printed(capsys, "catalog", "gpus", "--sort", "memory_gib", "--desc")
+    assert tonnage.list_models("bert").to_json() == printed(capsys, "catalog", "models", "bert")
+    assert tonnage.list_services(("aws",)).to_json() == printed(capsys, "catalog", "services", "--provider", "aws")
+    with pytest.raises(InputError, match="no processor architecture 'arm'"):
+        tonnage.list_instances(asked=tonnage.InstanceListOptions(cpu_arch="arm"))
+    with pytest.raises(InputError, match="no services of 'awz' are priced"):
+        tonnage.list_services(("awz",))
