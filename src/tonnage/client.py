@@ -72,7 +72,7 @@ class Client:
         return self._get(f"compare/{name}", {key: f"{value:g}" for key, value in weights.items()})
 
     def home(self) -> dict[str, Any]:
-        """What runs, and which alerts stand."""
+        """What runs, and which alerts fire."""
         return self._get("home")
 
     def runs(self, *, limit: int | None = None, offset: int = 0) -> dict[str, Any]:

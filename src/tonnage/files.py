@@ -48,7 +48,7 @@ def save_for_user(
     fault: type[TonnageError] = InputError,
     hint: str = "name another file",
 ) -> None:
-    """Write a file whose path the user gave: whole, for others too, through a link or into a device as it stands.
+    """Write a file whose path the user gave: whole, for others too, through a link or into a device as it is.
 
     `parents`: make the folders that are not there. Raises `fault`, with `hint`, where that cannot be done.
     """

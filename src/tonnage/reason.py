@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class Reason:
-    """One reason. A kind is one frozen dataclass: `kind` is its name in JSON, units stand in the names of fields."""
+    """One reason. A kind is one frozen dataclass: `kind` is its name in JSON, units are in the names of fields."""
 
     __slots__ = ()
     kind: ClassVar[str]

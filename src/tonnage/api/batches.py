@@ -44,7 +44,7 @@ def batch(
     """Send each row of `source` (JSONL or Parquet) to a service and append each answer to `output`, in OpenAI's format.
 
     Both are files or objects (`s3://`, `gs://`, `az://`); an object is written whole once all rows are done, from parts
-    that stand beside it until then.
+    that are beside it until then.
 
     The output line is the record that a row is done: the same call goes on with what is not there yet, after a kill
     too. Rows without an answer go to `OUT.errors.jsonl`, with the reason. Answers come in the order in which they end.

@@ -214,7 +214,7 @@ class _RunningBatch:
         return "stopped" if stop.is_set() else None
 
     def _fail_the_rest(self, why: Why) -> None:
-        """Rows that were not sent stand among the errors, with the reason."""
+        """Rows that were not sent are among the errors, with the reason."""
         record = Record(self.errors)
         said = "the batch was cancelled" if why == "cancelled" else "its completion window ended first"
         try:

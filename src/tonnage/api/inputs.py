@@ -62,7 +62,7 @@ def started(checked: CheckedFile, clock: datetime, settings: Settings) -> Worklo
 def calibrated_model_of(
     calibration: CalibrationSource | None, memory_margin: float | None, settings: Settings
 ) -> CalibratedModel:
-    """What predictions stand on: a calibration, and the share of device memory kept free where it is given."""
+    """What predictions rest on: a calibration, and the share of device memory kept free where it is given."""
     if isinstance(calibration, Calibration):
         calibrated = CalibratedModel.of(calibration)
     elif (file := calibration or settings.calibration) is not None:

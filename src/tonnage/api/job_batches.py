@@ -33,7 +33,7 @@ def carried_by_jobs(
     options: BatchOptions,
     on_progress: OnProgress,
 ) -> BatchOutcome:
-    """Rows handed over in jobs, followed and collected. `named`: the output, beside which the notes of jobs stand."""
+    """Rows handed over in jobs, followed and collected. `named`: the output, beside which the notes of jobs are."""
     from tonnage.batches.job_notes import JobNotes
     from tonnage.batches.jobs import JobBatch, JobLimits
     from tonnage.traffic.batch import BatchOutcome

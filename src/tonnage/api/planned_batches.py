@@ -1,4 +1,4 @@
-"""What a plan says of a batch, to stand beside what the batch does: an option of `tonnage plan -o json`."""
+"""What a plan says of a batch, to show beside what the batch does: an option of `tonnage plan -o json`."""
 
 from __future__ import annotations
 

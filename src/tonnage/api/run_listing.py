@@ -1,4 +1,4 @@
-"""Runs and where they stand, as a report."""
+"""Runs and their states, as a report."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def list_budgets(*, settings: Settings | None = None) -> Answer[tuple[BudgetStanding, ...]]:
-    """Every budget of the home as it stands now; what has ended is settled first.
+    """Every budget of the home as it is now; what has ended is settled first.
 
     Raises InputError that names file and key of what is wrong in budgets.toml.
     """

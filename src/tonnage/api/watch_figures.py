@@ -1,4 +1,4 @@
-"""Figures of a home that no run's folder has: how budgets stand, how old the newest backup is."""
+"""Figures of a home that no run's folder has: the state of budgets, how old the newest backup is."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _added(tar: tarfile.TarFile, name: str, file: IO[bytes], size: int) -> tuple
 
 class _Hashed:
     """The first `left` bytes of a file, hashed as they are read. A file that was cut meanwhile ends in `missing` zeros,
-    as the member's size stands before it."""
+    as the member's size comes before it."""
 
     def __init__(self, file: IO[bytes], left: int) -> None:
         self._file, self._left, self.missing, self.digest = file, left, 0, hashlib.sha256()
@@ -141,7 +141,7 @@ def _unpacked(source: IO[bytes], folder: Path, *, what: str, secret: str | None,
                     manifest = json.loads(stream.read())
                 else:
                     found[member.name] = _written(stream, folder / member.name, keep=keep)
-        while plain.read(PIECE_BYTES):  # to the end, where the sums over the whole file stand
+        while plain.read(PIECE_BYTES):  # to the end, where the sums over the whole file are
             pass
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError, OSError) as error:
         raise DataError(f"{what} cannot be read: {error}", hint="it may be cut off; take an older backup") from error

@@ -4,7 +4,7 @@
 of two writers that know the same n-1 parts one goes on and the other is stopped. A kill leaves a part or none of it.
 They hold answers and faults together. At the end an empty part, the seal, stops writers that are late; OUT and
 OUT.errors.jsonl are written whole from all parts, each row once; then all parts before the seal are deleted. A kill on
-that way leaves parts and their seal: they are joined again before anything is written behind it. So where parts stand
+that way leaves parts and their seal: they are joined again before anything is written behind it. So where parts are
 behind a seal, what precedes it is in the joined objects, or is of a writer that slept since: it is left out.
 """
 

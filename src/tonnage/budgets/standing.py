@@ -1,4 +1,4 @@
-"""How a budget stands: what is spent and reserved in its period, what is left, where it will be at the end. Pure."""
+"""The state of a budget: what is spent and reserved in its period, what is left, where it will be at the end. Pure."""
 
 from __future__ import annotations
 

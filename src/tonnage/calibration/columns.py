@@ -1,4 +1,4 @@
-"""Columns of the measured-facts tables, in the order they stand in a file."""
+"""Columns of the measured-facts tables, in the order of a file."""
 
 from __future__ import annotations
 

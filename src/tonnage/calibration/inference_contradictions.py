@@ -50,7 +50,7 @@ def doubt_contradicted(read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
 
 
 def program_table(row: InferenceRow) -> ProgramTable:
-    """The table that a row stands in."""
+    """The table that a row is in."""
     return ProgramTable(row.source, row.gpu, (row.engine, row.compiled, row.traced))
 
 

@@ -100,7 +100,7 @@ def _reason(slow: PrintedTable, fast: PrintedTable, pairs: int) -> str:
 
 
 def table_of(row: InferenceRow) -> PrintedTable:
-    """The table a row stands in."""
+    """The table a row is in."""
     return PrintedTable(row.source, row.gpu, row.engine, row.precision, row.weights_quant)
 
 

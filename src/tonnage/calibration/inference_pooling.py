@@ -33,7 +33,7 @@ SPREADS: Final[Mapping[str, float]] = MappingProxyType({
     "convolution_elementwise_left": 0.5, "host_us_per_kernel": 0.5, "low_bit_fraction": 0.15, "memory_fraction": 0.1,
 })  # fmt: skip
 PULL: Final = 0.5  # of a squared deviation beside the sum of absolute errors
-PRIOR_WEIGHT: Final = 8.0  # what stands against all classes together when the common deviation is taken
+PRIOR_WEIGHT: Final = 8.0  # what weighs against all classes together when the common deviation is taken
 ROUNDS: Final = 3
 
 PASS_CLASSES: Final = (

@@ -63,7 +63,7 @@ def _paddle_classifiers(row: InferenceRow) -> Facts:
 
 
 def _mlperf(row: InferenceRow) -> Facts:
-    """MLPerf inference, closed division: networks written for the engine. The load generator stands beside it, no
+    """MLPerf inference, closed division: networks written for the engine. The load generator is beside it, no
     client. Server: the load is raised until the latency limit of the rules, and not printed. BERT reads SQuAD's
     contexts, cut at 384 tokens. Systems of four H100 SXM say «6x 4th Gen NVLink» between accelerators
     (closed/*/systems/*_H100_SXM_80GBx4_TRT.json, Dell and Fujitsu): boards of four have no switch."""

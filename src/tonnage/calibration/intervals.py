@@ -158,7 +158,7 @@ def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) 
 
 
 def _with_kin(group: str, by_group: Mapping[str, list[JudgedRow]]) -> list[JudgedRow]:
-    """The group's rows; where few sources stand behind it those of its kin too, each measurement once."""
+    """The group's rows; where few sources are behind it those of its kin too, each measurement once."""
     rows = by_group[group]
     if len(set(map(source_of, rows))) >= FEWEST_WITHOUT_KIN:
         return rows

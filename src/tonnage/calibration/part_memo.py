@@ -18,7 +18,7 @@ from tonnage.sizing.training_parts import PartScales, PartSeconds, part_scales, 
 from tonnage.sizing.training_work import OperatorWork
 from tonnage.values import dataclass
 
-KEPT: Final = 6  # results of a part: where the search stands, and the last it tried
+KEPT: Final = 6  # results of a part: where the search is, and the last it tried
 MOST_ANEW: Final = 0.7  # share of a part's entries up to which only those of the changed rows are computed again
 
 

@@ -150,7 +150,7 @@ class _TableReader(Generic[R]):
             yield self._row(start, {name: cells[at].strip() for name, at in place.items()})
 
     def _quoted_column(self) -> str:
-        """Which column the quote that CSV cannot read stands in, as far as the line tells."""
+        """Which column the quote that CSV cannot read is in, as far as the line tells."""
         with self.path.open(encoding="utf-8-sig", newline="") as stream:
             text = next(islice(stream, self.line, None), "")
         before = text[: text.find('"')] if '"' in text else ""

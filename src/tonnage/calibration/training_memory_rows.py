@@ -121,7 +121,7 @@ def peak(case: TrainingCase, assumed: Assumptions) -> Peak:
 
 
 def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
-    """What stands in memory for each job of a case, before any assumption is known."""
+    """What is in memory for each job of a case, before any assumption is known."""
     trainer = case.trainer
     return tuple(lay_out_memory(job, case.layouts, trainer) for job in case.jobs)
 
@@ -196,7 +196,7 @@ def with_program_unstated(row: TrainingRow) -> TrainingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBatch:
-    """Peak-memory rows with what of them does not change in a fit: the cases, and what stands in memory."""
+    """Peak-memory rows with what of them does not change in a fit: the cases, and what is in memory."""
 
     cases: tuple[TrainingCase, ...]
     laid: tuple[tuple[MemoryLayout, ...], ...]
@@ -234,7 +234,7 @@ def memory_batch(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumpt
 def _laid_out(
     row: TrainingRow, catalog: Catalog, assumed: Assumptions
 ) -> tuple[TrainingCase, tuple[MemoryLayout, ...]] | None:
-    """The case of a row that prints a peak, and what stands in memory; None where it says too little."""
+    """The case of a row that prints a peak, and what is in memory; None where it says too little."""
     try:
         case = _measured_case(row, catalog, assumed)
     except (NoCase, TonnageError):

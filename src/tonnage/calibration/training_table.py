@@ -1,6 +1,6 @@
 """Many training rows as one table of work, so that one evaluation of the formulas predicts them all.
 
-The operators of all rows stand in one column per kind, each entry with the row it belongs to; a fit builds the table
+The operators of all rows are in one column per kind, each entry with the row it belongs to; a fit builds the table
 once and evaluates it hundreds of times in milliseconds.
 """
 

@@ -1,7 +1,7 @@
 """What a row leaves open, settled by what it states: a run that was published fitted on its device.
 
 Of the choices the row does not state the least changed one that fits is taken, in the order in which people reach for
-them. What was measured is not looked at; a row that states everything, or fits as it stands, stays as it is. Whether a
+them. What was measured is not looked at; a row that states everything, or fits as it is, stays as it is. Whether a
 run fits is judged by the assumptions handed in: where a family is left out, by those of a fit that never saw it.
 """
 

@@ -20,7 +20,7 @@ NOT_A_SPEC: Final = ("provider", "name", "notes", "source", "network_source")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that moved. `what` is "price", or the field of a specification; figures as they stand in the rows."""
+    """One thing that moved. `what` is "price", or the field of a specification; figures as they are in the rows."""
 
     kind: Kind
     provider: str

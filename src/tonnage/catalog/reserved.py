@@ -37,7 +37,7 @@ def reserved_offers(
 
 
 def uncommitted_offers(offers: Iterable[Offer], prices: Iterable[ReservedPrice]) -> tuple[Offer, ...]:
-    """The offers without those that stand only on such committed prices."""
+    """The offers without those that rest only on such committed prices."""
     stated = {(*_key(price), price.usd_per_instance_hour) for price in prices}
     return tuple(one for one in offers if (*_key(one), one.usd_per_instance_hour) not in stated)
 

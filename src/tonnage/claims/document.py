@@ -1,4 +1,4 @@
-"""A Markdown document as lines and tables that know where they stand: line number, headings, block."""
+"""A Markdown document as lines and tables that know where they are: line number, headings, block."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _rows(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _lines_of(token: Token) -> list[str]:
-    """The source lines of a text token without their marks; as they stand where the count would change."""
+    """The source lines of a text token without their marks; as they are where the count would change."""
     raw = token.content.splitlines()
     if token.type != "inline":
         return raw

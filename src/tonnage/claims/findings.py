@@ -31,7 +31,7 @@ class ClaimAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One claim of the document with its answer. `line` counts from 1; `text` is that line as it stands."""
+    """One claim of the document with its answer. `line` counts from 1; `text` is that line as it is."""
 
     line: int
     kind: Kind

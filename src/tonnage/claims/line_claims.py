@@ -115,7 +115,7 @@ def _machines(line: TextLine, names: Names) -> tuple[FoundMachine, ...]:
 
 
 def _machine_claims(line: TextLine, machines: Sequence[FoundMachine], names: Names) -> Iterator[Claim]:
-    """What stands behind each name, up to the next one."""
+    """What follows each name, up to the next one."""
     if machines:
         yield from _price_before(line, machines[0])
     ends = [*(found.start for found in machines[1:]), len(line.text)]
@@ -163,7 +163,7 @@ def _count_before(text: str) -> float:
 
 
 def _items(segment: str) -> Iterator[str]:
-    """The parts of what stands behind a name, as long as each begins like a figure."""
+    """The parts of what follows a name, as long as each begins like a figure."""
     rest = segment[_CONNECTOR.match(segment).end() :]  # type: ignore[union-attr]
     for part in _BETWEEN.split(rest):
         text = part.strip(" \t`*\"'#:=-–—")

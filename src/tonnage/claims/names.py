@@ -107,7 +107,7 @@ class Names:
     ) -> MachineName | None:
         """What a name cell stands for; None where it is no machine's name at all.
 
-        A machine without GPUs of its own (`n1-standard-4`) is joined with the GPUs that stand beside it.
+        A machine without GPUs of its own (`n1-standard-4`) is joined with the GPUs that are beside it.
         """
         text = _SELLER.sub("", text.strip())
         if not text or len(text) > LONGEST_NAME:
@@ -273,7 +273,7 @@ def _azured(text: str) -> str:
 
 
 def _series_of(text: str) -> Iterator[tuple[str, ...]]:
-    """The keys under which a series may stand."""
+    """The keys under which a series may be."""
     if (match := _AZURE.fullmatch(_azured(text))) is not None and not match["vcpus"]:
         yield ("azure", match["letters"], match["accelerator"].strip("_"), match["version"].strip("_"))
     folded = fold_name(text)

@@ -73,7 +73,7 @@ def _number(text: str) -> str:
 def _count(gpu: FoundGpu, text: str, models: Sequence[FoundModel]) -> float:
     """GPUs that a text speaks of: the number beside the GPU's name; where none is, one, or unknown (0) for a plural.
 
-    A number of a model's name, of a batch or of a length is none of GPUs, wherever it stands.
+    A number of a model's name, of a batch or of a length is none of GPUs, wherever it is.
     """
     beside = count_beside(gpu, text)
     uncounted = 0.0 if gpu.is_plural else 1.0

@@ -1,4 +1,4 @@
-"""The claims of sentences whose figure does not stand right behind its name: «It carries eight A10G cards».
+"""The claims of sentences whose figure is not right behind its name: «It carries eight A10G cards».
 
 A figure belongs to the nearest name before it in its sentence; where there is none, to the one behind it; and
 where the sentence names nothing, to the machine that the sentence before spoke of. Sentences that contrast two things

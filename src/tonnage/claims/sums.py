@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<operator>[×·*÷+−]|[xX](?![A-Za-z])|(?<=\s)[-–](?=\s)|/(?=\s*[$\d(]))"
     r"|(?P<open>\()|(?P<close>\))|(?P<word>(?:/\s?)?[A-Za-z][\w./-]*)|(?P<space>\s+)"
 )
-_SEPARATORS: Final = ":;,|\"'`→>#=•!?~≈"  # what may stand before a sum; after anything else a stretch is not one
+_SEPARATORS: Final = ":;,|\"'`→>#=•!?~≈"  # what may be before a sum; after anything else a stretch is not one
 _BEHIND: Final = re.compile(r"\s?(?P<share>[%¢])|(?P<unread>[eE^]\d|\s?[×x*·]\s?10\b|\s?[-–+×*/x]\s?[\d$])")
 _SCALES: Final = {"k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "B": Decimal(10) ** 9, "T": Decimal(10) ** 12}
 

@@ -137,7 +137,7 @@ def _announce(session: Session, launch: Launch) -> None:
 
 
 def confirm() -> None:
-    """Ask on a terminal; elsewhere the doubts stand on stderr and the run starts."""
+    """Ask on a terminal; elsewhere the doubts are on stderr and the run starts."""
     import sys
 
     if sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("start it?", err=True):

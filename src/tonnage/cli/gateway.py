@@ -234,7 +234,7 @@ def import_file(
 ) -> None:
     """Print the gateway file that says the same; what has no counterpart is reported on stderr.
 
-    Keys that stand in the file itself are not taken over: name them as env:NAME.
+    Keys that are in the file itself are not taken over: name them as env:NAME.
     """
     from tonnage import api
 

@@ -61,7 +61,7 @@ def standard_title(name: str) -> str:
 
 
 def rule_problems(stated: Sequence[str], profiles: Mapping[str, Profile], path: KeyPath) -> list[Problem]:
-    """Rules that no table names: a typing error would else stand as «not known» everywhere."""
+    """Rules that no table names: a typing error would else show as «not known» everywhere."""
     more = _named(profiles)
     known = [*load_standards(), *sorted(more - set(load_standards()))]
     return [unknown(path, "rule or attestation", one, known) for one in stated if standard_name(one, more) is None]

@@ -63,7 +63,7 @@ def _usd_per_month(value: Any) -> float:
 
 
 def checked_reference(value: Any) -> str:
-    """A secret by reference; one that stands in the file itself is refused without being shown."""
+    """A secret by reference; one that is in the file itself is refused without being shown."""
     try:
         parse_reference(value if isinstance(value, str) else "")
     except InputError as error:

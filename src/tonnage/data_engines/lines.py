@@ -1,4 +1,4 @@
-"""Where rows with some values stand in a file of texts, for messages: line numbers, whichever engine found them."""
+"""Where rows with some values are in a file of texts, for messages: line numbers, whichever engine found them."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Cache:
         return str(entry["sha256"]), str(entry["verified_by"])
 
     def seal(self, path: Path, sha256: str) -> None:
-        """Remember that the file, as it stands, has this digest."""
+        """Remember that the file, as it is, has this digest."""
         state = path.stat()
         entry = {"path": str(path), "size_bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "sha256": sha256}
         write_json(self._seal_path(path), entry)

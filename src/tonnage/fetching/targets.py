@@ -67,7 +67,7 @@ class FolderTarget:
         return f"{state.st_size} {state.st_mtime_ns}"
 
     def links_from(self, path: Path) -> bool:
-        """Whether a file below `path` can stand here too without taking room again."""
+        """Whether a file below `path` can be here too without taking room again."""
         return not self._copy and nearest_folder(path).stat().st_dev == nearest_folder(self.root).stat().st_dev
 
     def put(self, path: Path, name: str) -> None:

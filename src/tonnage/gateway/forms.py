@@ -1,4 +1,4 @@
-"""Forms of several parts (`multipart/form-data`, RFC 7578): their fields, and where each stands in the body."""
+"""Forms of several parts (`multipart/form-data`, RFC 7578): their fields, and where each is in the body."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_parts(content_type: bytes, body: bytes) -> list[Part]:
 
 
 def form_fields(body: bytes, parts: list[Part]) -> dict[str, str]:
-    """Fields that are no files. One that stands twice is refused: readers differ in which of them counts."""
+    """Fields that are no files. One that occurs twice is refused: readers differ in which of them counts."""
     found: dict[str, str] = {}
     for part in parts:
         if part.is_file:

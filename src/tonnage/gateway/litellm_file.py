@@ -61,7 +61,7 @@ PROVIDERS: Final[dict[str, ListedProvider]] = {
 
 
 def read_litellm(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The gateway file, and notes. A key that stands in the text is in neither. Raises InputError for no such file."""
+    """The gateway file, and notes. A key that is in the text is in neither. Raises InputError for no such file."""
     try:
         said = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -64,7 +64,7 @@ def added_up(documents: Iterable[Mapping[str, Any]]) -> GatewayMeasures:
 
 
 def prometheus_text(measures: GatewayMeasures, gauges: Mapping[tuple[str, Labels], float]) -> str:
-    """The page that Prometheus reads. `gauges`: what stands at a moment, each with its own name."""
+    """The page that Prometheus reads. `gauges`: what holds at a moment, each with its own name."""
     lines: list[str] = []
     for name, meaning in _COUNTERS.items():
         counted = sorted((labels, cell[0]) for (one, labels), cell in measures.counts.items() if one == name)

@@ -18,7 +18,7 @@ UNITS: Final[Mapping[str, str]] = {  # the ending of a name -> its unit in UCUM,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric as it stands on a page for Prometheus. `predicted`: the metric that carries what was predicted of it,
+    """One metric as it is on a page for Prometheus. `predicted`: the metric that carries what was predicted of it,
     with the label `end` (low, value, high: an 80 % interval)."""
 
     name: str  # a counter's ends in `_total`, an info's in `_info`

@@ -11,7 +11,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Generated: python -m tonnage.metric_names.reference docs/metrics.md -->
 
-The one registry of what Tonnage measures. The same names, kinds and meanings stand on the pages for Prometheus of runs,
+The one registry of what Tonnage measures. The same names, kinds and meanings are on the pages for Prometheus of runs,
 services, gateways and the [watch](watch.md), in its rules, and in what it sends by OTLP; `tonnage watch names` lists
 them. Names follow OpenMetrics: base units at the end, `_total` for counters. A metric with the label `end` is a
 prediction: `low` and `high` are the ends of its 80 % interval. What is not known is not shown.

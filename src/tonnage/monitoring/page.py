@@ -46,7 +46,7 @@ class WatchPage:
         return int(server.server_port)
 
     def collect(self) -> Iterator[Metric]:
-        """What `prometheus_client` asks at each scrape. Samples stand under their own names; of pages of others their
+        """What `prometheus_client` asks at each scrape. Samples are under their own names; of pages of others their
         kind is not known."""
         from prometheus_client.core import Metric as Family
 

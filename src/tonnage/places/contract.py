@@ -28,7 +28,7 @@ Verb = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFinding:
-    """What stands against a run at a place. `refused`: it would fail or wait for ever; `doubtful`: it may;
+    """An obstacle to a run at a place. `refused`: it would fail or wait for ever; `doubtful`: it may;
     `unchecked`: none could ask."""
 
     kind: Literal["refused", "doubtful", "unchecked"]
@@ -98,7 +98,7 @@ class Executor(Protocol):
         """Where the run's folder lies on the machines of the place: the same path where it is shared."""
 
     def check(self, folder: RunFolder) -> tuple[PlaceFinding, ...]:
-        """Everything that stands against this run, asked of the place itself; nothing is started."""
+        """Every obstacle to this run, asked of the place itself; nothing is started."""
 
     def render(self, spec: RunSpec, job: Job, folder: RunFolder, *, number: int) -> Submission:
         """Script and commands. Pure: nothing is read, written or asked."""
@@ -107,7 +107,7 @@ class Executor(Protocol):
         """Start the job and give its id; the job there is, where the same submission was sent before."""
 
     def status(self, folder: RunFolder) -> PlaceState:
-        """Where the run stands. TonnageError where the place does not answer."""
+        """The state of the run. TonnageError where the place does not answer."""
 
     def logs(self, folder: RunFolder) -> None:
         """Bring here what journal, figures and log have gained; nothing where the folder is shared."""

@@ -11,7 +11,7 @@ from tonnage.values import dataclass
 
 
 class Phase(StrEnum):
-    """Where a job stands in the eyes of its place."""
+    """The state of a job as its place sees it."""
 
     QUEUED = "queued"  # waits for machines
     PROVISIONING = "provisioning"  # machines are given to it and made ready
@@ -28,7 +28,7 @@ DRIVER_PHASES: Final[Mapping[str, Phase]] = {
 
 
 class PlaceStatus(StrEnum):
-    """Where a run stands, at any place."""
+    """The state of a run, at any place."""
 
     QUEUED = "queued"
     PROVISIONING = "provisioning"

@@ -1,4 +1,4 @@
-"""What the predictions of a plan stand on: judgements and fitted figures, engine classes, intervals of left-out rows.
+"""What the predictions of a plan rest on: judgements and fitted figures, engine classes, intervals of left-out rows.
 
 One calibration serves plans and `validate` alike: the packaged one, or a file of the user's own.
 """

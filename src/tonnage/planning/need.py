@@ -54,7 +54,7 @@ def needs_of(job: Job) -> Need:
 
 def _training(job: TrainJob) -> Need:
     job = replace(job, precision="bf16") if job.precision == "auto" else job
-    # Two micro-batches: gradients then stand beside the activations, and the whole state is counted.
+    # Two micro-batches: gradients then are beside the activations, and the whole state is counted.
     layout = one_layout(micro_batch=1, accumulation=2)
     recomputed = one_layout(micro_batch=1, accumulation=2, recompute="full")
     memory, lean = estimate_training_memory(job, layout), estimate_training_memory(job, recomputed)

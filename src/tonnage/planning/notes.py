@@ -90,7 +90,7 @@ def _unread_platforms(workload: Workload, catalog: Catalog) -> Iterator[UnreadPl
 
 
 def _predictions(workload: Workload, options: Sequence[Option], calibrated: CalibratedModel) -> Iterator[PlanNote]:
-    """What the figures stand on: the engine, the form of the percentiles, the rows behind the intervals."""
+    """What the figures rest on: the engine, the form of the percentiles, the rows behind the intervals."""
     job = workload.job
     if isinstance(job, ServeJob | BatchJob):
         yield EngineNote(engine=job.engine, engine_class=cast(EngineClass, calibrated.engine(job).name))

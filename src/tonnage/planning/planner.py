@@ -45,7 +45,7 @@ def make_plan(
     max_price_age_days: int = PRICE_AGE_DAYS,
     before: KeptWork | None = None,
 ) -> Plan:
-    """Rank every way in the catalog to do `workload`. `calibrated`: what predictions stand on; the packaged calibration
+    """Rank every way in the catalog to do `workload`. `calibrated`: what predictions rest on; the packaged calibration
     by default. `before`: of the same catalog and calibration; what earlier plans found, and later ones may use.
 
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.

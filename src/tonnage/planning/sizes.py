@@ -62,7 +62,7 @@ def make_size_report(
     """Size `workload` on every kind of machine in the catalog, or on those that one of `gpus` asks for.
 
     Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. `calibrated`: what
-    predictions stand on; the packaged calibration by default. Raises UnknownAccelerator when a filter names no device.
+    predictions rest on; the packaged calibration by default. Raises UnknownAccelerator when a filter names no device.
     """
     filters = gpus or workload.constraints.gpus
     for one in filters:

@@ -269,7 +269,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSoFar:
-    """Where the evaluations of a run stand."""
+    """The state of a run's evaluations."""
 
     step: int | None = None  # of the best
     without_gain: int = 0  # evaluations since

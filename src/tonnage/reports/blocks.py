@@ -40,7 +40,7 @@ class Bullets:
 class Column:
     """One column of a table.
 
-    Where the terminal is too narrow, columns with the highest `folds` leave first; their cells then stand, put into
+    Where the terminal is too narrow, columns with the highest `folds` leave first; their cells are then put into
     `fold_text`, on a second line under the row ("": they are left out). 0: stays always. `wraps` cells may break
     at spaces.
     """

@@ -82,7 +82,7 @@ def service_blocks(made: LocalService) -> Iterator[Block]:
 
 
 def bench_words(made: LocalService) -> str:
-    """How many benches the figures stand on."""
+    """How many benches the figures rest on."""
     own, others = len(made.own_benches), len(made.other_benches)
     if not own and not others:
         return "none of a service yet"

@@ -129,7 +129,7 @@ def _natural(table: Table, index: int) -> int:
 
 
 def _choose_columns(table: Table, width: int) -> tuple[list[int], list[int]]:
-    """Indexes of the columns that stand in the row, and of those that go under it."""
+    """Indexes of the columns that are in the row, and of those that go under it."""
     least = [
         min(_natural(table, index), _WRAP_TO) if column.wraps else _natural(table, index)
         for index, column in enumerate(table.columns)

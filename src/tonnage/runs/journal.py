@@ -19,7 +19,7 @@ CUT: Final = "\x18"  # CAN, the control character «cancel»: ends a line whose 
 
 
 class EventKind(StrEnum):
-    """What can happen. The fields each kind carries stand beside it; `message` may come with all."""
+    """What can happen. The fields each kind carries are beside it; `message` may come with all."""
 
     SUBMITTED = "submitted"  # name, runner, processes, device, place
     STARTED = "started"  # attempt, pid, command

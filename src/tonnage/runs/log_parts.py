@@ -129,7 +129,7 @@ def goes_on_at(have: int, end: int) -> int:
 
 
 def left_out(count: int, where: str, *, gone: int = 0) -> str:
-    """What stands in the copy for bytes that were not taken over. `gone`: of them, with the oldest parts.
+    """What is in the copy for bytes that were not taken over. `gone`: of them, with the oldest parts.
 
     >>> left_out(2048, "/runs/a/log.txt")
     'tonnage: 2,048 bytes of the log stay there: /runs/a/log.txt\\n'

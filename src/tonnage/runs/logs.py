@@ -1,4 +1,4 @@
-"""Logs of a run: when which part was written (the times stand beside the workers' words), and those of each machine."""
+"""Logs of a run: when which part was written (the times are beside the workers' words), and those of each machine."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def cancel_request(folder: RunFolder) -> Path:
 
 
 def write_request(path: Path, *, by: str, reason: str, at: datetime | None = None) -> None:
-    """Ask. Asking twice is asking once: the newer words stand."""
+    """Ask. Asking twice is asking once: the newer words count."""
     write_whole(path, json.dumps({"by": by, "reason": reason, "at": (at or datetime.now(UTC)).isoformat()}) + "\n")
 
 

@@ -27,7 +27,7 @@ _SHORTEST: Final = 6  # a shorter value is masked in URLs only: it would be foun
 
 
 def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """The same, and the values of secret variables wherever they stand."""
+    """The same, and the values of secret variables wherever they are."""
     known = os.environ if environ is None else environ
     for value in secret_values(known):
         text = text.replace(value, "***")

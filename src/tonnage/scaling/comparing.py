@@ -143,7 +143,7 @@ class _Stage:
 def _tuned(name: str, stage: _Stage, tuning: Tuning) -> tuple[float, FleetRun]:
     """The cheapest setting that keeps the promise, the most careful one where none does.
 
-    Settings stand from careful to cheap. Promises kept need not fall steadily along them, so the search looks at every
+    Settings go from careful to cheap. Promises kept need not fall steadily along them, so the search looks at every
     third, then at the neighbours of the last that keeps. Fixed numbers do fall steadily: they are bisected.
     """
     ordered: Sequence[float] = (

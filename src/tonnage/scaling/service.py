@@ -54,7 +54,7 @@ class ScaledService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is seen of a service at a decision: counts since the last one, and how things stand now."""
+    """What is seen of a service at a decision: counts since the last one, and the state now."""
 
     arrived: int  # requests that came since the last decision
     finished: int  # requests answered since the last decision

@@ -52,7 +52,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadows:
-    """Where the shadows stand. Arrays have an element a candidate."""
+    """The state of the shadows. Arrays have an element a candidate."""
 
     elapsed_s: float
     settled: bool  # the load is known: from then on what rules miss and pay is counted

@@ -142,7 +142,7 @@ class ScalingPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """One engine with its hyper-parameters and what it may use. `native` goes to the engine as it stands."""
+    """One engine with its hyper-parameters and what it may use. `native` goes to the engine as it is."""
 
     name: str
     engine: EngineKind

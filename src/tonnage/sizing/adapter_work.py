@@ -86,7 +86,7 @@ def norm_operators(
 
 
 def _product(inputs: Num, outputs: Num, *, rank: int, count: float) -> Operator:
-    """BA as a product; what it moves and its launches stand in the norm's own."""
+    """BA as a product; what it moves and its launches are in the norm's own."""
     return Operator(
         name="adapted weights", kind="gemm", count=count, flop=2.0 * rank * inputs * (inputs + outputs), rows=inputs,
         columns=outputs, kernels=0.0,

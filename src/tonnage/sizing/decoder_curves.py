@@ -39,7 +39,7 @@ _ROW_COLUMNS: Final = ("tensor_parallel", "host_factor", "slots", "step_tokens",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderRows:
-    """What stands on each row, before any engine's figures. Lengths and their shares are (rows x points).
+    """What is on each row, before any engine's figures. Lengths and their shares are (rows x points).
 
     `slots`: most requests in flight, any number from 1; `step_tokens`: most tokens of one step.
     """
@@ -65,7 +65,7 @@ class DecoderRows:
     workspace_bytes: float = 0.0  # what the engine keeps beside weights, cache and activations
 
     def on_rank(self, tokens: Array) -> Array:
-        """Tokens of one step that the busiest data rank reads of `tokens` in all: a prompt stands on one."""
+        """Tokens of one step that the busiest data rank reads of `tokens` in all: a prompt is on one."""
         lift = (-1,) + (1,) * (tokens.ndim - 1)
         ranks = np.asarray(self.data_ranks, dtype=np.float64).reshape(lift)
         whole = np.minimum(tokens, self.read.reshape(lift)) if np.any(ranks > 1.0) else 0.0

@@ -30,7 +30,7 @@ class Run:
     on average (rows x answers).
 
     `paced_per_s`: the rate at which the scheduler gets requests, past the front end; `entering`: prompts a step. While
-    a queue stands, steps are filled with prompts (`filling`); later they read what enters (`reading`). `slower`: time
+    there is a queue, steps are filled with prompts (`filling`); later they read what enters (`reading`). `slower`: time
     per token over that of the mean number in flight, since more are met where there are more.
     """
 

@@ -42,7 +42,7 @@ def _wait_s(run: Run, token_s: Array) -> Array:
     square = np.sum(run.reading.each_s**2 * run.curves.rows.prompt_shares, axis=1)
     prompts = arriving * square / (2.0 * (1.0 - busy))  # Pollaczek-Khinchine
     wait = np.minimum(run.most, 1.0)[_WIDE] * token_s[_WIDE] * place
-    # Before others' prompts: where a queue stands it is counted below; of a short run no more than all others.
+    # Before others' prompts: where there is a queue it is counted below; of a short run no more than all others.
     others = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0)
     before = np.where(run.finite, others * run.reading.mean_s, np.inf)
     met = np.minimum(prompts[_WIDE] * -np.log(1.0 - place), before[_WIDE])
@@ -90,7 +90,7 @@ def _slot_wait_s(flying: InFlight, place: Array) -> Array:
 def token_points(run: Run) -> Points:
     """Time of a step after the first: places in line crossed with answers' lengths.
 
-    A step reads the prompts that enter. Where a queue stands, the first requests decode while all others' prompts that
+    A step reads the prompts that enter. In a queue the first requests decode while all others' prompts that
     there are slots for are read, as many a step as its budget takes, and short answers meet little else. Of what the
     number in flight varies, an answer's whole time averages a third away.
     """

@@ -2,7 +2,7 @@
 
 An engine is judged by its class. Frameworks that launch one kernel an operation are bound by the host at small sizes;
 compilers fuse element-wise work; fused-kernel engines replay captured kernels; LLM engines add a scheduler to every
-step. Here stands what holds before any fit (`PRIORS`) and how far a fit may move it; fitted figures are an argument of
+step. Here is what holds before any fit (`PRIORS`) and how far a fit may move it; fitted figures are an argument of
 the functions that use them (`calibration.store.calibrated_engines` has those of the packaged calibration).
 """
 
@@ -171,7 +171,7 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=ANY_LENGTH,
     ),
     Engine(
-        # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB stand beside weights, cache and activations.
+        # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB are beside weights, cache and activations.
         name="static-llm", attention_fraction=0.55, kernel_floor_us=6.0, sequence_us=5.0, layer_buffers=28.0,
         workspace_gib=1.6,
     ),
@@ -189,7 +189,7 @@ PRIORS: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for 
 FIGURES: Final[Mapping[str, Assumption]] = MappingProxyType({one.name: one for one in listed(PRIORS["eager"])})
 
 # Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
-# name with «xla» or «compile» is compiled whatever stands before it. An exported ONNX network that a server runs is not
+# name with «xla» or «compile» is compiled whatever is before it. An exported ONNX network that a server runs is not
 # rewritten for transformers: its operators are launched one by one, as TorchScript's.
 _WORDS: Final = (
     ("cudagraph", "captured"), ("cuda-graph", "captured"),

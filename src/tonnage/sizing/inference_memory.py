@@ -79,7 +79,7 @@ def activation_bytes(
 
     Nothing is kept for backward. An attention holds queries, keys, values and its output, and scores where the engine
     writes them (before and after their softmax); an MLP the outputs of its first products and what the activation
-    makes of them; the layer's input and the residual stand beside them, and a normalised copy in a layer that
+    makes of them; the layer's input and the residual are beside them, and a normalised copy in a layer that
     normalises first. `engine` None: scores stay on the chip.
     """
     if shape.architecture == "convolution":

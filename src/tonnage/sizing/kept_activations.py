@@ -69,7 +69,7 @@ class LayerKept:
     mlp: Num
     boundary: Num  # the layer's input, all that full recomputation keeps
     per_op: Num  # kept where attention and every second matrix product are
-    working: Num  # gradients of one layer that stand while its backward runs
+    working: Num  # gradients of one layer that are kept while its backward runs
 
     @property
     def total(self) -> Num:

@@ -1,4 +1,4 @@
-"""Shape -> operators: a transformer layer, and what stands before and after the layers."""
+"""Shape -> operators: a transformer layer, and what is before and after the layers."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def _attention(micro: _Micro) -> Iterator[LocalOperation]:
 
 
 def _around(micro: _Micro) -> Iterator[LocalOperation]:
-    """Norms, activations, dropout, residual adds, casts: what stands between the products of a layer."""
+    """Norms, activations, dropout, residual adds, casts: what is between the products of a layer."""
     shape, tokens, precision, element = micro.shape, micro.tokens, micro.precision, micro.element
     wide, inner = tokens * shape.hidden, tokens * shape.ffn
     yield _pointwise("norms", "norm", wide, "fp32", float(shape.norms_per_layer))

@@ -1,4 +1,4 @@
-"""A job's forward pass, cut into what repeats per layer and what stands once: the common ground of time and memory."""
+"""A job's forward pass, cut into what repeats per layer and what occurs once: the common ground of time and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tonnage.workload.shapes import ModelShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Operators of one block and how often the block stands in the model."""
+    """Operators of one block and how often the block occurs in the model."""
 
     name: str
     repeats: float

@@ -1,6 +1,6 @@
 """Seconds of a server's steps, looked up: the sizing formulas evaluated once on a grid, then interpolated.
 
-A simulation asks for millions of steps; nothing here calls numpy once the tables stand. A mixed step of B decoding
+A simulation asks for millions of steps; nothing here calls numpy once the tables are made. A mixed step of B decoding
 requests at mean context C and prompt chunks (p_i new tokens, k_i in all) takes
 
     D(B, C) + [L(B + Σp) - L(B)] + Σ A(p_i, k_i)

@@ -33,15 +33,15 @@ class TrainerProfile:
     What memory alone asks. `norm_copies`: RMS norms are made of primitives, which keep copies (transformers, torchtune,
     litgpt); `torch.nn.RMSNorm` and hand-written kernels keep their input. `repeats_kv`: keys and values are repeated
     for grouped queries. `no_sync`: accumulation under FSDP
-    skips the reduction, so that gradients of all weights stand. `keeps_gathered`: FSDP leaves frozen weights gathered
-    (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit base).
-    `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the
-    input of each adapter. `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
+    skips the reduction, so that gradients of all weights are kept. `keeps_gathered`: FSDP leaves frozen weights
+    gathered (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit
+    base). `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the input of each adapter.
+    `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
     `separate_gathers`: ZeRO-3 gathers each tensor of a layer by itself, not a layer at a time.
     `flat_gradients`: 16-bit gradients are copied end to end before 32-bit ones are made of them (DeepSpeed's ZeRO).
     `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
     `lists_when_sharded`: the optimizer steps lists of tensors where weights are shared out. `wide_gathers`: 32-bit
-    weights that are shared out are gathered so, and their 16-bit copies stand whole (autocast over FSDP).
+    weights that are shared out are gathered so, and their 16-bit copies are whole (autocast over FSDP).
     `wide_reduction`: FSDP sums 16-bit gradients in 32 bit. `optimizer_by_tensor`: no list of temporaries while it
     steps. `standing_gradients`: zeroed between steps, never freed. `early_modules`: every kernel is loaded at first.
     `layers_compiled`: a compiler takes the layers one by one, the loss not with them.

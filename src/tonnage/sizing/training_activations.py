@@ -37,7 +37,7 @@ class Kept:
 
     flying: Array
     once: Array
-    again: Array  # of `once`, what recomputation makes: it stands at the end of backward too
+    again: Array  # of `once`, what recomputation makes: it is there at the end of backward too
 
 
 def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Kept:
@@ -68,7 +68,7 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
 
 
 def _layers(job: TrainJob, span: Pass, how: Storing, trainer: TrainerProfile) -> Sequence[tuple[float, LayerKept]]:
-    """How often each kind of layer stands in the model, and what it keeps."""
+    """How often each kind of layer occurs in the model, and what it keeps."""
     shape = job.model
     if shape.architecture == "encoder-decoder":
         target = trainer.target_tokens
@@ -118,7 +118,7 @@ def _storing(job: TrainJob, span: Pass, trainer: TrainerProfile) -> Storing:
 
 def _adapters(job: TrainJob, trainer: TrainerProfile) -> AdapterStoring:
     """Adapters as peft has them: 32 bit, so that each casts its input, under autocast back to 16 bit. Scales and
-    offsets are as wide as the base they stand in (litgpt converts the whole model), and so is what they give."""
+    offsets are as wide as the base they are in (litgpt converts the whole model), and so is what they give."""
     element = TRAINING[job.precision].element_bytes
     if job.lora.kind in PROMPTED:
         width = max(base_bytes(job, trainer) if mixed(job) else element, trainer.adapter_bytes, element)

@@ -34,7 +34,7 @@ class TrainingMemory:
     `allocated_bytes` what the framework's allocator counts, `reserved_bytes` what it holds."""
 
     weights_bytes: Array
-    gradients_bytes: Array  # those that stand beside the activations at the peak
+    gradients_bytes: Array  # those that are beside the activations at the peak
     stepping_bytes: Array  # what the optimizer makes while it steps, where that is the peak
     optimizer_bytes: Array
     adapters_bytes: Array
@@ -72,7 +72,7 @@ class TrainingMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moments:
-    """Bytes that come and go within a step: kept and logits at the end of forward, what stands at its end."""
+    """Bytes that come and go within a step: kept and logits at the end of forward, what is there at its end."""
 
     kept: Array
     logits: Array
@@ -85,7 +85,7 @@ class _Moments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLayout:
-    """What stands in memory under each layout before any assumption is known: a fit lays it out once."""
+    """What is in memory under each layout before any assumption is known: a fit lays it out once."""
 
     job: TrainJob
     layouts: Layouts
@@ -179,7 +179,7 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: 
     return activations, np.where(at_loss, logits, 0.0)
 
 
-# Of what a plain loss takes at the start of backward, what stands at the end of forward: 16-bit logits, their 32-bit
+# Of what a plain loss takes at the start of backward, what is there at the end of forward: 16-bit logits, their 32-bit
 # copy and its log-softmax, 10 bytes of 12.
 FORWARD_LOSS = 10.0 / 12.0
 
@@ -196,8 +196,8 @@ def _ending_at_peak(
 ) -> tuple[Array, Array]:
     """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
-    the two counts; with accumulation the sums stand from the second one on, and a program with gradient buffers of its
-    own, or one that sets them to zero, keeps them always."""
+    the two counts; with accumulation the sums are there from the second one on, and a program with gradient buffers of
+    its own, or one that sets them to zero, keeps them always."""
     freed = moments.kept + moments.logits
     if trainer.gradients_in_backward:
         return np.zeros_like(freed), np.zeros_like(freed)

@@ -124,7 +124,7 @@ def _master_bytes(numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
 
 
 def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, trainer: TrainerProfile) -> Num:
-    """Gradients that stand at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
+    """Gradients that are there at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
     reduced once a step), and where accumulation skips the reduction (`no_sync`, as the Trainer of transformers does:
     trainer.py, `training_step` under `accelerator.no_sync`) adds 16-bit ones of all weights."""
     shares = layouts.sharding >= ZERO2
@@ -202,7 +202,7 @@ def _casts(
     job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> Num:
     """16-bit copies of 32-bit matrices, kept from forward to backward (autocast); where layers are recomputed only
-    those of one layer and of the head stand. Tables that are looked up have none."""
+    those of one layer and of the head are there. Tables that are looked up have none."""
     copy = numbers.weight_copy_bytes
     if job.method == "qlora" or not copy or (job.method != "full" and base_bytes(job, trainer) < FP32_BYTES):
         return 0.0

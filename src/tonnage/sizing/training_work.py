@@ -58,7 +58,7 @@ FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao
 class OperatorWork:
     """One operator of the step: how often a micro-batch does it forward, and what its backward costs in forwards.
 
-    `owner`: the candidate each entry belongs to, where entries of several candidates stand in one column.
+    `owner`: the candidate each entry belongs to, where entries of several candidates are in one column.
     """
 
     operator: Operator

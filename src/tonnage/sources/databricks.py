@@ -2,7 +2,7 @@
 
 Two forms are read, each as CSV or JSON (a list of rows):
 - an export of the system table `system.billing.list_prices`: `SELECT sku_name, cloud, currency_code, usage_unit,
-  pricing.default AS price, price_start_time, price_end_time FROM system.billing.list_prices`. `pricing` may also stand
+  pricing.default AS price, price_start_time, price_end_time FROM system.billing.list_prices`. `pricing` may also be
   whole, as JSON. Documented at https://docs.databricks.com/admin/system-tables/pricing.html
 - a table with the columns of `managed_prices.csv`, for DBU an instance-hour and the like.
 """

@@ -32,7 +32,7 @@ def offer_key(offer: Offer) -> OfferKey:
 
 @dataclass(frozen=True, slots=True)
 class JudgedOffers:
-    """Offers that stand, and those that do not."""
+    """Offers that can be used, and those that cannot."""
 
     offers: tuple[Offer, ...]
     quarantined: tuple[QuarantinedRow, ...]
@@ -59,7 +59,7 @@ def judge_offers(known: Catalog, machines: Sequence[InstanceType], offers: Seque
 def judge_managed(
     before: Iterable[ManagedPriceRow], rows: Iterable[ManagedPriceRow], source: str
 ) -> tuple[tuple[ManagedPriceRow, ...], tuple[QuarantinedRow, ...]]:
-    """Prices that stand and those that do not: far off the row's price of before, or not such as a catalog loads."""
+    """Prices that can be used and those that cannot: far off the price of before, or not such as a catalog loads."""
     known = {row.key: row for row in before}
     standing: list[ManagedPriceRow] = []
     refused: list[QuarantinedRow] = []

@@ -26,7 +26,7 @@ LARGEST_TAIL_BYTES: Final = 4 << 20
 
 
 def home_report(runs: Report, alerts: Report, under_way: int, standing: int) -> Report:
-    """Runs and services under way, and alerts that stand, from their own reports."""
+    """Runs and services under way, and alerts that fire, from their own reports."""
     needs = f"{plural(under_way, 'run')} under way or lost, {plural(standing, 'alert')}."
 
     def page() -> Page:

@@ -21,7 +21,7 @@ from tonnage.workload.huggingface import parse_huggingface_config
 from tonnage.workload.shapes import ModelShape
 
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_positions")
-FROM_CONFIG = "config"  # in the column `other`: the sizes stand in data/configs, as the maker publishes them
+FROM_CONFIG = "config"  # in the column `other`: the sizes are in data/configs, as the maker publishes them
 _TUNED = re.compile(r"(-hf|-chat|-instruct|-it)+$")  # a tuned model has its base model's shape
 _LETTER_DIGIT = re.compile(r"(?<=[a-z])-(?=\d)|(?<=\d)-(?=[a-z])")
 

@@ -75,7 +75,7 @@ def parse_workload(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadText:
-    """The text of a workload file that does not stand on the disk as it is: of another revision, say."""
+    """The text of a workload file that is not on the disk as it is: of another revision, say."""
 
     text: str
     file: str  # names it in errors

@@ -13,7 +13,7 @@ __all__ = ["ParameterCount", "count_parameters"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
-    """Parameters of a model by part. Matrices and tables stand under their part, bias vectors under `biases`.
+    """Parameters of a model by part. Matrices and tables are under their part, bias vectors under `biases`.
 
     `per_layer`: one repeated layer with its norms and biases (the decoder's in an encoder-decoder, an MoE
     layer where layers differ, the mean block of a convolutional network). `idle_experts`: parameters one

@@ -191,7 +191,7 @@ def _rss(process: psutil.Process) -> int:
 
 
 def end_group(worker: subprocess.Popen[bytes]) -> None:
-    """End the worker's session whole: ask, wait, kill. Executors of Spark stand in it too."""
+    """End the worker's session whole: ask, wait, kill. Executors of Spark are in it too."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(worker.pid, sign)

@@ -44,7 +44,7 @@ class BatchStore:
         return self.describe_file(owner, made, name, purpose, len(content), keep_s=keep_s)
 
     def describe_file(self, owner: str, made: str, name: str, purpose: str, size: int, *, keep_s: float) -> Document:
-        """The description of a content that stands in its place."""
+        """The description of a content that is in its place."""
         now = int(time())
         document = {
             "id": made, "object": "file", "bytes": size, "created_at": now, "expires_at": now + int(keep_s),

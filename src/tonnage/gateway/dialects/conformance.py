@@ -111,7 +111,7 @@ made by translating each of them. *Refused*: the client gets a 400 that names th
 upstream has no word for; the request goes on.
 
 Ids of tool calls are kept. Answers say cached tokens, and reasoning in `reasoning_content` (chat) or `thinking`
-(messages). What a provider signed of its reasoning stands in `thinking_blocks` of a chat message; a client that sends
+(messages). What a provider signed of its reasoning is in `thinking_blocks` of a chat message; a client that sends
 the message back sends the proof with it. Anthropic needs `max_tokens`: where a chat request has none it is 4,096. The
 input tokens in `message_start` of a translated stream are 0 where the upstream counts at the end; those in
 `message_delta` are the count.

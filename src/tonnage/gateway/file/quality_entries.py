@@ -17,7 +17,7 @@ from tonnage.workload.run_terms import less_is_better
 
 
 class QualityFromEntry(StrictModel):
-    """Where a score stands: `tonnage evaluate RUN -o json` and `tonnage bench run FILE -o json` write such files."""
+    """Where a score is: `tonnage evaluate RUN -o json` and `tonnage bench run FILE -o json` write such files."""
 
     file: Word = entry("The file, JSON.")
     metric: Word = entry("Which of its figures; more must be better.")

@@ -96,7 +96,7 @@ def load_gateway(
 
 
 def key_hash(key: str) -> str:
-    """What stands in the file for a key: `blake2b:` and 64 hexadecimal digits. A hash stands for itself."""
+    """What is in the file for a key: `blake2b:` and 64 hexadecimal digits. A hash stands for itself."""
     if key.startswith("blake2b:"):
         return key
     return "blake2b:" + blake2b(key.encode(), digest_size=32).hexdigest()

@@ -15,7 +15,7 @@ from tonnage.gateway.observing.redaction import KINDS, found_shapes
 
 
 class DetectedText(NamedTuple):
-    """`kind`: what stands in the place of what was found; it says nothing of its words."""
+    """`kind`: what replaces what was found; it says nothing of its words."""
 
     begin: int
     end: int
@@ -125,5 +125,5 @@ def disjoint(findings: Iterable[DetectedText]) -> list[DetectedText]:
 
 
 def marker(kind: str) -> str:
-    """What stands in the place of what was found."""
+    """What replaces what was found."""
     return f"[{kind}]"

@@ -1,4 +1,4 @@
-"""Where the texts of a request, of an answer and of the events of a stream stand."""
+"""Where the texts of a request, of an answer and of the events of a stream are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TextSlot:
 
 
 def text_slots(said: Any) -> list[TextSlot]:
-    """Every text of a body, wherever it stands: also in tools, their arguments and results. Names of models, ids and
+    """Every text of a body, wherever it is: also in tools, their arguments and results. Names of models, ids and
     such are no texts; data of pictures, sounds and files is not read."""
     found: list[TextSlot] = []
     left = [said]  # no recursion: a body may be nested deeper than Python calls

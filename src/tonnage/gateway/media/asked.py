@@ -34,7 +34,7 @@ class NoPrice(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaAsk:
     """`units`: images or letters asked for, or seconds of audio where the file says them; None: a file whose length is
-    not known. `audio_bytes`: of that file. `model_place`: where the model's name stands in a form."""
+    not known. `audio_bytes`: of that file. `model_place`: where the model's name is in a form."""
 
     unit: Unit
     units: int | None

@@ -63,7 +63,7 @@ class LeaseMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountState:
-    """An account as it stands: amounts in the allowance's unit."""
+    """An account as it is: amounts in the allowance's unit."""
 
     account: AccountKey
     committed: int

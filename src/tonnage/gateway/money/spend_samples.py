@@ -19,7 +19,7 @@ class SpendSamples(SqlStore):
     """What workers sample, and who asks reads."""
 
     def sample(self, now_s: float) -> None:
-        """The accounts of budgets as they stand, once in each slot, whichever worker comes first; old ones go."""
+        """The accounts of budgets as they are, once in each slot, whichever worker comes first; old ones go."""
         with self._write() as cursor:
             for window in get_args(Window):
                 name = f"usd/{window}/%"

@@ -25,7 +25,7 @@ _ANTHROPIC: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayReply:
-    """A whole answer of the gateway's own. `more` stands beside the message: until when, how much is left.
+    """A whole answer of the gateway's own. `more` is beside the message: until when, how much is left.
     `head`: header lines, each with its line end."""
 
     status: int

@@ -1,4 +1,4 @@
-"""What stands against runs in a queue of AWS Batch, asked of the account before a cent is spent."""
+"""Obstacles to runs in a queue of AWS Batch, asked of the account before a cent is spent."""
 
 from __future__ import annotations
 

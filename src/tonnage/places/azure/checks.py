@@ -1,4 +1,4 @@
-"""What stands against runs on Azure's virtual machines, asked of the subscription before a cent is spent."""
+"""Obstacles to runs on Azure's virtual machines, asked of the subscription before a cent is spent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands against runs in an Azure ML workspace, asked of it before a cent is spent."""
+"""Obstacles to runs in an Azure ML workspace, asked of it before a cent is spent."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class CloudJobs(Protocol):
         """The cloud whose notices of interruption a spot machine listens to; empty where SIGTERM is the notice."""
 
     def questions(self) -> Iterator[PlaceFinding]:
-        """What stands against runs here, asked of the cloud."""
+        """Obstacles to runs here, asked of the cloud."""
 
     def requests(self, work: Work) -> tuple[Request, ...]:
         """The calls that start the work, in their order, the one that spends last. InputError where one is refused."""

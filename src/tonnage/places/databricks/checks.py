@@ -1,4 +1,4 @@
-"""What stands against runs in a Databricks workspace, asked of it before a cent is spent."""
+"""Obstacles to runs in a Databricks workspace, asked of it before a cent is spent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands against runs on droplets, asked of the account before a cent is spent."""
+"""Obstacles to runs on droplets, asked of the account before a cent is spent."""
 
 from __future__ import annotations
 

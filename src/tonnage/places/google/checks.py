@@ -1,4 +1,4 @@
-"""What stands against runs on Compute Engine, asked of the project before a cent is spent."""
+"""Obstacles to runs on Compute Engine, asked of the project before a cent is spent."""
 
 from __future__ import annotations
 

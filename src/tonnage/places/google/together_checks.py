@@ -1,4 +1,4 @@
-"""What stands against several machines of a run on Compute Engine: reservation, placement, their network."""
+"""Obstacles to several machines of a run on Compute Engine: reservation, placement, their network."""
 
 from __future__ import annotations
 

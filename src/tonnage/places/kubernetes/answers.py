@@ -1,7 +1,7 @@
 """What a cluster shows of a run's job, as one state: Job, JobSet, TrainJob or RayJob, its pods, its events. Pure.
 
 Success and failure of a Job come in two conditions: SuccessCriteriaMet then Complete, FailureTarget then Failed. The
-second is the end. A Job whose pods cannot be made stands without a condition: only its events say so.
+second is the end. A Job whose pods cannot be made is without a condition: only its events say so.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _entries(file: Path) -> list[tuple[str, str, Any]]:
 
 
 def _text(given: Mapping[str, Any], key: str, folder: Path) -> str | None:
-    """A PEM that stands in the file, or in one beside it."""
+    """A PEM that is in the file, or in one beside it."""
     if given.get(f"{key}-data"):
         return base64.b64decode(given[f"{key}-data"]).decode()
     if not given.get(key):

@@ -1,4 +1,4 @@
-"""Everything that stands against a run in a cluster, asked of the cluster itself; nothing is started.
+"""Every obstacle to a run in a cluster, asked of the cluster itself; nothing is started.
 
 A Job that names a class, an account or a claim that is not there is accepted and never gets a pod: each is looked up.
 """

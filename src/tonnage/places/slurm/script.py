@@ -36,7 +36,7 @@ def batch_script(place: SlurmPlace, folder: Path, *, name: str, tag: str, token:
 
 
 def options(place: SlurmPlace, folder: Path, *, name: str, tag: str) -> Iterator[str]:
-    """What stands behind `#SBATCH`, one option a line."""
+    """What follows `#SBATCH`, one option a line."""
     yield f"--job-name=tonnage-{name}"
     yield f"--comment={tag}"
     yield f"--output={_quoted(str(folder / LOG))}"

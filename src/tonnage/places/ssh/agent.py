@@ -35,7 +35,7 @@ PASSING = ("supervisor.pid", "workers.lock", "heartbeat.json", "reserve", "stop"
            "log.txt.turned")  # fmt: skip
 
 
-if __name__ != "agent":  # there the text of this module stands before the agent's own
+if __name__ != "agent":  # there the text of this module is before the agent's own
     from tonnage.runs.log_parts import LOG, end_of, goes_on_at, left_out, open_parts
 
 if TYPE_CHECKING:

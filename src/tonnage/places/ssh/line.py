@@ -201,7 +201,7 @@ def _make_sockets() -> None:
 
 @cache
 def _agent() -> bytes:
-    """As one text: what it needs to know of logs stands before it."""
+    """As one text: what it needs to know of logs is before it."""
     logs, own = (
         files(package).joinpath(name).read_bytes()
         for package, name in (("tonnage.runs", "log_parts.py"), ("tonnage.places.ssh", "agent.py"))

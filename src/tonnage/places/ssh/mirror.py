@@ -85,7 +85,7 @@ def follow(line: SSHConnection, folder: RunFolder, run: str, token: str) -> dict
 def append_grown(folder: RunFolder, mirror: Mirror, name: str, offset: int, content: bytes, note: str = "") -> Mirror:
     """The bytes at the end of the file here. What a client that died had appended and not noted is cut off first.
 
-    `note`: what stands there before them, for bytes that were left out.
+    `note`: what is there before them, for bytes that were left out.
     """
     path = folder.path / name
     if name == JOURNAL:

@@ -63,7 +63,7 @@ class DecoderTable:
 
     @property
     def networked(self) -> np.ndarray:
-        """Rows whose machines have a known network; without one two pools stand inside one machine."""
+        """Rows whose machines have a known network; without one two pools run inside one machine."""
         return np.isfinite(self.devices.inter_bytes_per_s)
 
     def factors(self, of: str) -> tuple[Array, Array]:

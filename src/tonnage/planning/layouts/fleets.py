@@ -25,7 +25,7 @@ class ReplicaFleet:
 
     pools: tuple[Figure, ...]  # requests a second; one pool, or one that reads prompts and one that writes answers
     per_machine: int
-    one_machine: bool = False  # the pools stand inside one machine, whose network is not known
+    one_machine: bool = False  # the pools run inside one machine, whose network is not known
 
 
 def replicas_for(rate_per_s: Num, capacity_per_s: Num, *, used: float, spare: int) -> Array:

@@ -48,7 +48,7 @@ def replica_layouts(job: ServeJob | BatchJob, per_node: int) -> list[ReplicaLayo
 
 
 def layout_miss(job: ServeJob | BatchJob, machine: Machine) -> Miss:
-    """No layout with the degrees that the job fixes stands on this machine: a replica is never cut over machines."""
+    """No layout with the degrees that the job fixes runs on this machine: a replica is never cut over machines."""
     named = {
         "tensor parallel": job.tensor_parallel,
         "expert parallel": job.expert_parallel,

@@ -38,7 +38,7 @@ from tonnage.workload.shapes import ModelShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTable:
-    """Columns: one replica per row. `per_node` replicas stand on one machine."""
+    """Columns: one replica per row. `per_node` replicas run on one machine."""
 
     shape: ModelShape
     requests: Requests

@@ -212,7 +212,7 @@ def identity_of(instance: InstanceType) -> Identity:
 def superseded_offers(offers: Iterable[Offer], instances: Mapping[tuple[str, str], InstanceType]) -> dict[Offer, Offer]:
     """Each offer of which a newer price is known: the same machine, bought the same way, in the same region or in any.
 
-    An offer without a date is older than any with one; of two without, both stand.
+    An offer without a date is older than any with one; of two without, both count.
     """
     groups: dict[tuple[Identity, str], list[Offer]] = defaultdict(list)
     for offer in offers:

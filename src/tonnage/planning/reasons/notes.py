@@ -104,7 +104,7 @@ class ClosedFormNote(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedIntervalsNote(Reason):
-    """No measured rows stand behind the 80 % intervals."""
+    """No measured rows are behind the 80 % intervals."""
 
     kind: ClassVar[str] = "judged intervals"
 

@@ -96,7 +96,7 @@ class _Trial:
         return _flip(parameter.dimension, (parameter.change(factor),), self.loser, found, parameter.edit(factor))
 
     def outcome(self, parameter: Parameter, factor: float) -> Option | None:
-        """The loser as it stands after the change, where that is enough."""
+        """The loser as it is after the change, where that is enough."""
         edited = parameter.edit(factor)(self.scenario)
         alone = narrowed(edited, self.group)
         own = _option_of(self.planner(alone.workload, alone.catalog), self.group)

@@ -33,7 +33,7 @@ def _answer(trained: TrainedModel, rows: Sequence[PlacedRow], batch: int) -> lis
     for positions, batch_of, output in answers(trained.model, items, batch, partial(pad, tokenizer=tokenizer)):
         best = output.logits.float().softmax(dim=-1).max(dim=-1)
         for row, at in enumerate(positions):
-            kept = batch_of["attention_mask"][row].bool()  # padding may stand on either side
+            kept = batch_of["attention_mask"][row].bool()  # padding may be on either side
             numbers, chances = best.indices[row][kept].tolist(), best.values[row][kept].tolist()
             tags, sure = _tags(places[at], numbers, chances, names, len(words[at]))
             found[at] = {"tags": tags}

@@ -14,7 +14,7 @@ FEW_IS_MEANT: Final = "for numbers to predict, use `kind: tabular` with `objecti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The classes in the order of their numbers, as they stand in the data."""
+    """The classes in the order of their numbers, as they are in the data."""
 
     values: tuple[Any, ...]
 

@@ -31,7 +31,7 @@ _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the origin
 
 
 def load_tokenizer(spec: RunSpec, *, words: bool = False) -> Any:
-    """The tokenizer beside the weights or the config, or the one named. It must know where its tokens stand.
+    """The tokenizer beside the weights or the config, or the one named. It must know where its tokens are.
 
     `words`: it will be given single words, which byte-level tokenizers must be configured for.
     """
@@ -199,7 +199,7 @@ def shape_of(model: Any) -> Mapping[str, Any]:
 
 
 def _size(parameter: Any) -> int:
-    """Values of a parameter; two stand in each byte of a 4-bit one."""
+    """Values of a parameter; two are in each byte of a 4-bit one."""
     packed = getattr(parameter, "quant_state", None)
     return int(parameter.numel() if packed is None else packed.shape.numel())
 

@@ -31,7 +31,7 @@ CONSIDERED: Final = 20  # likeliest starts and ends that are paired
 
 @dataclass(frozen=True, slots=True)
 class ContextQuestion:
-    """A question, its context, and where in it the answers stand: (first letter, text); none where it has none."""
+    """A question, its context, and where in it the answers are: (first letter, text); none where it has none."""
 
     question: str
     context: str
@@ -87,7 +87,7 @@ def _read(rows: DatasetRows, spec: RunSpec) -> list[ContextQuestion]:
 
 
 def _answers(value: Any, start: Any, context: str, where: str) -> tuple[tuple[int, str], ...]:
-    """Answers with their places. DataError where one does not stand in the context (there, where a place is given)."""
+    """Answers with their places. DataError where one is not in the context (there, where a place is given)."""
     texts, starts = value, start
     if isinstance(value, Mapping):
         texts, starts = value.get("text", []), value.get("answer_start")

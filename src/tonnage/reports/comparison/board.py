@@ -24,7 +24,7 @@ from tonnage.sizing.estimates import Figure
 MOST_REASONS: Final = 3
 MOST_CHANGES: Final = 4
 MOST_RISKS: Final = 5
-QUESTIONS: Final = ("another model", "rule")  # changes that one question settles stand first
+QUESTIONS: Final = ("another model", "rule")  # changes that one question settles come first
 
 
 def board_sections(comparison: Comparison) -> tuple[Section, ...]:

@@ -1,4 +1,4 @@
-"""A comparison as Markdown: every section; of the drawings only the Gantt chart (figures stand in tables)."""
+"""A comparison as Markdown: every section; of the drawings only the Gantt chart (figures are in tables)."""
 
 from __future__ import annotations
 

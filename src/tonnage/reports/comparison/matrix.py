@@ -232,7 +232,7 @@ def trade_off_section(comparison: Comparison) -> Section:
 
 
 def risk_section(comparison: Comparison) -> Section:
-    """Risks of the profiles, and of the very offers that the costs stand on."""
+    """Risks of the profiles, and of the very offers that the costs rest on."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for alternative in comparison.request.alternatives:
         told = [

@@ -1,6 +1,6 @@
 """Vega-Lite specifications of bars: stacks with a total and a limit, scores, weights that would change the winner.
 
-Names stand above their bars, never beside them, so that long ones have room on a phone as well.
+Names are above their bars, never beside them, so that long ones have room on a phone as well.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def curves(drawing: Curves) -> Plot:
     ]
     names = [one.name for one in drawing.curves]
     low, high = _decades([row[key] for row in rows for key in ("low", "high")])
-    top = low + (high - low) / (1 - LABEL * len(drawing.marks) / HEIGHT)  # words of the marks stand above the lines
+    top = low + (high - low) / (1 - LABEL * len(drawing.marks) / HEIGHT)  # words of the marks are above the lines
     xs = [row["x"] for row in rows]
     x_axis = alt.Axis(values=_log_marks(min(xs), max(xs)), labelExpr="format(datum.value, '~g') + 'x'", grid=False)
     x = alt.X("x:Q", title=drawing.x_title, axis=x_axis,

@@ -66,7 +66,7 @@ def refusal(expected: str, hint: str = "") -> PydanticCustomError:
 
 
 def secret_refusal(expected: str, hint: str) -> PydanticCustomError:
-    """The same for a place where a secret may stand: what was found is not shown."""
+    """The same for a place where a secret may be: what was found is not shown."""
     return PydanticCustomError("refused", "expected {expected}", {"expected": expected, "hint": hint, "secret": True})
 
 

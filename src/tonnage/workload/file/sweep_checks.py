@@ -91,7 +91,7 @@ def _parameter_problems(
 
 
 def values_problems(path: KeyPath, parameter: ParameterFields) -> Iterator[Problem]:
-    """What cannot hold in the choices or the range of one parameter, wherever it stands in a file."""
+    """What cannot hold in the choices or the range of one parameter, wherever it is in a file."""
     if parameter.choices is not None:
         if parameter.low is not None or parameter.high is not None or parameter.step is not None or parameter.log:
             yield Problem(path, "has `choices` and a range", "keep one of the two")

@@ -212,7 +212,7 @@ def read_latent(config: ConfigReader) -> dict[str, Any]:
 
 
 def read_shared_experts(config: ConfigReader, layers: int) -> dict[str, Any]:
-    """DeepSeek's experts: those shared by all tokens stand side by side as one wider expert."""
+    """DeepSeek's experts: those shared by all tokens are side by side as one wider expert."""
     if config.integer("moe_layer_freq") != 1:
         raise config.error("moe_layer_freq", "layers that alternate are not supported; expected 1")
     dense = config.integer("first_k_dense_replace", minimum=0)

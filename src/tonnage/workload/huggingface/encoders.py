@@ -82,7 +82,7 @@ def read_mpnet(config: ConfigReader) -> dict[str, Any]:
 def read_modernbert(config: ConfigReader) -> dict[str, Any]:
     """ModernBERT: rotary, gated, every `global_attn_every_n_layers`-th layer looks at all tokens.
 
-    The norm over its embeddings stands in place of the first layer's first.
+    The norm over its embeddings takes the place of the first layer's first.
     """
     sizes, period = _stack(config), config.integer("global_attn_every_n_layers")
     biased = config.flag("attention_bias")

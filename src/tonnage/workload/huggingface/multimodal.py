@@ -73,7 +73,7 @@ def read_qwen2_5_vl(config: ConfigReader) -> dict[str, Any]:
 
 
 def read_mllama(config: ConfigReader) -> dict[str, Any]:
-    """Llama 3.2 Vision: among the text layers stand some that attend to the image alone; text skips them."""
+    """Llama 3.2 Vision: among the text layers are some that attend to the image alone; text skips them."""
     vision = config.nested("vision_config", TRANSFORMERS_DEFAULTS["mllama"])
     inner = config.nested("text_config", TRANSFORMERS_DEFAULTS["mllama_text"])
     crossing = len(inner.integers("cross_attention_layers", longest=inner.integer("num_hidden_layers"), minimum=0))

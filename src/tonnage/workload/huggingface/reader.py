@@ -92,7 +92,7 @@ class ConfigReader:
         return ConfigReader(values=value or {}, defaults=self.defaults, name=self.name, file=self.file)
 
     def nested(self, key: str, defaults: Mapping[str, Any], *, flat: bool = False) -> ConfigReader:
-        """The configuration of a network of its own inside this one; `flat`: its keys may stand here instead."""
+        """The configuration of a network of its own inside this one; `flat`: its keys may be here instead."""
         inner = self.section(key) if self.has(key) else self
         if inner is self and not flat:
             raise self.error(key, "is missing", "a model of several networks has the configuration of each")

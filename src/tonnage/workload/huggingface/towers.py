@@ -1,4 +1,4 @@
-"""Readers of the image (and text) encoders that stand beside another network: each gives a shape of its own."""
+"""Readers of the image (and text) encoders that are beside another network: each gives a shape of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """OpenAI's chat completions: writing an answer and a stream.
 
-Reasoning stands in `reasoning_content`; what a provider signed or hid stands in `thinking_blocks`, in Anthropic's
+Reasoning is in `reasoning_content`; what a provider signed or hid is in `thinking_blocks`, in Anthropic's
 words, so that a client which sends the message back sends the proof with it.
 """
 

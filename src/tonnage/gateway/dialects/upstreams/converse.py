@@ -55,7 +55,7 @@ IMAGES: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "
 
 
 def write_request(said: Conversation, model: str) -> UpstreamRequest:
-    """The model stands in the path. Raises UntranslatableRequest."""
+    """The model is in the path. Raises UntranslatableRequest."""
     if said.json_object:
         raise UntranslatableRequest(
             "response_format.type", "'json_object' has no counterpart in Converse", hint="give a json_schema"

@@ -37,6 +37,6 @@ def mapping(said: Any, name: str) -> Mapping[str, Any]:
 
 
 def objects(said: Any, name: str) -> list[Mapping[str, Any]]:
-    """The objects of a list; what stands between them and is none, is passed over."""
+    """The objects of a list; what is between them and is none, is passed over."""
     found = said.get(name) if isinstance(said, Mapping) else None
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

@@ -14,7 +14,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRefusal:
-    """One thing that stands against an object. `code`: of the answer an API server gives: 400, 403, 404, 422."""
+    """One fault of an object. `code`: of the answer an API server gives: 400, 403, 404, 422."""
 
     field: str  # `spec.template.spec.containers[0].image`; empty: the object as a whole
     reason: Reason
@@ -68,7 +68,7 @@ def between(field: str, value: int | None, least: int, most: int) -> Found:
 
 
 def no_repeats(values: Iterable[tuple[str, object]]) -> Found:
-    """(field, value) pairs whose value stands there a second time."""
+    """(field, value) pairs whose value occurs there a second time."""
     seen: list[object] = []
     for field, value in values:
         if value in seen:

@@ -134,7 +134,7 @@ def claim(given: Mapping[str, Any], path: str) -> Found:
 
 
 def sound_volumes(given: list[dict[str, Any]]) -> list[str]:
-    """Names of those against which nothing stands: only they can be mounted."""
+    """Names of those without a fault: only they can be mounted."""
     return [one["name"] for one in given if one.get("name") and not any(_refused(one))]
 
 

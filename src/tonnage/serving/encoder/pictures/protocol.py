@@ -56,7 +56,7 @@ def ask_picture_vectors(encoder: Encoder, body: Body) -> EncoderRequest:
 
 
 def ask_picture_infer(encoder: Encoder, body: Body) -> EncoderRequest:
-    """One tensor `image`: BYTES [n] or [n, 1], files of pictures (in base64 where they stand in JSON), or UINT8
+    """One tensor `image`: BYTES [n] or [n, 1], files of pictures (in base64 where they are in JSON), or UINT8
     [n, rows, columns, 3], their pixels."""
     name, version = encoder.service.name, encoder.version
     tensors = read_tensors(body)

@@ -121,7 +121,7 @@ class PictureReader:
 
 
 def picture_of(one: Any, where: str) -> bytes:
-    """The bytes of a picture in base64, as it stands or as a data URL."""
+    """The bytes of a picture in base64, as it is or as a data URL."""
     if isinstance(one, bytes):
         return one
     if not isinstance(one, str):
