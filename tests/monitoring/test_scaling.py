@@ -103,23 +103,32 @@ def test_fewer_requests_at_a_time_are_asked_of_the_balancer(tmp_path: Path) -> N
     assert found.slots < 256
 
 
-def test_the_predicted_p95_stands_beside_the_measured_one(tmp_path: Path) -> None:
-    """A service whose plan predicted it has both as figures of the home; one without has the measured alone."""
+@pytest.mark.parametrize(
+    ("said", "metric", "planned"),
+    [
+        ("p95_s", "p95_seconds", "predicted_p95_s"),
+        ("ttft_p95_s", "ttft_p95_seconds", "predicted_ttft_p95_s"),
+        ("tpot_p95_s", "tpot_p95_seconds", "predicted_tpot_p95_s"),
+    ],
+)
+def test_what_was_predicted_is_beside_what_was_measured(tmp_path: Path, said: str, metric: str, planned: str) -> None:
+    """A service whose plan predicted a time has both as figures of the home; one without has the measured alone."""
     late = Late(tmp_path)
-    late.says(p95_s=0.9, rate=55.0)
 
     def figures() -> dict[tuple[str, str | None], float]:
+        write_costs(late.folder, {"now": {"requests_per_s": 55.0}, said: 0.9})
         found = home_figures(late.settings, datetime.now(UTC))
-        return {(key.metric, key.label("end")): value for key, value in found if "p95_seconds" in key.metric}
+        return {(key.metric, key.label("end")): value for key, value in found if key.metric.endswith(metric)}
 
-    measured, predicted = "tonnage_service_p95_seconds", REGISTRY["tonnage_service_p95_seconds"].predicted
-    assert figures() == {(measured, None): 0.9}
+    measured = f"tonnage_service_{metric}"
+    predicted = REGISTRY[measured].predicted
+    assert figures()[measured, None] == 0.9
+    assert (predicted, "value") not in figures()
     assert late.service.planned is not None
-    planned = replace(late.service.planned, predicted_p95_s=(0.5, 0.4, 0.7))
-    write_record(late.folder, replace(late.service, planned=planned))
-    late.says(p95_s=0.9, rate=55.0)
-    ends = {(predicted, "value"): 0.5, (predicted, "low"): 0.4, (predicted, "high"): 0.7}
-    assert figures() == {(measured, None): 0.9, **ends}
+    with_ends = replace(late.service.planned, **{planned: (0.5, 0.4, 0.7)})  # type: ignore[arg-type]
+    write_record(late.folder, replace(late.service, planned=with_ends))
+    found = figures()
+    assert {end: found[predicted, end] for end in ("value", "low", "high")} == {"value": 0.5, "low": 0.4, "high": 0.7}
 
 
 def test_what_cannot_be_made_is_said_and_nothing_is_changed(tmp_path: Path) -> None:

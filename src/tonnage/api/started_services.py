@@ -18,12 +18,13 @@ from tonnage.api.serving import ServeOptions, planned_replica, slots_of
 from tonnage.errors import InputError, PlanRefused
 
 if TYPE_CHECKING:
+    from tonnage.sizing.estimates import Figure
     from tonnage.runs.preflight import LocalMachine
     from tonnage.scaling.schedules import WeekSchedule
     from tonnage.serving.engines.devices import Device
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
-    from tonnage.serving.running.record import RunningService
+    from tonnage.serving.running.record import Ends, RunningService
     from tonnage.settings import Settings
 
 DRAIN_S: Final = 60.0
@@ -132,14 +133,15 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
     option, cost = planned.option, None
     layout = {} if option is None else dict(option.run.layout_fields)
     if option is not None and planned.requests_per_month is not None:
-        p95 = option.run.latency_p95_s
+        run = option.run
         cost = PlannedCost(
             rank=option.rank, provider=option.provider, instance_type=option.instance_type, machines=option.count,
             usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
             high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
             p95_latency_s=planned.p95_latency_s, tensor_parallel=int(layout.get("tensor_parallel", 1)),
             concurrency=int(layout["concurrency"]) if "concurrency" in layout else None,
-            predicted_p95_s=None if p95 is None else (p95.value, p95.low, p95.high),
+            predicted_p95_s=_ends(run.latency_p95_s), predicted_ttft_p95_s=_ends(run.ttft_p95_s),
+            predicted_tpot_p95_s=_ends(run.tpot_p95_s),
         )  # fmt: skip
     price, price_from, each = asked.usd_per_hour, "--usd-per-hour", None
     if price is None and option is not None:  # the planned machine's, as if each that the plan has held its replicas
@@ -153,6 +155,10 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
         replicas_per_machine=each,
         workload_file=None if planned.workload_file is None else str(planned.workload_file),
     )  # fmt: skip
+
+
+def _ends(figure: Figure | None) -> Ends | None:
+    return None if figure is None else (figure.value, figure.low, figure.high)
 
 
 def _serve_on_ray(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:

@@ -56,7 +56,8 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
         now, whole = costs.get("now") or {}, costs.get("since_start") or {}
         found = {
             "machines": costs.get("machines"), "cost_usd_per_hour": costs.get("usd_per_hour"),
-            "p95_seconds": costs.get("p95_s"), "p95_to_promise_ratio": _to_promise(one, costs.get("p95_s")),
+            "p95_seconds": costs.get("p95_s"), "ttft_p95_seconds": costs.get("ttft_p95_s"),
+            "tpot_p95_seconds": costs.get("tpot_p95_s"), "p95_to_promise_ratio": _to_promise(one, costs.get("p95_s")),
             "usd_total": whole.get("usd"), "usd_per_1000_requests": now.get("usd_per_1000_requests"),
             "usd_per_million_tokens": now.get("usd_per_million_tokens"),
             "input_tokens_total": whole.get("input_tokens"), "output_tokens_total": whole.get("output_tokens"),
@@ -69,7 +70,9 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
             hourly = tuple(usd / HOURS_PER_MONTH for usd in month)
             for name, ends in (("usd_per_1000_requests", one.planned.usd_per_1000_requests()),
                                ("cost_usd_per_hour", hourly),
-                               ("p95_seconds", one.planned.predicted_p95_s or ())):  # fmt: skip
+                               ("p95_seconds", one.planned.predicted_p95_s or ()),
+                               ("ttft_p95_seconds", one.planned.predicted_ttft_p95_s or ()),
+                               ("tpot_p95_seconds", one.planned.predicted_tpot_p95_s or ())):  # fmt: skip
                 for end, value in zip(("value", "low", "high"), ends, strict=bool(ends)):
                     metric = REGISTRY[f"tonnage_service_predicted_{name}"].name
                     yield series(metric, {"service": one.name, "end": end}), value

@@ -21,6 +21,10 @@ _COSTS: Final[tuple[tuple[str, str, MetricKind, str | None], ...]] = (  # `servi
     ("usd_per_million_tokens", "US dollars for a million tokens over the last minute, input and output", "gauge", None),
     ("p95_seconds", "95th percentile from request to answer over the last minute, at the balancer", "gauge",
      "service_predicted_p95_seconds"),
+    ("ttft_p95_seconds", "95th percentile from request to the first piece of a streamed answer over the last minute, at"
+     " the balancer", "gauge", "service_predicted_ttft_p95_seconds"),
+    ("tpot_p95_seconds", "95th percentile over answers of the mean time between the events of a stream over the last"
+     " minute, at the balancer; an engine sends one for each token", "gauge", "service_predicted_tpot_p95_seconds"),
     ("p95_to_promise_ratio", "That over the p95 latency that the workload promises", "gauge", None),
     ("input_tokens_total", "Tokens read", "counter", None),
     ("output_tokens_total", "Tokens written", "counter", None),
@@ -47,8 +51,11 @@ SERVICE_METRICS: Final = (
     ),
     _service("service_predicted_usd_per_1000_requests", "As the plan has it", "gauge", "service", "end"),
     _service("service_predicted_cost_usd_per_hour", "As the plan has it", "gauge", "service", "end"),
-    _service("service_predicted_p95_seconds", "As the plan has it, on its machine and at its rate", "gauge", "service",
-             "end"),
+    *(
+        _service(f"service_predicted_{name}", "As the plan has it, on its machine and at its rate", "gauge", "service",
+                 "end")
+        for name in ("p95_seconds", "ttft_p95_seconds", "tpot_p95_seconds")
+    ),
     _service("encoder_requests_total", "Requests answered.", "counter", "endpoint", "status"),
     _service("encoder_request_seconds", "From the request to its answer.", "histogram", "endpoint"),
     _service("encoder_queue_seconds_total", "Seconds that requests waited for their batch, added up.", "counter"),

@@ -398,3 +398,21 @@ def test_the_95th_percentile_is_of_the_answers_of_the_last_minute(tmp_path: Path
             assert 0.0 < found < 5.0
 
     asyncio.run(run())
+
+
+def test_first_tokens_and_each_further_one_are_timed(tmp_path: Path) -> None:
+    """Of streams: the first piece after about one wait, events one wait apart; whole answers say nothing of it."""
+
+    async def run() -> None:
+        async with served(settings(least=1, most=1), tmp_path) as (service, client):
+            await _until(lambda: service.replicas.count("ready") == 1)
+            for _ in range(25):
+                await client.get("/echo")
+            assert (service.standing()["ttft_p95_s"], service.standing()["tpot_p95_s"]) == (None, None)
+            for _ in range(5):
+                await asyncio.gather(*(client.post("/stream?n=6&s=0.05") for _ in range(5)))
+            found = service.standing()
+            assert 0.05 <= found["ttft_p95_s"] < found["p95_s"]
+            assert 0.05 * 5 / 4 <= found["tpot_p95_s"] < 3.0
+
+    asyncio.run(run())

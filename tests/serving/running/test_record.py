@@ -30,6 +30,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "serve-llama-7b-realtime.tonn
 PLANNED = PlannedCost(
     rank=1, provider="gcp", instance_type="g2-standard-4", machines=2, usd_per_month=1000.0, low_usd_per_month=500.0,
     high_usd_per_month=2000.0, requests_per_month=4e6, predicted_p95_s=(0.25, 0.125, 0.5),
+    predicted_ttft_p95_s=(0.05, 0.04, 0.0625),
 )  # fmt: skip
 
 
@@ -120,7 +121,14 @@ def test_show_sets_its_cost_beside_the_plan(home: Path) -> None:
     assert found["costs"]["now"]["usd_per_1000_requests"] == pytest.approx(0.2)
     assert found["planned"]["usd_per_1000_requests"] == {"value": 0.25, "low": 0.125, "high": 0.5}
     assert found["planned"]["p95_latency_s"] == {"value": 0.25, "low": 0.125, "high": 0.5}
-    assert "0.25 (0.125 to 0.5), at its busy rate" in page
+    assert found["planned"]["p95_ttft_s"] == {"value": 0.05, "low": 0.04, "high": 0.0625}
+    assert found["planned"]["p95_tpot_s"] is None
+    lines = {line.strip().partition("  ")[0]: line for line in page.splitlines()}
+    assert lines["USD per 1,000 requests"].endswith("0.25 (0.125 to 0.5)")
+    assert lines["p95 latency in s"].endswith("0.25 (0.125 to 0.5)")
+    assert lines["p95 time to first token in s"].endswith("0.05 (0.04 to 0.0625)")
+    assert "p95 time per output token in s" not in lines  # neither measured nor predicted
+    assert "the plan, at its busy rate" in page
     assert found["apis"] is None
     assert "without a workload file" in found["why_no_apis"]
     assert "$1.80 (--usd-per-hour)" in page

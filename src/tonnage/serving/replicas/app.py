@@ -15,6 +15,7 @@ from typing import Any, Final
 from tonnage.http.connection import Connection, UpstreamFault
 from tonnage.http.upstream import HOP_BY_HOP, Upstream
 from tonnage.serving.replicas.balancer import Balancer, NoSlotInTime, QueueFull, Seat, prefix_key
+from tonnage.serving.replicas.latencies import AnswerTimes, StreamClock
 
 LARGEST_BODY_BYTES: Final = 64 << 20
 LARGEST_HELD_BYTES: Final = 16 << 20  # a larger answer is streamed
@@ -43,11 +44,11 @@ class ReplicaApp:
         *,
         prefix_bytes: int | None = None,
         on_fault: Callable[[str], None] | None = None,
-        on_answer: Callable[[float, float], None] | None = None,
+        on_answer: Callable[[float, AnswerTimes], None] | None = None,
     ) -> None:
         self.balancer, self.upstreams, self.pages, self.prefix_bytes = balancer, upstreams, pages, prefix_bytes
         self.on_fault = on_fault
-        self.on_answer = on_answer  # (when it ended, seconds since the request came): of answers that are whole
+        self.on_answer = on_answer  # (when it ended, its times): of answers that are whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -113,7 +114,11 @@ class ReplicaApp:
                     raise  # uvicorn closes the connection: the client sees that its answer is not whole
                 continue
             if self.on_answer is not None:
-                self.on_answer(now_s := monotonic(), now_s - begin_s)
+                first_s, now_s = begun.clock.first_s, monotonic()
+                self.on_answer(now_s, AnswerTimes(
+                    whole_s=now_s - begin_s, first_s=None if first_s is None else first_s - begin_s,
+                    between_s=begun.clock.between_s,
+                ))  # fmt: skip
             return
         self.balancer.counts.failed += 1
         await _error(send, 502, "no_replica_answered", f"{len(tried)} replicas gave no answer: {fault}")
@@ -148,10 +153,10 @@ class ReplicaApp:
 
 
 class _Begun:
-    """Whether something of the answer has gone out."""
+    """Whether something of the answer has gone out; `clock`: of a stream's pieces."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self.yes = send, False
+        self._send, self.yes, self.clock = send, False, StreamClock()
 
     async def __call__(self, message: dict[str, Any]) -> None:
         self.yes = True
@@ -168,6 +173,8 @@ async def _pass_back(answer: Connection, send: _Begun) -> None:
     streams = answer.streams or (length is not None and length > LARGEST_HELD_BYTES)
     if streams:
         first = await answer.read()  # before it nothing is out, and another replica may still take over
+        if first is not None and answer.streams:
+            send.clock.note(monotonic(), first)
         await send(start)
         held = [] if first is None else [first]
     while not streams:
@@ -186,6 +193,8 @@ async def _pass_back(answer: Connection, send: _Begun) -> None:
     if held:
         await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
     while (piece := await answer.read()) is not None:
+        if answer.streams:
+            send.clock.note(monotonic(), piece)
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

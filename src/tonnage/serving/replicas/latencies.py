@@ -1,4 +1,4 @@
-"""What answers took in the last minute, from a request's arrival at the balancer to the end of its answer."""
+"""What answers took in the last minute, at the balancer: the whole, to the first piece, from piece to piece."""
 
 from __future__ import annotations
 
@@ -6,11 +6,84 @@ import math
 from collections import Counter, deque
 from typing import Final
 
+from tonnage.values import dataclass
+
 WINDOW_S: Final = 60.0
 SLICE_S: Final = 5.0
 RATIO: Final = 1.05  # between two edges: a percentile is right to 5 %
 LEAST_S: Final = 1e-5
 FEWEST: Final = 20  # answers, below which a 95th percentile is one answer's
+FEWEST_EVENTS: Final = 4  # of a stream, below which nothing is said of the time between them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerTimes:
+    """Seconds of one whole answer since its request came; of a stream also to its first piece, and between its events.
+
+    An engine sends an event for each token, one more at the start of a chat, and `[DONE]`: the time between events is
+    that of an output token, to one event in the answer's length.
+    """
+
+    whole_s: float
+    first_s: float | None = None
+    between_s: float | None = None
+
+
+class AnswerLatencies:
+    """Of all answers of a service: 95th percentiles of the last minute."""
+
+    def __init__(self) -> None:
+        self._whole, self._first, self._between = LatencyWindow(), LatencyWindow(), LatencyWindow()
+
+    def add(self, at_s: float, times: AnswerTimes) -> None:
+        """An answer that ended at `at_s` of a clock that only goes forward."""
+        self._whole.add(at_s, times.whole_s)
+        if times.first_s is not None:
+            self._first.add(at_s, times.first_s)
+        if times.between_s is not None:
+            self._between.add(at_s, times.between_s)
+
+    def document(self, at_s: float) -> dict[str, float | None]:
+        """As JSON carries it; None: too few answers, or none that stream."""
+        return {
+            "p95_s": self._whole.p95_s(at_s), "ttft_p95_s": self._first.p95_s(at_s),
+            "tpot_p95_s": self._between.p95_s(at_s),
+        }  # fmt: skip
+
+
+class StreamClock:
+    """Times the pieces of one stream of server-sent events, which end in empty lines."""
+
+    def __init__(self) -> None:
+        self.first_s: float | None = None
+        self._last_s = 0.0
+        self._events = 0
+        self._ended = False  # whether the last byte so far ended a line
+
+    def note(self, at_s: float, piece: bytes) -> None:
+        """A piece that came at `at_s`.
+
+        >>> clock = StreamClock()
+        >>> for at_s, piece in ((1.0, b"data: a\\n"), (1.0, b"\\ndata: b\\n\\n"), (1.5, b"data: c\\r\\n\\r\\n")):
+        ...     clock.note(at_s, piece)
+        >>> clock.note(2.0, b"data: d\\n\\ndata: [DONE]\\n\\n")
+        >>> clock.first_s, clock.between_s
+        (1.0, 0.3333333333333333)
+        """
+        if self.first_s is None:
+            self.first_s = at_s
+        self._last_s = at_s
+        plain = piece.replace(b"\r", b"")
+        joined = b"\n" + plain if self._ended else plain
+        self._events += joined.count(b"\n\n")
+        self._ended = joined.endswith(b"\n") and not joined.endswith(b"\n\n")
+
+    @property
+    def between_s(self) -> float | None:
+        """The mean time between events but `[DONE]`; None where there are too few."""
+        if self.first_s is None or self._events < FEWEST_EVENTS:
+            return None
+        return (self._last_s - self.first_s) / (self._events - 2)
 
 
 class LatencyWindow:

@@ -24,7 +24,7 @@ from tonnage.serving.engines.processes import read_counts
 from tonnage.serving.listening import listening_socket
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
-from tonnage.serving.replicas.latencies import LatencyWindow
+from tonnage.serving.replicas.latencies import AnswerLatencies
 from tonnage.serving.replicas.raised import Raised, clear_raised, read_raised
 from tonnage.serving.replicas.replica import SmokeTest
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
@@ -71,7 +71,7 @@ class Service:
             drain_timeout_s=settings.drain_timeout_s, smoke=settings.smoke,
         )  # fmt: skip
         devices = DevicePool(settings.devices) if settings.devices else None
-        self.latencies = LatencyWindow()
+        self.latencies = AnswerLatencies()
         self._raised = Raised()
         self.replicas = ReplicaSet(render, rules, self.balancer, folder, say, devices)
         self.app = ReplicaApp(
@@ -232,12 +232,12 @@ class Service:
         return () if self.replicas.devices is None else self.replicas.devices.of(replica)
 
     def standing(self) -> dict[str, Any]:
-        """What it costs, how many replicas answer, and the 95th percentile of the last minute (None: too few
+        """What it costs, how many replicas answer, and 95th percentiles of the last minute (None: too few
         answers)."""
         return {
             **self.meter.document(), "replicas_ready": self.replicas.count("ready"),
             "replicas_most": self.settings.scaled.most, "slots": self.replicas.rules.slots,
-            "p95_s": self.latencies.p95_s(monotonic()),
+            **self.latencies.document(monotonic()),
         }  # fmt: skip
 
     def metrics(self) -> str:

@@ -23,6 +23,7 @@ RECORD: Final = "running.json"
 COSTS: Final = "costs.json"
 SCHEMA: Final = "tonnage/running-service@1"
 LOOK_EVERY_S: Final = 0.2
+Ends = tuple[float, float, float]  # value, low and high end of an 80 % interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,9 @@ class PlannedCost:
     p95_latency_s: float | None = None  # promised; None: it is not
     tensor_parallel: int = 1
     concurrency: int | None = None  # of a replica, as planned
-    predicted_p95_s: tuple[float, float, float] | None = None  # from request to answer: value, low and high end
+    predicted_p95_s: Ends | None = None  # from request to answer
+    predicted_ttft_p95_s: Ends | None = None  # to the first token; None where none are generated
+    predicted_tpot_p95_s: Ends | None = None  # for each token after it
 
     def usd_per_1000_requests(self) -> tuple[float, float, float]:
         """Value, low and high end."""

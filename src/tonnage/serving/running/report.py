@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.breakeven import api_blocks
@@ -11,8 +11,13 @@ from tonnage.reports.breakeven_document import api_document
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_money, render_unit_money, short
 from tonnage.service.answer import BreakEven
-from tonnage.serving.running.record import PlannedCost, RunningService
+from tonnage.serving.running.record import Ends, PlannedCost, RunningService
+from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
+
+P95: Final = "p95 latency in s"
+TTFT: Final = "p95 time to first token in s"
+TPOT: Final = "p95 time per output token in s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ def _blocks(shown: ServiceShown) -> Iterator[Block]:
         yield Paragraph(text="It has not said yet what it costs: it does every few seconds, once it takes requests.")
         return
     yield Heading(text="Cost")
-    yield _spans(costs)
+    yield _spans(costs, service.planned)
     yield from _plan_blocks(service.planned)
     yield from _token_blocks(shown)
 
@@ -64,26 +69,45 @@ def _price(service: RunningService) -> str:
     return f"{render_money(service.usd_per_machine_hour)} ({service.price_from})"
 
 
-def _spans(costs: Mapping[str, Any]) -> Table:
-    """The last minute and the time since the start, side by side."""
+def _spans(costs: Mapping[str, Any], planned: PlannedCost | None) -> Table:
+    """The last minute, the time since the start and the plan, side by side."""
     now, whole = costs.get("now") or {}, costs.get("since_start") or {}
     lines = (
         ("USD an hour", costs.get("usd_per_hour"), _hourly(whole)),
         ("USD", now.get("usd"), whole.get("usd")),
         ("requests", now.get("requests"), whole.get("requests")),
-        ("p95 latency in s", costs.get("p95_s"), None),
+        (P95, costs.get("p95_s"), None),
+        (TTFT, costs.get("ttft_p95_s"), None),
+        (TPOT, costs.get("tpot_p95_s"), None),
         ("requests a second", now.get("requests_per_s"), whole.get("requests_per_s")),
         ("USD per 1,000 requests", now.get("usd_per_1000_requests"), whole.get("usd_per_1000_requests")),
         ("USD per million tokens", now.get("usd_per_million_tokens"), whole.get("usd_per_million_tokens")),
         ("input tokens", now.get("input_tokens"), whole.get("input_tokens")),
         ("output tokens", now.get("output_tokens"), whole.get("output_tokens")),
     )
+    predicted = {} if planned is None else _predicted(planned)
+    shown = [one for one in lines if one[0] not in (TTFT, TPOT) or one[1] is not None or one[0] in predicted]
+    beside = (Column(title="the plan, at its busy rate", align="right"),) if predicted else ()
     return Table(
         columns=(Column(title=""), Column(title=f"last {now.get('seconds') or 0:.0f} s", align="right"),
-                 Column(title="since the start", align="right")),
-        rows=tuple((name, *(UNKNOWN if value is None else short(float(value), 4) for value in values))
-                   for name, *values in lines),
+                 Column(title="since the start", align="right"), *beside),
+        rows=tuple(
+            (name, *(UNKNOWN if value is None else short(float(value), 4) for value in values),
+             *((predicted.get(name, ""),) if predicted else ()))
+            for name, *values in shown
+        ),
     )  # fmt: skip
+
+
+def _predicted(planned: PlannedCost) -> dict[str, str]:
+    """What the plan says, with its interval, by the name of a line."""
+    month = planned.usd_per_month, planned.low_usd_per_month, planned.high_usd_per_month
+    value, low, high = (usd / HOURS_PER_MONTH for usd in month)
+    known = {
+        "USD an hour": (value, low, high), P95: planned.predicted_p95_s, TTFT: planned.predicted_ttft_p95_s,
+        TPOT: planned.predicted_tpot_p95_s, "USD per 1,000 requests": planned.usd_per_1000_requests(),
+    }  # fmt: skip
+    return {name: _spanned(ends) for name, ends in known.items() if ends is not None}
 
 
 def _hourly(span: Mapping[str, Any]) -> float | None:
@@ -94,20 +118,17 @@ def _hourly(span: Mapping[str, Any]) -> float | None:
 def _plan_blocks(planned: PlannedCost | None) -> Iterator[Block]:
     if planned is None:
         return
-    value, low, high = planned.usd_per_1000_requests()
     yield Heading(text="The plan")
     yield Pairs(rows=(
         ("machines", f"{planned.machines} x {planned.instance_type} at {planned.provider}, rank {planned.rank}"),
         ("a month", f"{render_money(planned.usd_per_month)} "
                     f"({render_money(planned.low_usd_per_month)} to {render_money(planned.high_usd_per_month)})"),
-        ("USD per 1,000 requests", f"{short(value, 4)} ({short(low, 4)} to {short(high, 4)}), at its busy rate"),
-        *(() if planned.predicted_p95_s is None else (("p95 latency in s", _spanned(planned.predicted_p95_s)),)),
     ))  # fmt: skip
 
 
 def _spanned(ends: tuple[float, float, float]) -> str:
-    value, low, high = (short(one, 3) for one in ends)
-    return f"{value} ({low} to {high}), at its busy rate"
+    value, low, high = (short(one, 4) for one in ends)
+    return f"{value} ({low} to {high})"
 
 
 def _token_blocks(shown: ServiceShown) -> Iterator[Block]:
@@ -149,12 +170,17 @@ def _document(shown: ServiceShown) -> dict[str, Any]:
             "usd_per_month": {"value": planned.usd_per_month, "low": planned.low_usd_per_month,
                               "high": planned.high_usd_per_month},
             "usd_per_1000_requests": {"value": value, "low": low, "high": high},
-            "p95_latency_s": None if planned.predicted_p95_s is None
-            else dict(zip(("value", "low", "high"), planned.predicted_p95_s, strict=True)),
+            "p95_latency_s": _named_ends(planned.predicted_p95_s),
+            "p95_ttft_s": _named_ends(planned.predicted_ttft_p95_s),
+            "p95_tpot_s": _named_ends(planned.predicted_tpot_p95_s),
         }  # fmt: skip
     if shown.beside is not None:
         found["apis"] = [api_document(shown.beside, one) for one in shown.beside.apis]
     return found
+
+
+def _named_ends(ends: Ends | None) -> dict[str, float] | None:
+    return None if ends is None else dict(zip(("value", "low", "high"), ends, strict=True))
 
 
 def _flat(shown: ServiceShown) -> Iterator[tuple[str, Any]]:
