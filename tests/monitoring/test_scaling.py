@@ -121,7 +121,7 @@ def test_what_was_predicted_is_beside_what_was_measured(tmp_path: Path, said: st
         return {(key.metric, key.label("end")): value for key, value in found if key.metric.endswith(metric)}
 
     measured = f"tonnage_service_{metric}"
-    predicted = REGISTRY[measured].predicted
+    predicted = str(REGISTRY[measured].predicted)
     assert figures()[measured, None] == 0.9
     assert (predicted, "value") not in figures()
     assert late.service.planned is not None

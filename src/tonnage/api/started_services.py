@@ -18,7 +18,6 @@ from tonnage.api.serving import ServeOptions, planned_replica, slots_of
 from tonnage.errors import InputError, PlanRefused
 
 if TYPE_CHECKING:
-    from tonnage.sizing.estimates import Figure
     from tonnage.runs.preflight import LocalMachine
     from tonnage.scaling.schedules import WeekSchedule
     from tonnage.serving.engines.devices import Device
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.serving.report import PlannedReplica
     from tonnage.serving.running.record import Ends, RunningService
     from tonnage.settings import Settings
+    from tonnage.sizing.estimates import Figure
 
 DRAIN_S: Final = 60.0
 WATCH_S: Final = 0.5
