@@ -1,9 +1,13 @@
-"""`tonnage run FILE --on PLACE --dry-run`, all kinds side by side: the same words, no network, the same bytes twice."""
+"""`tonnage run FILE --on PLACE --dry-run`, all kinds side by side: the same words, no network, the same bytes twice.
+
+Every kind that places.toml may name is among them: one without a table here fails.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +15,11 @@ from typing import Any
 
 import pytest
 
+import tonnage
+from tonnage.places.file import KINDS, model_of
+from tonnage.planning.plan import MachineOption
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec, dump_spec
+from tonnage.settings import current_settings
 
 pytestmark = pytest.mark.heavy
 ROOT = Path(__file__).parents[2]
@@ -43,7 +51,7 @@ PLACES: dict[str, dict[str, Any]] = {
                 "workspace": "team", "region": "eastus", "resource_group": "ml", "image": f"r.azurecr.io/t@{IMAGE}",
                 "bucket": "az://runs@account.blob.core.windows.net/t", "instance_type": "Standard_ND96isr_H100_v5",
                 "identity": "11111111-2222-3333-4444-555555555555"},
-    "digitalocean": {**GPUS, **LIMIT, "cores": 160, "region": "tor1", "bucket": "s3://runs/t",
+    "digitalocean": {**GPUS, **LIMIT, "cores": 160, "region": "nyc1", "bucket": "s3://runs/t",
                      "image": f"registry.digitalocean.com/a/t@{IMAGE}", "instance_type": "gpu-h100x8-640gb",
                      "boot_image": "gpu-h100x8-base", "ssh_keys": ["289794"]},
     "vertex": {**GPUS, **LIMIT, "project": "my-project", "region": "us-central1", "bucket": "gs://runs/t",
@@ -65,19 +73,24 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
 """  # as sitecustomize.py
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> dict[str, str]:
-    """A home with a place of each kind, and no network."""
+def lay(tmp_path: Path) -> None:
+    """A home with a place of each kind, and a run for them."""
     rows = []
     for kind, terms in PLACES.items():
         values = {"kind": kind, **terms}
         rows += [f"[places.{kind}]\n", *(f"{key} = {json.dumps(value)}\n" for key, value in values.items())]
     (tmp_path / "places.toml").write_text("".join(rows))
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "sitecustomize.py").write_text(ALONE)
     for name, location in (("here", str(tmp_path / "rows.csv")), ("there", "/data/rows.csv")):
         data = DataSpec(train=DataSource(location=location, format="csv"))
         (tmp_path / f"{name}.json").write_text(dump_spec(RunSpec(name="first", task="mlp", data=data)))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> dict[str, str]:
+    """The environment of a command there, without a network."""
+    lay(tmp_path)
+    (tmp_path / "sitecustomize.py").write_text(ALONE)
     return {
         **os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}", "TONNAGE_HOME": str(tmp_path),
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -90,6 +103,59 @@ def shown(desk: dict[str, str], kind: str, *more: str) -> str:
     done = subprocess.run(words, env=desk, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_each_kind_is_among_them() -> None:
+    """A new kind of place has its dry run looked at from the first day."""
+    assert set(PLACES) == set(KINDS)
+
+
+@pytest.fixture(scope="module")
+def planned() -> list[MachineOption]:
+    """Every machine of a plan over all platforms."""
+    found = tonnage.plan((ROOT / "examples" / "bert-finetune.tonnage.yaml").read_text(), settings=current_settings())
+    return [one for one in found.options if isinstance(one, MachineOption)]
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks a name or opens a connection fails."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a dry run asks nobody")
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_cost_is_the_plans(
+    kind: str, planned: list[MachineOption], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], nobody: None,
+) -> None:  # fmt: skip
+    """The hour of the plan's option of these machines, of several the dearest; the same bytes twice, no network."""
+    from tonnage.cli import run as run_line
+
+    del nobody
+    lay(tmp_path)
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    words = ("run", f"{'there' if kind == 'kubernetes' else 'here'}.json", "--on", kind, "--dry-run", "-o", "json")
+    shown = []
+    for _ in range(2):
+        assert run_line(words) == 0, capsys.readouterr().err
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    machines = model_of(kind).model_validate({"kind": kind, **PLACES[kind]}).possible_machines
+    hours = [
+        one.usd_per_instance_hour for one in planned for machine in machines
+        if (one.platform, one.provider, one.instance_type, one.region, one.purchase, one.count)
+        == (machine.platform, machine.provider, machine.instance_type, machine.region, machine.purchase, 1)
+    ]  # fmt: skip
+    assert len(hours) == len(machines)
+    assert json.loads(shown[0])["cost"]["usd_per_hour"] == pytest.approx(max(hours))
 
 
 @pytest.mark.slow
