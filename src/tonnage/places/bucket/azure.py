@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Mapping
@@ -64,6 +63,8 @@ class AzureClient(ApiClient):
 
     @cached_property
     def _credentials(self) -> Any:
+        import logging
+
         logging.getLogger("azure").addHandler(logging.NullHandler())  # it logs what it raises
         try:
             return import_module("azure.identity").DefaultAzureCredential()

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
-import ssl
-import tempfile
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-
-import httpx
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.kubernetes.kubeconfig import Cluster, Credentials, credentials, kubeconfig_files, read_cluster
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
 
 Document = dict[str, Any]
 TRIES: Final = 6
@@ -60,7 +61,7 @@ class KubernetesClient:
         try:
             return self.ask("GET", path, query=query)
         except ApiError as error:
-            if error.code == httpx.codes.NOT_FOUND:
+            if error.code == HTTPStatus.NOT_FOUND:
                 return None
             raise
 
@@ -77,7 +78,7 @@ class KubernetesClient:
                     if not more:
                         return found
             except ApiError as error:
-                if error.code != httpx.codes.GONE:
+                if error.code != HTTPStatus.GONE:
                     raise
         raise Unreachable(f"the list of {path} keeps expiring", hint="the server is overloaded: ask later")
 
@@ -92,7 +93,7 @@ class KubernetesClient:
         try:
             self.ask("DELETE", path, body=body, query=query)
         except ApiError as error:
-            if error.code != httpx.codes.NOT_FOUND:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
 
     def allowed(self, namespace: str, verb: str, group: str, resource: str) -> bool:
@@ -107,10 +108,12 @@ class KubernetesClient:
     @contextmanager
     def blocks(self, path: str, **query: str) -> Iterator[Iterator[bytes]]:
         """A text as it comes, in pieces of 64 KiB."""
+        import httpx
+
         try:
             with self.http.stream("GET", path, params=query) as answer:
                 self._note_time(answer)
-                if answer.status_code >= httpx.codes.BAD_REQUEST:
+                if answer.status_code >= HTTPStatus.BAD_REQUEST:
                     answer.read()
                     raise self._error(answer)
                 yield answer.iter_bytes(BLOCK_BYTES)
@@ -123,6 +126,8 @@ class KubernetesClient:
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> Document:
         """The answer. Every request here may be sent twice: what it creates has its name. ApiError, Unreachable."""
+        import httpx
+
         content = None if body is None else json.dumps(body)
         signed_again = False
         said = ""
@@ -140,7 +145,7 @@ class KubernetesClient:
                 self._wait(number, None)
                 continue
             self._note_time(answer)
-            if answer.status_code == httpx.codes.UNAUTHORIZED and not signed_again:
+            if answer.status_code == HTTPStatus.UNAUTHORIZED and not signed_again:
                 signed_again = True
                 self._sign_out()
                 continue
@@ -148,7 +153,7 @@ class KubernetesClient:
                 said = f"{answer.status_code} {answer.reason_phrase}"
                 self._wait(number, answer.headers.get("Retry-After"))
                 continue
-            if answer.status_code >= httpx.codes.BAD_REQUEST:
+            if answer.status_code >= HTTPStatus.BAD_REQUEST:
                 raise self._error(answer)
             found: Document = answer.json()
             return found
@@ -157,7 +162,7 @@ class KubernetesClient:
 
     def _final(self, answer: httpx.Response) -> bool:
         """A 500 by a webhook that says no is no fault of the server."""
-        return answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and "denied the request" in answer.text
+        return answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR and "denied the request" in answer.text
 
     def _wait(self, number: int, told: str | None) -> None:
         if number == TRIES - 1:
@@ -196,12 +201,16 @@ class KubernetesClient:
         ):
             self._sign_out()
         if self._http is None:
+            import weakref
+
             self._signed = credentials(self.cluster)
             self._http = self._opened(self._signed)
             weakref.finalize(self, self._http.close)
         return self._http
 
     def _opened(self, signed: Credentials) -> httpx.Client:
+        import httpx
+
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if signed.token:
             headers["Authorization"] = f"Bearer {signed.token}"
@@ -227,6 +236,9 @@ def tls(cluster: Cluster, signed: Credentials) -> ssl.SSLContext | bool:
     """How the server proves itself, and we to it."""
     if not cluster.server.startswith("https"):
         return False
+    import ssl
+    import tempfile
+
     found = ssl.create_default_context(cadata=cluster.ca) if cluster.ca else ssl.create_default_context()
     if not cluster.verified:
         found.check_hostname = False

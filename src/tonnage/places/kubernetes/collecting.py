@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,6 +45,9 @@ def bring(
 
 
 def _unpack(client: KubernetesClient, place: KubernetesPlace, record: PlaceRecord, pod: str, folder: RunFolder) -> None:
+    import tarfile
+    import tempfile
+
     run = str(folder_there(place, folder).path)
     said: list[bytes] = []
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as archive:
