@@ -5,8 +5,10 @@ Every kind that places.toml may name is among them: one without a table here fai
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -156,6 +158,37 @@ def test_its_cost_is_the_plans(
     ]  # fmt: skip
     assert len(hours) == len(machines)
     assert json.loads(shown[0])["cost"]["usd_per_hour"] == pytest.approx(max(hours))
+
+
+TOGETHER = [kind for kind in KINDS if "silent_after_s" in model_of(kind).model_fields]
+
+
+@pytest.mark.parametrize("kind", TOGETHER)
+def test_when_a_machine_counts_as_lost_is_shown(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of several machines: as the place says, else 30 s; too short for one exchange to be late is refused."""
+    from tonnage.cli import run as run_line
+
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    words = ("run", "here.json", "--on", kind, "--dry-run", "-o", "json", "--runner", "torchrun", "--processes", "16")
+    terms = {**PLACES[kind], "nodes": 2}
+    for given, wanted in (({}, "30"), ({"silent_after_s": 90}, "90")):
+        monkeypatch.setitem(PLACES, kind, terms | given)
+        lay(tmp_path)
+        code = run_line(words)
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        script = json.loads(shown.out)["script"]
+        packed = re.search(r'"customData": "([A-Za-z0-9+/=]+)"', script)  # Azure's machines get their script so
+        text = script if packed is None else base64.b64decode(packed[1]).decode()
+        words_of = re.sub(r"\\\\n|[^a-z0-9-]+", " ", text)
+        assert f"--machines 2 --silent-s {wanted} " in f"{words_of} ", words_of
+    monkeypatch.setitem(PLACES, kind, {**terms, "silent_after_s": 9})
+    lay(tmp_path)
+    assert run_line(words) == 2
+    assert "less than 2 times exchange_s" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> FolderObjects:
 
 
 def beside(store: FolderObjects, member: Member) -> Beside:
-    return Beside(store, KEYS, member, every_s=0.0, token="t", notice_s=20.0)
+    return Beside(store, KEYS, member, every_s=0.0, silent_s=30.0, token="t", notice_s=20.0)
 
 
 def aged(tmp_path: Path, key: str, seconds: float) -> None:
@@ -74,7 +74,7 @@ def test_azure_ml_and_batch_number_their_nodes() -> None:
 def test_the_others_learn_where_the_first_is(store: FolderObjects) -> None:
     """The first has rank 0: it alone saves."""
     first, second, _ = three(store)
-    gathering = Gathering(store, KEYS, first, every_s=0.1)
+    gathering = Gathering(store, KEYS, first, silent_s=30.0)
     gathering.look(1)
     endpoint = beside(store, second).meet()
     assert endpoint == gathering.endpoint
@@ -86,7 +86,7 @@ def test_the_others_learn_where_the_first_is(store: FolderObjects) -> None:
 def test_workers_start_anew_with_the_firsts_next_start(store: FolderObjects) -> None:
     """Not before it: those of an older start meet nobody."""
     first, second, _ = three(store)
-    gathering, other = Gathering(store, KEYS, first, every_s=0.1), beside(store, second)
+    gathering, other = Gathering(store, KEYS, first, silent_s=30.0), beside(store, second)
     gathering.look(1)
     other.meet()
     later = threading.Timer(1.0, gathering.look, (2,))
@@ -98,7 +98,7 @@ def test_workers_start_anew_with_the_firsts_next_start(store: FolderObjects) -> 
 
 def test_all_end_with_the_first(store: FolderObjects) -> None:
     first, second, _ = three(store)
-    gathering, other = Gathering(store, KEYS, first, every_s=0.1), beside(store, second)
+    gathering, other = Gathering(store, KEYS, first, silent_s=30.0), beside(store, second)
     gathering.look(1)
     other.meet()
     other.flush()
@@ -113,7 +113,7 @@ def test_a_first_machine_that_is_silent_is_lost(
 ) -> None:
     first, second, _ = three(store)
     other = beside(store, second)
-    Gathering(store, KEYS, first, every_s=0.1).look(1)
+    Gathering(store, KEYS, first, silent_s=30.0).look(1)
     other.meet()
     aged(tmp_path, KEYS.meeting, 60)
     other.flush()
@@ -129,7 +129,7 @@ def test_one_machine_that_is_lost_ends_the_attempt(
     signals: list[int] = []
     monkeypatch.setattr(meeting.os, "kill", lambda _, number: signals.append(number))
     first, second, third = three(store)
-    gathering = Gathering(store, KEYS, first, every_s=0.1)
+    gathering = Gathering(store, KEYS, first, silent_s=30.0)
     others = [beside(store, second), beside(store, third)]
     gathering.look(1)
     for one in others:
@@ -157,7 +157,7 @@ def test_a_machine_that_never_comes_ends_the_attempt_by_name(
     assert first is not None
     assert second is not None
     now = [0.0]
-    gathering = Gathering(store, KEYS, replace(first, address="10.0.0.1"), every_s=0.1, clock=lambda: now[0])
+    gathering = Gathering(store, KEYS, replace(first, address="10.0.0.1"), silent_s=30.0, clock=lambda: now[0])
     beside(store, replace(second, address="10.0.0.2")).flush(waiting=True)
     now[0] = JOIN_S - 1
     gathering.look(1)
@@ -187,7 +187,7 @@ def test_a_machine_that_is_taken_away_ends_where_the_bucket_is_out_of_reach(
     _, second, _ = three(store)
     now = [0.0]
     gone = Unreachable(tmp_path / "bucket")
-    other = Beside(gone, KEYS, second, every_s=5.0, token="t", notice_s=20.0, clock=lambda: now[0])
+    other = Beside(gone, KEYS, second, every_s=5.0, silent_s=30.0, token="t", notice_s=20.0, clock=lambda: now[0])
     for now[0] in (0.0, 600.0):
         other.flush(waiting=True)
         assert other.code is None
@@ -205,7 +205,7 @@ def test_a_bucket_that_fails_while_a_machine_looks_for_the_first_is_asked_again(
     store: FolderObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, _ = three(store)
-    gathering, other = Gathering(store, KEYS, first, every_s=0.1), beside(store, second)
+    gathering, other = Gathering(store, KEYS, first, silent_s=30.0), beside(store, second)
     gathering.look(1)
     answers = iter([Unreachable(tmp_path / "bucket").read, *[store.read] * 20])
     monkeypatch.setattr(store, "read", lambda key, **more: next(answers)(key, **more))
@@ -224,7 +224,7 @@ def test_a_start_of_a_newer_epoch_ends_the_older_ones_machines(store: FolderObje
     """The fence of a place that starts a submission again; one whose first has not taken its epoch yet waits on."""
     keys = replace(KEYS, epoch=2)
     member = Member(number=1, machines=2, address="10.0.0.2", identity="b")
-    other = Beside(store, keys, member, every_s=0.0, token="t", notice_s=20.0)
+    other = Beside(store, keys, member, every_s=0.0, silent_s=30.0, token="t", notice_s=20.0)
     other.flush(waiting=True)
     assert other.code is None
     store.write(KEYS.lease, b'{"token": "t", "number": 1, "epoch": 3}')

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tonnage.errors import InputError
 from tonnage.runs.agents import across_by_environment
@@ -14,6 +14,9 @@ from tonnage.runs.spec import RunSpec
 from tonnage.workload.file.fields import StrictModel
 
 MOST_NODES: Final = 1000  # of an EC2 fleet's least capacity, and of Google's bulk insert
+SILENT_S: Final = 30.0
+SILENT_EXCHANGES: Final = 6
+LEAST_EXCHANGES: Final = 2  # a machine says a word in each
 
 
 class SeveralMachines(StrictModel):
@@ -21,10 +24,31 @@ class SeveralMachines(StrictModel):
 
     nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1  # machines of one run; several: the runner `torchrun`
     shared_mount: bool = False  # `mount` is one file system of all machines, which `setup` mounts
+    silent_after_s: Annotated[float, Field(ge=5, le=3600)] | None = (
+        None  # a machine without a word for so long is lost; None: 30, or six exchanges where these are more
+    )
+
+    @model_validator(mode="after")
+    def _words_come_in_time(self) -> Self:
+        exchange_s = getattr(self, "exchange_s", 0.0)
+        least_s = LEAST_EXCHANGES * exchange_s
+        if self.silent_after_s is not None and self.silent_after_s < least_s:
+            said = f"silent_after_s = {self.silent_after_s:g} is less than {LEAST_EXCHANGES} times exchange_s"
+            raise ValueError(f"{said}: one late word would end the run; give it {least_s:g} or more")
+        return self
 
     @property
     def machines(self) -> int:
         return self.nodes
+
+
+def silence_s(asked: float | None, exchange_s: float) -> float:
+    """After how many seconds without a word a machine of several counts as lost.
+
+    >>> silence_s(None, 5.0), silence_s(None, 10.0), silence_s(120.0, 5.0)
+    (30.0, 60.0, 120.0)
+    """
+    return max(SILENT_S, SILENT_EXCHANGES * exchange_s) if asked is None else asked
 
 
 def ranked(job: Job, *, nodes: int) -> Job:

@@ -34,16 +34,17 @@ END_S: Final = 10.0  # for workers whose first machine has ended
 
 
 def work_beside(
-    objects: Objects, keys: Keys, folder: RunFolder, member: Member, *, token: str, every_s: float, notice_s: float,
-    shared: bool,
+    objects: Objects, keys: Keys, folder: RunFolder, member: Member, *, token: str, every_s: float, silent_s: float,
+    notice_s: float, shared: bool,
 ) -> int:  # fmt: skip
     """The workers of a further machine, again and again until the first has ended; its exit code."""
     own = folder if shared else RunFolder(folder.path.with_name(f"{folder.path.name}-machine-{member.number}"))
     log = own.path / machine_log(member.number + 1)
     writer = Writer(objects, keys, own)
     beside = Beside(
-        objects, keys, member, every_s=every_s, token=token, notice_s=notice_s, bring=lambda: writer.write(log.name)
-    )
+        objects, keys, member, every_s=every_s, silent_s=silent_s, token=token, notice_s=notice_s,
+        bring=lambda: writer.write(log.name),
+    )  # fmt: skip
 
     def leave(*_: object) -> None:
         beside.leave()  # the first machine has the run saved, and ends all

@@ -27,6 +27,7 @@ from tonnage.places.bucket.grown import Writer, restore, write_beat
 from tonnage.places.bucket.layout import ALONG, GROWN, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
 from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint
+from tonnage.places.several import silence_s
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.log_parts import forget
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
     parser.add_argument("--failure-file", type=Path, help="where the place looks for the reason of a failure")
     parser.add_argument("--machines", type=int, default=1, help="of the run: all run this command")
+    parser.add_argument("--silent-s", type=float, help="without a word for so long a machine of several is lost")
     parser.add_argument("--shared", action="store_true", help="the run's folder is one of all machines")
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WorkerExit.PREEMPTED))  # a container's first process ignores it
@@ -74,17 +76,18 @@ def main(arguments: Sequence[str]) -> int:
     folder = RunFolder(Path(asked.run))
     gathering: Gathering | None = None
     if asked.machines > 1:
+        silent_s = silence_s(asked.silent_s, asked.every_s)
         member = insisted(lambda: join(objects, keys, asked.machines), LAST_WORDS_S)
         if member is None:
             sys.stdout.write(f"tonnage: {asked.base} has all of its {asked.machines} machines; this one does nothing\n")
             return 0
         if not member.first:
             code = work_beside(
-                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, notice_s=asked.notice_s,
-                shared=asked.shared,
+                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, silent_s=silent_s,
+                notice_s=asked.notice_s, shared=asked.shared,
             )  # fmt: skip
             return 0 if code == WorkerExit.STOPPED else code
-        gathering = Gathering(objects, keys, member, every_s=asked.every_s)
+        gathering = Gathering(objects, keys, member, silent_s=silent_s)
         os.environ.update(meeting_env(gathering.endpoint, member))
     if keys.epoch:
         quiet_s = QUIET_BEATS * asked.every_s + LOOK_S

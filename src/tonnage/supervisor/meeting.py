@@ -22,27 +22,20 @@ from tonnage.places.bucket.objects import Objects
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.members import Member, free_port, member_word
 
-SILENT_S: Final = 30.0  # a machine that has not renewed its word for so long is lost, or six exchanges
-SILENT_EXCHANGES: Final = 6
 JOIN_S: Final = 540.0  # from the first machine's start: torchrun itself waits 600 s for the others, and names none
 LOOK_S: Final = 0.5
-
-
-def silent_after_s(every_s: float) -> float:
-    """Without a word for so long a machine is lost."""
-    return max(SILENT_S, SILENT_EXCHANGES * every_s)
 
 
 class Gathering:
     """The first machine's side: says where it is, and looks whether the others still work."""
 
     def __init__(
-        self, objects: Objects, keys: Keys, member: Member, *, every_s: float,
+        self, objects: Objects, keys: Keys, member: Member, *, silent_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._objects, self._keys, self._member = objects, keys, member
         self.endpoint = f"{member.address}:{free_port()}"
-        self._silent_s, self._clock = silent_after_s(every_s), clock
+        self._silent_s, self._clock = silent_s, clock
         self._since, self._seen = clock(), {0: member.address}  # numbers of those that have come
         self.lost = ""  # which machine is, and why; empty while all work
 
@@ -84,11 +77,12 @@ class Beside:
     """A further machine's side: what it does while its workers run, until the first one ends."""
 
     def __init__(
-        self, objects: Objects, keys: Keys, member: Member, *, every_s: float, token: str, notice_s: float,
+        self, objects: Objects, keys: Keys, member: Member, *, every_s: float, silent_s: float, token: str,
+        notice_s: float,
         bring: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._objects, self._keys, self._member = objects, keys, member
-        self._every_s, self._token, self._silent_s = every_s, token, silent_after_s(every_s)
+        self._every_s, self._token, self._silent_s = every_s, token, silent_s
         self._notice_s, self._bring, self._clock = notice_s, bring, clock  # `bring`: what else goes to the bucket
         self._next, self._gone_at, self._first, self._attempt = 0.0, math.inf, "", 0
         self.code: int | None = None  # with which this machine ends; None while it works

@@ -440,6 +440,21 @@ def test_what_a_pod_packs_closes_gaps(tmp_path: Path) -> None:
     assert folder.journal_file.read_text().count('{"a": 1}') == 1
 
 
+@pytest.mark.parametrize("ahead_s", [7200.0, -7200.0, 20.0])
+def test_a_pods_clock_may_be_wrong(tmp_path: Path, ahead_s: float) -> None:
+    """Heartbeats that are seen to come tell how far it is off: it lives while they come, and not long after."""
+    folder, server = written(tmp_path), datetime(2020, 1, 1, tzinfo=UTC)
+    for second in range(0, 60, 10):
+        now = server + timedelta(seconds=second)
+        told(folder, beat_line(now + timedelta(seconds=ahead_s)), now=now)
+    assert has_supervisor(folder)
+    beat = read_heartbeat(folder)
+    assert beat is not None
+    assert abs((datetime.now(UTC) - beat.at).total_seconds()) < 45
+    told(folder, beat_line(server + timedelta(seconds=50 + ahead_s)), now=server + timedelta(seconds=50 + 90))
+    assert not has_supervisor(folder)
+
+
 def running_pod(cluster: FakeCluster, folder: RunFolder, run: Kubernetes, **more: Any) -> dict[str, Any]:
     """A pod of the run's newest submission that says what a test lets it say."""
     record = read_record(folder)

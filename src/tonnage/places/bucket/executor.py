@@ -39,7 +39,7 @@ from tonnage.places.record import (
     write_record,
     write_submission,
 )
-from tonnage.places.several import SeveralMachines, ranked, refuse_parts
+from tonnage.places.several import SeveralMachines, ranked, refuse_parts, silence_s
 from tonnage.places.ssh.mirror import Mirror, write_mirror
 from tonnage.places.ssh.shipping import Object, inputs_of, object_of, spec_there
 from tonnage.places.states import JobView, Phase, PlaceState, joined
@@ -155,9 +155,17 @@ class BucketRuns:
             *(word for name, value in optional.items() if value is not None for word in (name, value)),
             "--notice-s", str(terms.grace_s), "--every-s", f"{terms.exchange_s:g}",
             *([] if terms.starts_again else ["--stay"]),
-            *(["--machines", str(self._together)] if self._together > 1 else []),
+            *self._gathering,
             *(["--shared"] if self._shares else []),
         )  # fmt: skip
+
+    @property
+    def _gathering(self) -> tuple[str, ...]:
+        """What machines of a run over several are told of each other."""
+        if not isinstance(self.place, SeveralMachines) or self.place.nodes == 1:
+            return ()
+        silent_s = silence_s(self.place.silent_after_s, self.terms.exchange_s)
+        return ("--machines", str(self.place.nodes), "--silent-s", f"{silent_s:g}")
 
     @property
     def _together(self) -> int:

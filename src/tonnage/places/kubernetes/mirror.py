@@ -15,7 +15,7 @@ import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ HEAD: Final = re.compile(rb"(journal\.jsonl|metrics\.jsonl|log(?:-machine-\d+)?\
 JOURNAL, METRICS = "journal.jsonl", "metrics.jsonl"
 BEAT: Final = b"beat "
 LOCK_WAIT_S: Final = 60.0
+RECENT_S: Final = 15.0
+CLOCK_S: Final = 60.0
 KEEP_EVERY_BYTES: Final = 1 << 20  # between two notes of how far it came
 LONGEST_LINE: Final = 2 << 20  # a pod repeats a MiB at most in one
 APART: Final = ".whole"  # of the archive that a pod packs
@@ -44,6 +46,8 @@ class PodMirror:
     there: dict[str, int] = field(default_factory=dict)  # the next byte of each file, as the pods count
     here: dict[str, int] = field(default_factory=dict)  # length of each log here when that was so
     read_until: dict[str, str] = field(default_factory=dict)  # by pod: the server's time, ISO; what is older was read
+    beat_at: str | None = None  # of the newest heartbeat, by its pod's clock
+    ahead_s: float = 0.0  # how far the pod's clock is ahead of the server's
 
 
 def read_mirror(folder: RunFolder, token: str) -> PodMirror:
@@ -66,8 +70,8 @@ def append(
         copies = _Copies(folder, read_mirror(folder, token), where)
         for line in lines_of(blocks):
             copies.take(line)
+        copies.keep_beat(now or datetime.now(UTC), pod)
         copies.keep({} if now is None else {pod: now.isoformat()}, last=True)
-        copies.keep_beat(now or datetime.now(UTC))
 
 
 def lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -110,6 +114,21 @@ def merge_whole(folder: RunFolder, token: str, where: Path) -> None:
 
 def _whole_lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+def with_clock(mirror: PodMirror, at: str, *, now: datetime, pod: str) -> PodMirror:
+    """With what a new heartbeat tells of the pod's clock: one that has come since a reading of seconds ago is young.
+
+    A clock that differs by less than CLOCK_S is taken to be right: a heartbeat is that old before it is read.
+    """
+    before = mirror.read_until.get(pod)
+    if at == mirror.beat_at:
+        return mirror
+    young = before is not None and (now - datetime.fromisoformat(before)).total_seconds() < RECENT_S
+    if not young or mirror.beat_at is None:  # the first one may have been there for long
+        return replace(mirror, beat_at=at)
+    ahead_s = (datetime.fromisoformat(at) - now).total_seconds()
+    return replace(mirror, beat_at=at, ahead_s=ahead_s if abs(ahead_s) > CLOCK_S else 0.0)
 
 
 class _Copies:
@@ -190,15 +209,17 @@ class _Copies:
         kept_mirror = replace(self._mirror, there=dict(self._there), here=here, read_until=until)
         write_whole(self._folder.mirror_file, json.dumps(asdict(kept_mirror)) + "\n", durable=False)
 
-    def keep_beat(self, now: datetime) -> None:
-        """The newest heartbeat. `now`: by the clock of the cluster, as its pods'."""
+    def keep_beat(self, now: datetime, pod: str) -> None:
+        """The newest heartbeat. `now`: by the clock of the cluster, as its pods' should be."""
         if self._beat is None:
             return
         try:
             told: dict[str, Any] = json.loads(self._beat)
         except ValueError:
             return  # a line cut by the node's own limit: the next one comes in seconds
-        age_s = max((now - datetime.fromisoformat(told["at"])).total_seconds(), 0.0)
+        self._mirror = with_clock(self._mirror, str(told["at"]), now=now, pod=pod)
+        at = datetime.fromisoformat(told["at"]) - timedelta(seconds=self._mirror.ahead_s)
+        age_s = max((now - at).total_seconds(), 0.0)
         keep_beat(self._folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=age_s,
                   supervised=told["supervised"], host="kubernetes")  # fmt: skip
 
