@@ -161,7 +161,7 @@ class BucketRuns:
 
     @property
     def _gathering(self) -> tuple[str, ...]:
-        """What machines of a run over several are told of each other."""
+        """What each of several machines knows of the others."""
         if not isinstance(self.place, SeveralMachines) or self.place.nodes == 1:
             return ()
         silent_s = silence_s(self.place.silent_after_s, self.terms.exchange_s)
