@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 DISK_ID: Final = "THE-ID-GOOGLE-GIVES-THE-DISK"  # in bodies that are shown before there is a disk
 
 
+FILLED_OTHERWISE: Final = {  # by kind of place: what machines that share content use there
+    "ec2": "FSx for Lustre, which `setup` mounts at `mount`, and `shared_mount = true`: docs/places.md",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillOptions(Options):
     """What `places fill` does, and what its forecast assumes."""
@@ -97,8 +102,10 @@ def fill_place(
     chosen, options = settings or current_settings(), options or FillOptions()
     executor = executor_at(chosen, name)
     if not isinstance(executor, ComputeRuns):
-        raise InputError(f"{executor.name} is of the kind {executor.kind}, whose machines share no disk that is filled",
-                         hint="the kind gce has `fill`: docs/places.md")  # fmt: skip
+        hint = FILLED_OTHERWISE.get(executor.kind, "the kind gce has `fill`: docs/places.md")
+        raise InputError(
+            f"{executor.name} is of the kind {executor.kind}, whose machines share no disk that is filled", hint=hint
+        )
     fills = _wanted(executor, options, executor.fills(runs_folder(chosen.home), say or _said))
     if options.dry_run:
         forecasts = tuple(_forecast(chosen, one.fill, options.gbit_per_s) for one in fills)

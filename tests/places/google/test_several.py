@@ -202,14 +202,16 @@ def test_names_that_another_has_are_refused(google: FakeGoogle) -> None:
         one.send(one.requests(WORK), WORK.token)
 
 
+def found(kind: str, **changed: Any) -> dict[str, str]:
+    """Messages and hints of one kind of finding."""
+    return {one.message: one.hint for one in cloud(**changed).questions() if one.kind == kind}
+
+
 def test_check_asks_for_all_machines(google: FakeGoogle) -> None:
     """Quota, reservation, placement, and a network that lets them meet."""
     h100 = cloud(nodes=4, **HIGH).place
     assert quotas_of(h100, [("nvidia-h100-80gb", 8)]) == {"NVIDIA_H100_GPUS": 32}
     region = "compute/v1/projects/my-project/regions/us-central1"
-
-    def found(kind: str, **changed: Any) -> dict[str, str]:
-        return {one.message: one.hint for one in cloud(**changed).questions() if one.kind == kind}
 
     assert found("refused", nodes=2, placement_policy="close", reservation="mine") == {}
     table: list[tuple[dict[str, Any], str, str]] = [
@@ -252,7 +254,8 @@ STUBS = {
     "iptables": "exit 0", "modprobe": 'echo "$@" > "$ROOT/modprobe"', "mountpoint": "exit 1",
     "mount": 'echo "$@" >> "$ROOT/mounts"', "sleep": "exit 0",
 }  # fmt: skip
-PATHS = ("/sys/class/net", "/sys/bus/pci", "/dev/aperture_devices", "/opt/tonnage", "/var/lib/tcpxo", "/run/tcpx")
+PATHS = ("/proc/sys/net", "/dev/infiniband", "/var/lib/gib", "/sys/class/net", "/sys/bus/pci", "/dev/aperture_devices",
+         "/opt/tonnage", "/var/lib/tcpxo", "/run/tcpx")  # fmt: skip
 
 
 def booted(kind: str, root: Path, *, works: bool = True) -> tuple[int, dict[str, str], str]:
@@ -274,6 +277,12 @@ def booted(kind: str, root: Path, *, works: bool = True) -> tuple[int, dict[str,
         (pci / "vendor").write_text("0x1ae0\n")
         (pci / "device").write_text(f"{device}\n")
     (root / "opt/tonnage").mkdir(parents=True)
+    (root / "dev/infiniband").mkdir(parents=True)
+    (root / "proc/sys/net/ipv4/conf/gpu0rdma0").mkdir(parents=True)
+    (root / "proc/sys/net/ipv4/conf/gpu0rdma0/log_martians").write_text("1\n")
+    if works:
+        (root / "var/lib/gib/scripts").mkdir(parents=True)
+        (root / "var/lib/gib/scripts/set_nccl_env.sh").write_text("export NCCL_NET=gIB\n")
     profile = root / "var/lib/tcpxo/lib64/nccl-env-profile.sh"
     profile.parent.mkdir(parents=True)
     profile.write_text(
@@ -324,6 +333,81 @@ def test_tcpxo_takes_googles_profile_and_the_machines_own_cards(tmp_path: Path) 
     assert [line.rpartition("/")[2] for line in mounts] == ["0000:00:00.1"]  # the one that is such a card
     assert (root / "modprobe").read_text() == "import-helper\n"
     assert "--num_hops=2" in calls
+
+
+ULTRA = {
+    "instance_type": "a3-ultragpu-8g", "gpus": 8, "gpu": "h200", "gpu_memory_gib": 141, "second_subnet": "second",
+    "gpu_subnets": [f"rdma-{at}" for at in range(8)], "zones": ["us-central1-a"],
+}  # fmt: skip
+
+
+def test_rdma_cards_need_the_plugin_alone(tmp_path: Path) -> None:
+    """It is laid down, no daemon runs, and the first card carries what NCCL says at the start."""
+    for kind in ("a3-ultragpu-8g", "a4-highgpu-8g"):
+        root = tmp_path / kind
+        code, variables, calls = booted(kind, root)
+        assert code == 0, calls
+        assert variables == {"NCCL_SOCKET_IFNAME": "enp9s0"}
+        [install] = calls.splitlines()
+        assert install.endswith("nccl-plugin-gib:v1.0.6 install --install-nccl")
+        assert "--entrypoint /scripts/container_entry.sh" in install
+        assert (root / "proc/sys/net/ipv4/conf/gpu0rdma0/log_martians").read_text() == "0\n"
+    code, variables, calls = booted("a4-highgpu-8g", tmp_path / "none", works=False)
+    assert (code, variables) == (1, {})
+    assert calls.splitlines()[-1].endswith("scripts/set_nccl_env.sh down")
+
+
+def test_rdma_machines_have_two_cards_of_google_and_eight_of_rdma(tmp_path: Path) -> None:
+    """In the request; the container sees the plugin where its script looks, and reads that script."""
+    place = cloud(nodes=2, **ULTRA).place
+    body = machine.instance(place, WORK, "us-central1-a")
+    cards = [(one["subnetwork"].rpartition("/")[2], one["nicType"]) for one in body["networkInterfaces"]]
+    assert cards == [("default", "GVNIC"), ("second", "GVNIC"), *((f"rdma-{at}", "MRDMA") for at in range(8))]
+    words = docker_words(place, replace(WORK, command=("sh", "-c", 'echo "$LD_LIBRARY_PATH $NCCL_NET $$"')))
+    assert words[words.index("/var/lib/gib:/usr/local/gib:ro") - 1] == "--volume"
+    assert not any(word.startswith("/usr/local/gib/lib64:") for word in words)
+    assert words[words.index("/dev/infiniband") - 1] == "--device"
+    at = words.index(place.image)
+    assert words[at - 2 : at] == ("--entrypoint", "/bin/bash")
+    script = tmp_path / "set_nccl_env.sh"
+    script.write_text("NCCL_NET=gIB\n")
+    told = [word.replace("/usr/local/gib/scripts/set_nccl_env.sh", str(script)) for word in words[at + 1 :]]
+    with subprocess.Popen(
+        ["/bin/bash", *told], env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True
+    ) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.read() == f"/usr/local/gib/lib64 gIB {shell.pid}\n"
+    requests = cloud(nodes=2, **ULTRA).requests(WORK)  # held to the discovery document
+    assert requests == cloud(nodes=2, **ULTRA).requests(WORK)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"second_subnet": None}, "go together"), ({"gpu_subnets": []}, "go together"),
+        ({"gpu_subnets": ["a"]}, "a subnet of the one RoCE network"),
+        ({"zones": ["us-central1-a", "us-central1-b"]}, "in one zone"), ({"gpudirect_daemon": "x"}, "has none"),
+    ],
+)  # fmt: skip
+def test_an_rdma_place_half_configured_is_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        cloud(nodes=2, **ULTRA | changed)
+
+
+def test_check_wants_the_profile_of_the_zone(google: FakeGoogle) -> None:
+    """A network without it takes no RDMA cards; the second card's network wants large frames."""
+    region = "compute/v1/projects/my-project/regions/us-central1"
+    roce = f"{google.url}/compute/v1/projects/my-project/global/networks/roce"
+    for at in range(8):
+        google.there[f"{region}/subnetworks/rdma-{at}"] = {"network": roce}
+    google.there[f"{region}/subnetworks/second"] = {"network": roce.replace("roce", "default")}
+    google.there["compute/v1/projects/my-project/global/networks/roce"] = {}
+    told = found("refused", nodes=2, **ULTRA)
+    assert any("has no profile" in said and "us-central1-a-vpc-roce" in mends for said, mends in told.items()), told
+    profile = "https://compute.googleapis.com/compute/v1/projects/p/global/networkProfiles/us-central1-a-vpc-roce"
+    google.there["compute/v1/projects/my-project/global/networks/roce"] = {"networkProfile": profile}
+    assert not any("profile" in said for said in found("refused", nodes=2, **ULTRA))
+    assert any("the network of second has an MTU of 1460" in said for said in found("doubtful", nodes=2, **ULTRA))
 
 
 @pytest.mark.parametrize("kind", ["a3-highgpu-8g", "a3-megagpu-8g"])

@@ -46,17 +46,20 @@ AZURE: dict[str, Any] = {
     "identity": "/subscriptions/s/resourceGroups/ml/providers/Microsoft.ManagedIdentity/userAssignedIdentities/runs-id",
 }  # fmt: skip
 FILL = {"weights": {"sources": ["hf://a/b@" + "0" * 40], "size_gib": 100}}
+ULTRA = {"instance_type": "a3-ultragpu-8g", "zones": ["us-central1-a"], "nodes": 2, "second_subnet": "second",
+         "gpu_subnets": [f"rdma-{at}" for at in range(8)]}  # fmt: skip
 OTHER = f"registry.example/t@{DIGEST}"
 FORMS: list[dict[str, Any]] = [
     GCE, GCE | {"secret": SECRET, "spot": True, "grace_s": 20, "labels": {"team": "ml"}}, GCE | {"fill": FILL},
     GCE | {"image": OTHER, "bucket": "gs://my-runs", "gpu_subnets": ["g0", "g1", "g2", "g3"], "subnet": "ml"},
+    GCE | ULTRA,
     VERTEX, VERTEX | {"secret": SECRET},
     AZURE,
     AZURE | {"secret": f"azure:vault/keys/{32 * '0'}", "spot": True, "grace_s": 20, "image": OTHER,
              "labels": {"team": "ml"}},
 ]  # fmt: skip
 ALL = pytest.mark.parametrize("terms", FORMS)
-ON_GOOGLE = pytest.mark.parametrize("terms", FORMS[:6])
+ON_GOOGLE = pytest.mark.parametrize("terms", FORMS[:7])
 MODELS: dict[str, Any] = {"gce": GCEPlace, "vertex": VertexPlace, "azure": AzurePlace}
 PROVIDERS: dict[str, Any] = json.loads((Path(__file__).parent / "providers.json").read_text())["types"]
 META = {"depends_on", "for_each"}
@@ -118,16 +121,18 @@ def test_googles_bucket_and_network_are_closed(terms: dict[str, Any]) -> None:
         return
     for address, one in found.items():
         if address.startswith("google_compute_network."):
-            assert (one.attributes["mtu"], one.attributes["auto_create_subnetworks"]) == (8896, False)
+            profile = str(one.attributes.get("network_profile", ""))
+            assert one.attributes["auto_create_subnetworks"] is False
+            assert one.attributes.get("mtu") == 8896 or profile.endswith("/networkProfiles/us-central1-a-vpc-roce")
         if address.startswith("google_compute_firewall.") and one.attributes["direction"] == "INGRESS":
             denied = any(inner.kind == "deny" for inner in one.inside)
             assert denied or one.attributes.get("source_ranges") != ["0.0.0.0/0"]
     assert found["google_compute_subnetwork.runs"].attributes["private_ip_google_access"] is True
     assert ("google_compute_router_nat.out" in found) == (terms["image"] == OTHER or "fill" in terms)
     assert "google_compute_router_nat.out" in blocks(terms, nat=True)
-    assert len([one for one in found if one.startswith("google_compute_network.gpu_")]) == len(
-        terms.get("gpu_subnets", ())
-    )
+    cards = [one for one in found if one.startswith("google_compute_subnetwork.gpu_")]
+    assert len(cards) == len(terms.get("gpu_subnets", ())) + ("second_subnet" in terms)
+    assert ("google_compute_network.rdma" in found) == ("second_subnet" in terms)
 
 
 @ON_GOOGLE
@@ -155,7 +160,7 @@ def test_googles_roles_have_what_is_needed_and_no_more(terms: dict[str, Any]) ->
     assert found["var.members"].attributes["default"] == []
 
 
-@pytest.mark.parametrize("terms", FORMS[6:])
+@pytest.mark.parametrize("terms", FORMS[7:])
 def test_azures_files_are_closed_and_their_roles_small(terms: dict[str, Any]) -> None:
     """No key, no public object, no way in; a machine may end machines of its group, and reach one container."""
     found = blocks(terms)
@@ -192,7 +197,12 @@ def test_azures_files_are_closed_and_their_roles_small(terms: dict[str, Any]) ->
 def test_quotas_that_have_to_be_asked_for_are_said(terms: dict[str, Any]) -> None:
     text = terraform_files("gpu", MODELS[terms["kind"]](**terms))["main.tf"]
     notes = re.findall(r"^# Ask for before: (.*)", text, re.MULTILINE)
-    wanted = {"gce": "NVIDIA_H100_GPUS of us-central1: 8 a run", "vertex": "NVIDIA_H100_80GB", "azure": "208 a run"}
+    gpus = 8 * terms.get("nodes", 1)
+    wanted = {
+        "gce": f"NVIDIA_H100_GPUS of us-central1: {gpus} a run",
+        "vertex": "NVIDIA_H100_80GB",
+        "azure": "208 a run",
+    }
     assert any(wanted[terms["kind"]] in one for one in notes), notes
 
 

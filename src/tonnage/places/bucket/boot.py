@@ -64,11 +64,16 @@ def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     variables = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
     variables += [word for name in place.passed_variables for word in ("--env", name)]
     libraries = place.library_folder
-    kept = (*place.read_only_folders, *([] if libraries is None else [libraries]))
-    shown = [word for path in kept for word in ("--volume", f"{path}:{path}:ro")]
+    seen_folders = place.seen_folders
+    own = (*place.read_only_folders, *([] if libraries is None else [libraries]))
+    kept = {path: path for path in own if not any(path.startswith(f"{one}/") for one in seen_folders.values())}
+    kept |= seen_folders
+    shown = [word for path, seen in kept.items() for word in ("--volume", f"{path}:{seen}:ro")]
     shown += [word for path in place.open_folders for word in ("--volume", f"{path}:{path}")]
     shown += [word for name in place.capabilities for word in ("--cap-add", name)]
-    command = work.command if libraries is None else (*_with_libraries(libraries), *work.command)
+    command = (
+        work.command if libraries is None else (*_with_libraries(libraries, place.variables_script), *work.command)
+    )
     variables += [word for path in place.variable_files for word in ("--env-file", path)]
     return (
         "docker", "run", "--rm", "--network", "host", "--ipc", "host", *devices,
@@ -78,9 +83,15 @@ def docker_words(place: MachinePlace, work: Work) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _with_libraries(folder: str) -> tuple[str, ...]:
-    """A shell that puts a folder of libraries before those that the image names, and becomes the command."""
-    return "/bin/sh", "-c", f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"; exec "$@"', "sh"
+def _with_libraries(folder: str, script: str | None) -> tuple[str, ...]:
+    """A shell that puts a folder of libraries before those that the image names, and becomes the command.
+
+    `script`: one of bash whose variables the command gets too.
+    """
+    shell = "sh" if script is None else "bash"
+    read = "" if script is None else f"set -a; . {script}; set +a; "
+    libraries = f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+    return f"/bin/{shell}", "-c", f'{read}{libraries}; exec "$@"', shell
 
 
 def unit_file(place: MachinePlace, work: Work) -> str:

@@ -169,6 +169,16 @@ class MachinePlace(ImagePlace):
         return None
 
     @property
+    def seen_folders(self) -> Mapping[str, str]:
+        """Folders of the machine that the container sees, and cannot change, under another path."""
+        return {}
+
+    @property
+    def variables_script(self) -> str | None:
+        """A script of bash that the container reads variables from before its work."""
+        return None
+
+    @property
     def capabilities(self) -> tuple[str, ...]:
         """Of Linux, that the container needs."""
         return ()

@@ -12,6 +12,7 @@ from tonnage.places.bucket.google import GoogleError
 from tonnage.places.bucket.secrets import google_secret, secret_of, storing
 from tonnage.places.contract import PlaceFinding
 from tonnage.places.google.disk_words import HYPERDISK_ML, READ_BY_MANY, is_whole
+from tonnage.places.google.gpudirect import OF_TYPES
 from tonnage.places.google.place import MTU, GCEPlace
 from tonnage.places.google.together_checks import together_questions
 from tonnage.places.google.vertex_place import VertexPlace
@@ -201,7 +202,10 @@ def _boot_image(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
 
 def _network(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
     """Whether subnets are there, lead out, and take the frames that cards of GPUs need."""
-    for name in (place.subnet, *place.gpu_subnets):
+    kind = OF_TYPES.get(place.instance_type)
+    rdma = set(place.gpu_subnets) if kind is not None and kind.nic == "MRDMA" else set()
+    second = () if place.second_subnet is None else (place.second_subnet,)
+    for name in (place.subnet, *second, *place.gpu_subnets):
         path = name if "/" in name else f"projects/{place.project}/regions/{place.region}/subnetworks/{name}"
         try:
             found = call("GET", path)
@@ -214,6 +218,8 @@ def _network(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
             continue
         if name == place.subnet:
             yield from _way_out(call, place, name, found)
+        elif name in rdma:
+            yield from _profile(call, place, name, found)
         else:
             yield from _frames(call, name, found)
 
@@ -232,6 +238,17 @@ def _way_out(call: Call, place: GCEPlace, name: str, subnet: dict[str, Any]) -> 
     if not any(one.get("nats") for one in routers if one.get("network") == network):
         hint = "an image of Artifact Registry, or a Cloud NAT: `gcloud compute routers nats create`"
         yield PlaceFinding(kind="doubtful", message=f"{name} leads to Google and nowhere else", hint=hint)
+
+
+def _profile(call: Call, place: GCEPlace, name: str, subnet: dict[str, Any]) -> Iterator[PlaceFinding]:
+    """RDMA cards are taken by a network with the RoCE profile of the machines' zone alone."""
+    network = str(subnet.get("network") or "").partition("/compute/v1/")[2]
+    has = str((call("GET", network) if network else {}).get("networkProfile") or "").rpartition("/")[2]
+    [zone] = place.zones
+    if has != f"{zone}-vpc-roce":
+        said = f"the network of {name} has {has or 'no profile'}, and takes no RDMA cards of machines in {zone}"
+        made = f"networks create NAME --network-profile={zone}-vpc-roce --subnet-mode=custom"
+        yield refused(said, f"`gcloud compute {made}`, and 8 subnets of it")
 
 
 def _frames(call: Call, name: str, subnet: dict[str, Any]) -> Iterator[PlaceFinding]:

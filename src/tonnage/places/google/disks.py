@@ -95,7 +95,8 @@ def filling_place(fill: Fill) -> GCEPlace:
     terms, place = fill.terms, fill.place
     changed: dict[str, Any] = {
         "instance_type": terms.instance_type, "gpus": 0, "gpu": None, "gpu_memory_gib": None, "accelerator": None,
-        "gpu_subnets": (), "reservation": None, "disk_type": None, "spot": terms.spot, "purchase": None,
+        "gpu_subnets": (), "second_subnet": None, "reservation": None, "disk_type": None, "spot": terms.spot,
+        "purchase": None,
         "data_disks": (), "fill": {}, "setup": (), "mount": f"{DATA}/{fill.name}", "image": terms.image or place.image,
         "boot_image": terms.boot_image or place.boot_image, "time_limit_minutes": terms.time_limit_minutes,
         "usd_per_hour": terms.usd_per_hour, "nodes": 1, "placement_policy": None, "flex_start": False,

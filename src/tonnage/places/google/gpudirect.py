@@ -1,16 +1,19 @@
-"""GPUDirect between machines with eight H100: what a machine starts before its container, and what that one gets. Pure.
+"""GPUDirect between machines with eight GPUs: what a machine starts before its container, and what that one gets. Pure.
 
 A3 High (`a3-highgpu-8g`) has TCPX, A3 Mega (`a3-megagpu-8g`) TCPXO: a plugin of NCCL, and a daemon on each machine
-that receives into the GPUs' memory.
+that receives into the GPUs' memory. A3 Ultra (`a3-ultragpu-8g`) and A4 (`a4-highgpu-8g`) have RDMA cards, which NCCL's
+plugin gIB reads from itself.
 
 Sources: Google, «Maximize GPU network bandwidth» for A3 High and A3 Mega machines; GoogleCloudPlatform,
-container-engine-accelerators, gpudirect-tcpx and gpudirect-tcpxo (images of November 2026, options, variables).
+container-engine-accelerators, gpudirect-tcpx, gpudirect-tcpxo and gpudirect-rdma (images of November 2026, options,
+variables); Google, «Run NCCL on Compute Engine instances» of 2026-04-06 (gIB: its folder, its script, its libraries),
+«RDMA network profiles» and «Create an A4 or A3 Ultra instance» (two gVNIC cards, eight of RDMA).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.values import dataclass
 
@@ -35,9 +38,14 @@ class GPUDirect:
     name: str
     cards: int  # beside the first, each in a network of its own
     plugin: str  # image that lays NCCL and its plugin down
-    daemon: str  # image of the receiving daemon
-    libraries: str  # where the plugin lays them
-    folders: tuple[str, ...]  # of the machine that the container needs too
+    daemon: str | None  # image of the receiving daemon; None: the plugin needs none
+    libraries: str  # where the container has them
+    folders: tuple[str, ...] = ()  # of the machine that the container needs too
+    laid_in: str | None = None  # folder of the machine that the container sees as `seen_as`
+    seen_as: str | None = None
+    profile: str | None = None  # script that the container reads its variables from
+    nic: Literal["GVNIC", "MRDMA"] = "GVNIC"  # of the cards
+    devices: tuple[str, ...] = ()  # of the machine that the container gets
 
 
 TCPX: Final = GPUDirect(
@@ -50,25 +58,57 @@ TCPXO: Final = GPUDirect(
     plugin=f"{REGISTRY}/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.15",
     daemon=f"{REGISTRY}/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.21",
 )  # fmt: skip
-OF_TYPES: Final[Mapping[str, GPUDirect]] = {"a3-highgpu-8g": TCPX, "a3-megagpu-8g": TCPXO}
+GIB: Final = GPUDirect(
+    name="GPUDirect RDMA", cards=8, nic="MRDMA", daemon=None, plugin=f"{REGISTRY}/gpudirect-gib/nccl-plugin-gib:v1.0.6",
+    laid_in="/var/lib/gib", seen_as="/usr/local/gib", libraries="/usr/local/gib/lib64",
+    profile="/usr/local/gib/scripts/set_nccl_env.sh", devices=("/dev/infiniband",),
+)  # fmt: skip
+OF_TYPES: Final[Mapping[str, GPUDirect]] = {
+    "a3-highgpu-8g": TCPX, "a3-megagpu-8g": TCPXO, "a3-ultragpu-8g": GIB, "a4-highgpu-8g": GIB,
+}  # fmt: skip
 
 
-def machine_lines(kind: GPUDirect, *, plugin: str, daemon: str) -> tuple[str, ...]:
+def machine_lines(kind: GPUDirect, *, plugin: str, daemon: str | None) -> tuple[str, ...]:
     """Lines of bash that a machine runs, as root, before its container; they end it where the daemon does not work.
 
     What the cards are called differs with the image: each is found by its address, which the metadata service has.
     """
+    if daemon is None:
+        return _rdma_lines(kind, plugin)
     install = f"docker run --rm --network host --volume /var/lib:/var/lib {plugin} install --install-nccl"
     begun = f"docker rm --force {DAEMON} >/dev/null 2>&1 || true"
     own = _tcpx_lines(daemon) if kind is TCPX else _tcpxo_lines(daemon)
     numbers = " ".join(str(number) for number in range(1, kind.cards + 1))
     return (
-        f'card() {{ local mac at; mac="$(curl -sf -H Metadata-Flavor:Google {METADATA}/network-interfaces/$1/mac)"; '
-        'at="$(grep -ilx "${mac:-none}" /sys/class/net/*/address | head -n 1)"; '
-        '[ -n "$at" ] || { echo "this machine has no card $1" >&2; return 1; }; basename "$(dirname "$at")"; }',
+        _FIND_CARD,
         f'first="$(card 0)"; cards=(); for number in {numbers}; do one="$(card $number)"; cards+=("$one"); done',
         "iptables -I INPUT -p tcp -m tcp -j ACCEPT",  # Container-Optimized OS lets nothing in
         install, begun, *own,
+    )  # fmt: skip
+
+
+_FIND_CARD: Final = (
+    f'card() {{ local mac at; mac="$(curl -sf -H Metadata-Flavor:Google {METADATA}/network-interfaces/$1/mac)"; '
+    'at="$(grep -ilx "${mac:-none}" /sys/class/net/*/address | head -n 1)"; '
+    '[ -n "$at" ] || { echo "this machine has no card $1" >&2; return 1; }; basename "$(dirname "$at")"; }'
+)
+
+
+def _rdma_lines(kind: GPUDirect, plugin: str) -> tuple[str, ...]:
+    """The plugin is laid down; the container reads its variables from the plugin's own script."""
+    device, folder = kind.devices[0], kind.laid_in
+    lacks = f"this machine has no {device}: its boot image has no driver of RDMA cards"
+    script = f"{folder}/scripts/{(kind.profile or '').rpartition('/')[2]}"
+    return (
+        _FIND_CARD,
+        'first="$(card 0)"',
+        f'[ -d {device} ] || {{ echo "{lacks}" >&2; exit 1; }}',
+        "for one in /proc/sys/net/ipv4/conf/gpu*rdma*/log_martians; do "
+        'if [ -e "$one" ]; then echo 0 > "$one"; fi; done',
+        "docker run --rm --network host --privileged --volume /var/lib:/var/lib "
+        f"--entrypoint /scripts/container_entry.sh {plugin} install --install-nccl",
+        f'[ -e {script} ] || {{ echo "{plugin} has not laid {script} down" >&2; exit 1; }}',
+        f'echo "NCCL_SOCKET_IFNAME=$first" > {VARIABLES}',
     )  # fmt: skip
 
 

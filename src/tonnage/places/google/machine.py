@@ -12,7 +12,7 @@ from typing import Final
 from tonnage.places.bucket.boot import POWER_OFF, first_script
 from tonnage.places.bucket.cloud import Body, Work, google_labels
 from tonnage.places.bucket.filled import FILLED
-from tonnage.places.google.gpudirect import METADATA, machine_lines
+from tonnage.places.google.gpudirect import METADATA, OF_TYPES, machine_lines
 from tonnage.places.google.place import DataDisk, GCEPlace
 
 
@@ -69,7 +69,8 @@ def _direct_lines(place: GCEPlace) -> tuple[str, ...]:
     if kind is None:
         return ()
     plugin, daemon = place.gpudirect_plugin or kind.plugin, place.gpudirect_daemon or kind.daemon
-    signed_in = dict.fromkeys(line for image in (plugin, daemon) for line in login(image))
+    images = (plugin, daemon) if daemon is not None else (plugin,)
+    signed_in = dict.fromkeys(line for image in images for line in login(image))
     return (*signed_in, *machine_lines(kind, plugin=plugin, daemon=daemon))
 
 
@@ -112,9 +113,13 @@ def _scheduling(place: GCEPlace) -> Body:
 
 def _interfaces(place: GCEPlace) -> list[Body]:
     """Google's own virtual card, which all newer machine types need; one more for each card beside GPUs."""
+    kind = OF_TYPES.get(place.instance_type)
+    nic = "GVNIC" if kind is None else kind.nic
+    second = [] if place.second_subnet is None else [place.second_subnet]
     outside = {"accessConfigs": [{"name": "out", "type": "ONE_TO_ONE_NAT"}]} if place.public_address else {}
     first: Body = {"subnetwork": subnet_of(place, place.subnet), "nicType": "GVNIC", **outside}
-    return [first, *({"subnetwork": subnet_of(place, one), "nicType": "GVNIC"} for one in place.gpu_subnets)]
+    more = [*((one, "GVNIC") for one in second), *((one, nic) for one in place.gpu_subnets)]
+    return [first, *({"subnetwork": subnet_of(place, name), "nicType": kind_of} for name, kind_of in more)]
 
 
 def subnet_of(place: GCEPlace, name: str) -> str:

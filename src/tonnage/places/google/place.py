@@ -70,6 +70,7 @@ class GCEPlace(SeveralMachines, MachinePlace):
     service_account: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]  # reads and writes the bucket, pulls the image
     subnet: str = "default"  # a name of the region, or projects/.../subnetworks/NAME
     gpu_subnets: Annotated[tuple[str, ...], Field(strict=False)] = ()  # of the cards beside GPUs
+    second_subnet: str | None = None  # of the second gVNIC card, of A3 Ultra and A4
     accelerator: str | None = None  # of machines to which GPUs are attached: nvidia-tesla-t4 at n1-...
     disk_type: str | None = None  # None: hyperdisk-balanced where the type takes no other, else pd-balanced
     data_disks: Annotated[tuple[DiskName, ...], Field(strict=False)] = ()  # that are there, at /mnt/disks/NAME
@@ -80,7 +81,7 @@ class GCEPlace(SeveralMachines, MachinePlace):
     flex_start: bool = False  # waits in the queue of the Dynamic Workload Scheduler
     max_wait_minutes: Annotated[int, Field(ge=2, le=LONGEST_WAIT_MINUTES)] = LONGEST_WAIT_MINUTES  # of `flex_start`
     placement_policy: str | None = None  # a compact one of the region: machines of a run close to each other
-    gpudirect: bool = True  # of several machines with cards beside their GPUs: TCPX on A3 High, TCPXO on A3 Mega
+    gpudirect: bool = True  # of several machines with cards beside their GPUs: TCPX on A3 High, TCPXO on A3 Mega, RDMA
     gpudirect_plugin: str | None = None  # its images; None: those that Google's own examples name
     gpudirect_daemon: str | None = None
 
@@ -138,6 +139,19 @@ class GCEPlace(SeveralMachines, MachinePlace):
         return None if self.direct is None else self.direct.libraries
 
     @property
+    def seen_folders(self) -> Mapping[str, str]:
+        kind = self.direct
+        return {} if kind is None or kind.laid_in is None or kind.seen_as is None else {kind.laid_in: kind.seen_as}
+
+    @property
+    def variables_script(self) -> str | None:
+        return None if self.direct is None else self.direct.profile
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return () if self.direct is None else self.direct.devices
+
+    @property
     def open_folders(self) -> tuple[str, ...]:
         return () if self.direct is None else self.direct.folders
 
@@ -184,9 +198,17 @@ class GCEPlace(SeveralMachines, MachinePlace):
         kind = OF_TYPES.get(self.instance_type)
         if self.gpu_subnets and (kind is None or len(self.gpu_subnets) != kind.cards):
             has = "none" if kind is None else f"{kind.cards}"
+            where = "a subnet of the one RoCE network" if kind and kind.nic == "MRDMA" else "a network of its own"
+            raise ValueError(f"`gpu_subnets`: {self.instance_type} has {has} of these cards, each in {where}")
+        rdma = kind is not None and kind.nic == "MRDMA" and bool(self.gpu_subnets)
+        if rdma != (self.second_subnet is not None):
             raise ValueError(
-                f"`gpu_subnets`: {self.instance_type} has {has} of these cards, each in a network of its own"
+                "`second_subnet` and `gpu_subnets` go together on A3 Ultra and A4: a second gVNIC card, 8 of RDMA"
             )
+        if rdma and len(self.zones) > 1:
+            raise ValueError("`zones`: a RoCE network is in one zone, and so are the machines that have cards in it")
+        if kind is not None and kind.daemon is None and self.gpudirect_daemon is not None:
+            raise ValueError(f"`gpudirect_daemon`: {kind.name} has none")
         limit_s = SPOT_GRACE_S if self.spot else GRACE_S
         if self.grace_s > limit_s - 10:
             raise ValueError(f"`grace_s`: Google gives {limit_s} s, and the last checkpoint is brought away in them")

@@ -26,11 +26,14 @@ def together_questions(call: Call, place: GCEPlace) -> Iterator[PlaceFinding]:
         yield from _placement(call, place, place.placement_policy)
     if place.nodes == 1:
         return
-    for subnet in (place.subnet, *(place.gpu_subnets if place.gpudirect else ())):
-        yield from _lets_in(call, place, subnet)
     kind = OF_TYPES.get(place.instance_type)
+    walled = place.gpudirect and (kind is None or kind.nic == "GVNIC")  # RoCE networks have no such rules of theirs
+    for subnet in (place.subnet, *(place.gpu_subnets if walled else ())):
+        yield from _lets_in(call, place, subnet)
     if kind is not None and place.direct is None:
-        hint = f"`gpu_subnets`: {kind.cards} subnets, each of a network of its own with an MTU of 8896"
+        own = f"{kind.cards} subnets, each of a network of its own with an MTU of 8896"
+        roce = f"{kind.cards} subnets of one network with the profile ZONE-vpc-roce, and `second_subnet`"
+        hint = f"`gpu_subnets`: {own if kind.nic == 'GVNIC' else roce}"
         said = (
             f"{kind.cards} cards beside the GPUs of {place.instance_type} are not used: NCCL goes over the first alone"
         )

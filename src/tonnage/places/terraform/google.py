@@ -14,6 +14,7 @@ from tonnage.places.bucket.secrets import google_secret, secret_of
 from tonnage.places.google.checks import READS_DISKS, quotas_of
 from tonnage.places.google.checks import RIGHTS as COMPUTE_RIGHTS
 from tonnage.places.google.filling import RIGHTS as FILL_RIGHTS
+from tonnage.places.google.gpudirect import OF_TYPES
 from tonnage.places.google.place import MTU, GCEPlace
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
 from tonnage.places.google.vertex_place import VertexPlace
@@ -50,7 +51,7 @@ def quota_notes(place: GooglePlace) -> list[str]:
     """The quotas that Terraform cannot raise, one a line."""
     if isinstance(place, VertexPlace):
         return [f"the quota of custom training for {place.accelerator or place.instance_type} in {place.region}"]
-    wanted = quotas_of(place, [(f"nvidia-{place.gpu or place.accelerator or ''}", place.gpus * place.machines)])
+    wanted = quotas_of(place, [(f"nvidia-{place.gpu or place.accelerator or ''}", place.gpus)])
     return [f"the quota {quota} of {place.region}: {count} a run" for quota, count in wanted.items() if place.gpus]
 
 
@@ -94,8 +95,13 @@ def _network(place: GCEPlace, *, nat: bool) -> Iterator[Block]:
         region=place.region, network=Expression("google_compute_network.runs.id"), private_ip_google_access=True,
     )  # fmt: skip
     yield from _walls(place)
-    for at, name in enumerate(place.gpu_subnets):
-        yield from _gpu_network(place, at, name.rpartition("/")[2])
+    kind = OF_TYPES.get(place.instance_type)
+    if kind is not None and kind.nic == "MRDMA" and place.second_subnet is not None:
+        yield from _gpu_network(place, len(place.gpu_subnets), place.second_subnet.rpartition("/")[2])
+        yield from _rdma_network(place)
+    else:
+        for at, name in enumerate(place.gpu_subnets):
+            yield from _gpu_network(place, at, name.rpartition("/")[2])
     if nat or place.fill or REGISTRY.fullmatch(place.image) is None:
         router = Expression("google_compute_router.out.name")
         yield Block("resource", "google_compute_router", "out", name="tonnage-out", region=place.region,
@@ -138,6 +144,19 @@ def _gpu_network(place: GCEPlace, at: int, name: str) -> Iterator[Block]:
                 region=place.region, network=network)  # fmt: skip
     yield Block("resource", "google_compute_firewall", label, name=f"{name}-among", network=network,
                 direction="INGRESS", source_ranges=[addresses], inside=[Block("allow", protocol="all")])  # fmt: skip
+
+
+def _rdma_network(place: GCEPlace) -> Iterator[Block]:
+    """Of all RDMA cards: one network with the RoCE profile of the zone, and a subnet for each card."""
+    [zone] = place.zones
+    profile = f"projects/{place.project}/global/networkProfiles/{zone}-vpc-roce"
+    names = [name.rpartition("/")[2] for name in place.gpu_subnets]
+    yield Block("resource", "google_compute_network", "rdma", name=f"{names[0]}-net", network_profile=profile,
+                auto_create_subnetworks=False, depends_on=ENABLED)  # fmt: skip
+    network = Expression("google_compute_network.rdma.id")
+    for at, name in enumerate(names):
+        yield Block("resource", "google_compute_subnetwork", f"gpu_{at}", name=name, region=place.region,
+                    ip_cidr_range=GPU_NETWORK.format(at), network=network)  # fmt: skip
 
 
 def _account(place: GooglePlace) -> Iterator[Block]:
@@ -226,6 +245,9 @@ def _outputs(place: GooglePlace) -> Iterator[Block]:
         if place.gpu_subnets:
             names = [Expression(f"google_compute_subnetwork.gpu_{at}.name") for at in range(len(place.gpu_subnets))]
             yield Block("output", "gpu_subnets", value=names)
+        if place.second_subnet is not None:
+            second = Expression(f"google_compute_subnetwork.gpu_{len(place.gpu_subnets)}.name")
+            yield Block("output", "second_subnet", value=second)
     yield Block("output", "service_account", value=Expression("google_service_account.run.email"))
 
 
