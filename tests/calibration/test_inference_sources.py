@@ -17,6 +17,7 @@ from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.encoder_loads import LOOP_STEP_S
+from tonnage.workload.engine_limits import EngineLimits
 
 CATALOG = load_catalog()
 EXAMPLES = "NVIDIA/DeepLearningExamples@729963dd "
@@ -261,3 +262,42 @@ def test_queries_that_read_shared_keys_each_for_itself_are_slower() -> None:
     assert predicted_value(replace(row, source="mine")) > 1.3 * 738.0
     plain = replace(row, model="llama-7b", n_gpus=1, tp=1)
     assert predicted_value(plain) == predicted_value(replace(plain, source="mine"))
+
+
+# TensorRT-LLM's performance overviews, Llama 3.1 70B, fixed lengths, all requests at once: version, GPU, degree, weights,
+# lengths, requests, output tokens a second. Each pair of 0.14 differs in what its engine was built for, 0.17 has 0.14's
+# layout with limits of its lengths.
+BUILT = [
+    ("e00d4e65 v0.14", "A100-80GB-SXM", 2, "", (2048, 2048), 1500, 126.1),  # built for 2,048 requests
+    ("258c7540 v0.17", "A100-80GB-SXM", 2, "", (2048, 2048), 1500, 261.1),
+    ("e00d4e65 v0.14", "A100-80GB-SXM", 2, "", (1000, 1000), 3000, 468.6),  # built for 256
+    ("e00d4e65 v0.14", "H100-80GB-SXM", 1, "fp8", (128, 2048), 3000, 445.8),  # 2,048
+    ("258c7540 v0.17", "H100-80GB-SXM", 1, "fp8", (128, 2048), 3000, 911.6),
+    ("e00d4e65 v0.14", "H100-80GB-SXM", 8, "fp8", (128, 4096), 1500, 9168.7),  # 8,192, steps of 16,384 tokens
+    ("258c7540 v0.17", "H100-80GB-SXM", 8, "fp8", (128, 4096), 1500, 14171.4),
+    ("e00d4e65 v0.14", "H100-80GB-SXM", 4, "fp8", (2048, 128), 3000, 1001.1),  # steps of 1,024 tokens
+    ("258c7540 v0.17", "H100-80GB-SXM", 4, "fp8", (2048, 128), 3000, 1302.6),
+]
+
+
+@pytest.mark.parametrize(("version", "gpu", "ranks", "quant", "lengths", "requests", "published"), BUILT)
+def test_an_engine_answers_by_what_it_was_built_for(
+    version: str, gpu: str, ranks: int, quant: str, lengths: tuple[int, int], requests: int, published: float
+) -> None:
+    """The same layouts come out within 30 %, and two versions up to twice apart: what an engine was built for takes
+    memory from its cache, and tokens from its steps."""
+    row = replace(
+        SERVED, source=f"NVIDIA/TensorRT-LLM perf-overview@{version}", model="llama3.1-70b", gpu=gpu, n_gpus=ranks,
+        tp=ranks, precision=quant or "fp16", weights_quant=quant, batch_size=None, input_len=float(lengths[0]),
+        output_len=float(lengths[1]), metric="output_tokens_per_s", value=published,
+        note=f"all requests queued at once; fixed lengths; {requests} requests{'; KV cache fp8' if quant else ''}",
+    )  # fmt: skip
+    assert predicted_value(row) == pytest.approx(published, rel=0.30)
+
+
+def test_a_note_may_say_what_an_engine_was_set_to() -> None:
+    """`key=value` of a note goes before nothing else, and a row without any has the engine's defaults."""
+    row = replace(SERVED, source="mine", note=SERVED.note + "; most_requests=64; most_step_tokens=1024; built=y")
+    limits = case_of(with_inference_facts(row)).limits
+    assert (limits.requests, limits.step_tokens, limits.built, limits.chunked) == (64, 1024, True, False)
+    assert case_of(replace(SERVED, source="mine")).limits == EngineLimits()

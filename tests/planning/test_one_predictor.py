@@ -66,6 +66,7 @@ def forced(case: InferenceCase) -> BatchJob | None:
         model=case.shape, requests=case.requests, items=items, weights=weights, kv_cache=kinds[0],  # type: ignore[arg-type]
         tensor_parallel=case.tensor_parallel, replicas=case.replicas, batch=int(case.batch) if static else None,
         engine=case.row.engine,  # type: ignore[arg-type]
+        engine_limits=case.limits,
     )  # fmt: skip
 
 

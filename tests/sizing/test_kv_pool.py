@@ -43,6 +43,26 @@ def test_each_engine_has_its_own_rule() -> None:
     assert found["lmdeploy"] < found["vllm"] < found["tensorrt-llm"] < found["tgi"]
 
 
+def test_an_engine_built_for_many_requests_keeps_less_for_their_cache() -> None:
+    """28 bytes a logit on every rank of a built engine: 2,048 requests of Llama 3 take 6.2 GiB of each of two devices
+    more than 256 do, whatever the degree; 0.90 of it is missing in the cache."""
+    machine = Machine(
+        accelerator=load_catalog().accelerator("A100-80GB-SXM"), count=8, intra=None, network_gb_per_s=None,
+        network_latency_us=0.0,
+    )  # fmt: skip
+    devices = serving_devices([machine], "fp16")
+
+    def built(requests: float, ranks: float) -> float:
+        found = engine_memory(
+            SCHEDULERS["tensorrt-llm"], find_model("llama-3.1-70b"), FORMATS["fp16"], devices,
+            tensor_parallel=np.array([ranks]), requests=requests, step_tokens=1024.0, cache_fraction=0.90, built=1.0,
+        )  # fmt: skip
+        return to_gib(float(found.pool_bytes[0]))
+
+    for ranks in (2.0, 8.0):
+        assert built(256, ranks) - built(2048, ranks) == pytest.approx(0.90 * 1792 * 128256 * 28 / 2**30, rel=1e-6)
+
+
 def test_weights_that_do_not_fit_leave_less_than_nothing() -> None:
     """70 B at 16 bit on one 80 GB device: no pool, not a small one."""
     assert pool("vllm", "llama-3.1-70b", "bf16", 1) < 0

@@ -332,6 +332,33 @@ CONTRADICTIONS = {
         "llama.cpp shares no prefixes",
         "use vllm",
     ),
+    "a share of memory that an engine chooses itself": Bad(
+        SERVE + "  engine: sglang\n  engine_limits: {cache_fraction: 0.9}\n",
+        8,
+        "serve.engine_limits.cache_fraction",
+        "found 0.9, but sglang chooses its cache itself",
+        "use vllm",
+    ),
+    "an engine that nobody builds": Bad(
+        SERVE + "  engine_limits: {built: true}\n",
+        7,
+        "serve.engine_limits.built",
+        "vllm builds no engine",
+        "tensorrt-llm",
+    ),
+    "limits of an engine that runs fixed batches": Bad(
+        SERVE + "  engine: pytorch\n  engine_limits: {requests: 64}\n",
+        8,
+        "serve.engine_limits",
+        "pytorch runs fixed batches",
+        "batch:",
+    ),
+    "no requests at all": Bad(
+        SERVE + "  engine_limits: {requests: 0}\n", 7, "serve.engine_limits.requests", "found 0", ""
+    ),
+    "more than all memory": Bad(
+        SERVE + "  engine_limits: {cache_fraction: 1.2}\n", 7, "serve.engine_limits.cache_fraction", "found 1.2", ""
+    ),
     "a draft model where the engine runs none": Bad(
         SERVE + "  engine: tgi\n  speculative:\n    tokens: 4\n    acceptance: 0.7\n    draft: distilgpt2\n",
         11,

@@ -20,7 +20,9 @@ from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.sizing.inference_time import fastest_step_s
 from tonnage.sizing.length_points import CHAT_SPREAD, SHAREGPT_SPREAD, chat_lengths
+from tonnage.sizing.tuned_limits import tuned_limits
 from tonnage.values import dataclass
+from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.families import complete_shape
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
@@ -72,6 +74,7 @@ class InferenceCase:
     channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
     decoding_threads: int = 0  # of the host, that get photographs ready while the device works; 0: they are ready
     rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
+    limits: EngineLimits = NO_LIMITS  # what the engine was set to
 
     @property
     def requests(self) -> Requests:
@@ -280,6 +283,29 @@ def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     return _skip(row, "batch size not stated")
 
 
+def _limits(case: InferenceCase) -> EngineLimits:
+    """What the engine was set to, as the row states it, or as its benchmark tool sets it for these lengths."""
+    row = case.row
+    requests: float | None = row.most_requests
+    tokens: float | None = row.most_step_tokens
+    if row.tuned == "y":
+        requests, tokens = tuned_limits(
+            case.shape,
+            case.served,
+            memory_bytes=usable_bytes(case.machine.accelerator),
+            ranks=case.tensor_parallel,
+            prompt=case.input_tokens,
+            answer=case.output_tokens,
+        )
+    return EngineLimits(
+        requests=requests,
+        step_tokens=tokens,
+        cache_fraction=row.cache_fraction,
+        built=row.built == "y",
+        chunked=row.chunked == "y",
+    )
+
+
 def _alike(tokens: float) -> Lengths:
     return Lengths(mean=tokens, maximum=max(round(tokens), 1), points=((tokens, 1.0),))
 
@@ -305,6 +331,7 @@ def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     if not case.output_tokens:
         return _skip(row, "output length not stated")
     case = replace(case, varied_lengths=varied, prompts=prompts, rate_per_s=row.request_rate_qps or 0.0)
+    case = replace(case, limits=_limits(case))
     if case.batch:
         return replace(case, load="static")
     if row.concurrency and not prompts:

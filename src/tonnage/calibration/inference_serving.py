@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import PassWork, pass_s
-from tonnage.sizing.schedulers import SCHEDULERS, scheduler_of
+from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.values import dataclass
 
 Figures = dict[str, Array]
@@ -88,29 +89,34 @@ def _whole(services: Sequence[DecoderService]) -> DecoderService:
 
 def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[DecoderService, ...]:
     """The cases (of one shape, class and format) by scheduler and by how their lengths are stated."""
-    alike: dict[tuple[str, bool], list[int]] = {}
+    alike: dict[tuple[Scheduler, bool], list[int]] = {}
     for place, case in enumerate(cases):
-        alike.setdefault((scheduler_name(case), case.varied_lengths and case.load == "served"), []).append(place)
-    return tuple(_service(name, [cases[place] for place in places], places, engine)
-                 for (name, _), places in alike.items())  # fmt: skip
+        alike.setdefault((case_scheduler(case), case.varied_lengths and case.load == "served"), []).append(place)
+    return tuple(_service(scheduler, [cases[place] for place in places], places, engine)
+                 for (scheduler, _), places in alike.items())  # fmt: skip
 
 
-def scheduler_name(case: InferenceCase) -> str:
+def case_scheduler(case: InferenceCase) -> Scheduler:
     """A row of a fixed batch runs it from start to end, whatever the engine."""
-    return "static" if case.load == "static" else scheduler_of(case.row.engine).name
+    if case.load == "static":
+        return SCHEDULERS["static"]
+    scheduler = scheduler_of(case.row.engine)
+    return replace(scheduler, chunked=True) if case.limits.chunked else scheduler
 
 
-def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], engine: Engine) -> DecoderService:
+def _service(
+    scheduler: Scheduler, cases: Sequence[InferenceCase], places: Sequence[int], engine: Engine
+) -> DecoderService:
     first = cases[0]
     replicas = np.array([float(case.replicas) for case in cases])
     rows = decoder_rows(
-        first.shape, first.served, SCHEDULERS[name],
+        first.shape, first.served, scheduler,
         serving_devices([case.machine for case in cases], first.served.compute),
         [case.machine.accelerator for case in cases], [case.requests for case in cases],
         tensor_parallel=np.array([float(case.tensor_parallel) for case in cases]),
         concurrency=np.array([case.batch or np.nan for case in cases]),
         beams=np.array([float(case.beams) for case in cases]),
-        engine=engine,
+        engine=engine, limits=[case.limits for case in cases],
     )  # fmt: skip
     load = DecoderLoad(
         requests=np.array([case.prompts or np.inf for case in cases]) / replicas,

@@ -94,6 +94,42 @@ def _tensorrt_llm_0_5(_: InferenceRow) -> Facts:
     return {"rereads": "y"}
 
 
+# Requests and tokens of a step that TensorRT-LLM 0.14's `trtllm-bench build` builds an engine for, by model, degree and
+# the longest sequence (NVIDIA/TensorRT-LLM, tensorrt_llm/bench/build/benchmark_config.yml at 8fcf9fc2; 0: any other).
+BENCH_0_14: Final = MappingProxyType({
+    ("8b", 1, 0): (2048, 8192),
+    ("70b", 1, 0): (2048, 2048), ("70b", 2, 0): (256, 1024), ("70b", 2, 4096): (2048, 1024),
+    ("70b", 4, 0): (2048, 1024), ("70b", 8, 0): (8192, 16384),
+})  # fmt: skip
+
+
+def _tensorrt_llm_0_14(row: InferenceRow) -> Facts:
+    """NVIDIA/TensorRT-LLM 0.14, performance overview, «Engine Building»: `trtllm-bench build` builds an engine for what
+    its table says; entries of Llama 3 are taken for Llama 3.1 of the same size, which has none. Prompts of 20,000
+    tokens run through steps of 1,024: they are read in pieces. 0.90 of free memory is the cache's by default."""
+    llama = re.fullmatch(r"llama3(?:\.1)?-(8b|70b)", row.model.casefold())
+    longest = int((row.input_len or 0) + (row.output_len or 0))
+    size = llama[1] if llama else ""
+    built_for = BENCH_0_14.get((size, row.tp or 1, longest)) or BENCH_0_14.get((size, row.tp or 1, 0))
+    if built_for is None:
+        return NOTHING
+    return {
+        "most_requests": built_for[0], "most_step_tokens": built_for[1], "built": "y", "chunked": "y",
+        "cache_fraction": 0.90,
+    }  # fmt: skip
+
+
+def _tensorrt_llm_0_17(_: InferenceRow) -> Facts:
+    """The same of 0.17: `trtllm-bench build` works out for the lengths of the data set what it builds an engine for,
+    and «in majority of cases» 0.95 of free memory is the cache's («Running the Benchmark»)."""
+    return {"tuned": "y", "built": "y", "chunked": "y", "cache_fraction": 0.95}
+
+
+def _tensorrt_llm_1_0(_: InferenceRow) -> Facts:
+    """The same of 1.0, whose PyTorch backend builds no engine and reads prompts whole unless told otherwise."""
+    return {"tuned": "y", "cache_fraction": 0.95}
+
+
 def _tensorrt_llm_online(_: InferenceRow) -> Facts:
     """NVIDIA/TensorRT-LLM, performance overview, «Online Serving Measurements»: its column is the mean inter-token
     latency (ITL)."""
@@ -115,4 +151,7 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(r"^InternLM/lmdeploy\b"), _lmdeploy),
     (re.compile(r"^NVIDIA/TensorRT-LLM\b.*\bv0\.5$"), _tensorrt_llm_0_5),
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* online\b"), _tensorrt_llm_online),
+    (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v0\.14$"), _tensorrt_llm_0_14),
+    (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v0\.17$"), _tensorrt_llm_0_17),
+    (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v1\.0$"), _tensorrt_llm_1_0),
 )

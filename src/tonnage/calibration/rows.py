@@ -135,6 +135,12 @@ class InferenceRow:
     switched: str = ""  # n: four devices of a board joined to one another, each by a third of its links, by no switch
     token_mean: str = ""  # y: the mean time per token is over all tokens (inter-token latency), not over requests
     rereads: str = ""  # y: a decode step reads keys and values again for each of the query heads that share them
+    most_requests: int | None = None  # requests in flight that the engine was set to, or built for; blank: its default
+    most_step_tokens: int | None = None  # the same of the tokens of one step
+    cache_fraction: float | None = None  # of the memory that the engine finds free, for keys and values; blank: its own
+    tuned: str = ""  # y: its benchmark tool set the engine to these lengths (`trtllm-bench`)
+    built: str = ""  # y: a TensorRT engine, whose runtime holds buffers for all the requests that it was built for
+    chunked: str = ""  # y: prompts are read in pieces of a step
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 

@@ -16,6 +16,7 @@ from tonnage.planning.layouts.machines import accelerator_park
 from tonnage.service.units import FleetUnit
 from tonnage.sizing.arrivals import Arrivals, Bursty, Poisson, SpreadLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching
+from tonnage.sizing.decoder_replicas import most_requests, most_step_tokens
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_devices import serving_devices
@@ -141,17 +142,20 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, calibrated: Calib
 
 def _policy(job: ServeJob, device: Accelerator, devices: Devices, tensor: int, engine: Engine) -> ContinuousBatching:
     """The engine's scheduler over the cache that its own rule leaves."""
-    scheduler = scheduler_of(job.engine)
+    scheduler, limits = scheduler_of(job.engine), job.engine_limits
+    requests = round(most_requests(scheduler, limits, device))
+    step_tokens = round(most_step_tokens(scheduler, limits, device))
     tokens = kv_tokens_of(
         job.model, devices, weights=served_weights(job.weights, job.engine, device), tensor_parallel=tensor,
-        step_tokens=scheduler.most_step_tokens(device), requests=scheduler.most_requests(device), scheduler=scheduler,
-        kv_cache=job.kv_cache,
+        step_tokens=step_tokens, requests=requests, scheduler=scheduler, kv_cache=job.kv_cache, limits=limits,
     )  # fmt: skip
     shared = job.prefix_cache_fraction * job.requests.input_tokens.mean  # held once
     usual = usual_policy(scheduler.name, device, kv_tokens=max(tokens - round(shared), 1))
     return replace(
         usual,
-        max_requests=min(usual.max_requests, job.concurrency or usual.max_requests),
+        max_requests=min(requests, job.concurrency or requests),
+        step_tokens=step_tokens,
+        chunked=usual.chunked or limits.chunked,
         window_tokens=windowed(job.model, scheduler).sliding_window or None,
         cached_fraction=job.prefix_cache_fraction,
         front_s=engine.request_us * 1e-6,

@@ -34,7 +34,8 @@ L2_OVER_MEMORY: Final = 2.7
 
 
 _ROW_COLUMNS: Final = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
-                       "output_shares", "beams", "data_ranks", "expert_parallel", "read_bytes")  # fmt: skip
+                       "output_shares", "beams", "data_ranks", "expert_parallel", "read_bytes", "cache_fraction",
+                       "built")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class DecoderRows:
     expert_parallel: Array | float = 1.0  # devices that experts are dealt to whole
     read_bytes: Array | float = 0.0  # activations that each request of a fixed batch adds while the prompts are read
     workspace_bytes: float = 0.0  # what the engine keeps beside weights, cache and activations
+    cache_fraction: Array | float = 0.0  # of free memory that the cache was given; 0: the engine's default
+    built: Array | float = 0.0  # 1: a TensorRT engine, built for its requests
 
     def on_rank(self, tokens: Array) -> Array:
         """Tokens of one step that the busiest data rank reads of `tokens` in all: a prompt is on one."""

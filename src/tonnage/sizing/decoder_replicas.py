@@ -19,6 +19,7 @@ from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_m
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
 from tonnage.units import from_gib
+from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.jobs import Lengths, Requests, Speculation
 from tonnage.workload.shapes import ModelShape
 
@@ -39,15 +40,19 @@ def decoder_rows(
     data_ranks: Array | float = 1.0,
     expert_parallel: Array | float = 1.0,
     engine: Engine | None = None,
+    limits: Sequence[EngineLimits] = (),
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
     fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
     of prompts that the prefix cache holds. `data_ranks`: engines side by side in a replica that share the experts, each
-    with limits and a cache of its own. `engine`: the class whose memory counts beside the scheduler's own rule."""
+    with limits and a cache of its own. `engine`: the class whose memory counts beside the scheduler's own rule.
+    `limits`: what the engine was set to, a row each (none: to its defaults)."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
-    limit = np.array([float(scheduler.most_requests(device)) for device in accelerators]) * data_ranks
-    step_tokens = np.array([float(scheduler.most_step_tokens(device)) for device in accelerators]) * data_ranks
+    set_to = limits or [NO_LIMITS] * len(accelerators)
+    pairs = list(zip(set_to, accelerators, strict=True))
+    limit = np.array([most_requests(scheduler, *pair) for pair in pairs]) * data_ranks
+    step_tokens = np.array([most_step_tokens(scheduler, *pair) for pair in pairs]) * data_ranks
     if speculation is not None and not scheduler.prompts_first:  # guesses take of a step's tokens
         limit = np.maximum(np.minimum(limit, np.floor(step_tokens / speculation.rows)), 1.0)
     most = np.where(np.isnan(concurrency), limit, concurrency)
@@ -59,11 +64,23 @@ def decoder_rows(
         output_shares=output_shares, beams=beams, cached=cached,
         speculation=speculation, read_bytes=_read_bytes(shape, served, scheduler, requests, tensor_parallel, engine),
         workspace_bytes=0.0 if engine is None else from_gib(engine.workspace_gib),
+        cache_fraction=np.array([one.cache_fraction or 0.0 for one in set_to]),
+        built=np.array([float(one.built) for one in set_to]),
     )  # fmt: skip
     if scheduler.admission == "fixed":
         return rows
     held = cache_room(rows, limit)
     return replace(rows, slots=np.maximum(np.minimum(most, np.floor(held)), 1.0))
+
+
+def most_requests(scheduler: Scheduler, limits: EngineLimits, device: Accelerator) -> float:
+    """Requests in flight that the engine is set to."""
+    return float(limits.requests or scheduler.most_requests(device))
+
+
+def most_step_tokens(scheduler: Scheduler, limits: EngineLimits, device: Accelerator) -> float:
+    """Tokens of one step that the engine is set to."""
+    return float(limits.step_tokens or scheduler.most_step_tokens(device))
 
 
 def _read_bytes(
@@ -88,7 +105,7 @@ def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
         rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel,
         requests=requests / rows.data_ranks, step_tokens=rows.step_tokens / rows.data_ranks, beside_bytes=beside,
         workspace_bytes=rows.workspace_bytes,
-        data_ranks=rows.data_ranks,
+        data_ranks=rows.data_ranks, cache_fraction=rows.cache_fraction, built=rows.built,
     )  # fmt: skip
 
 

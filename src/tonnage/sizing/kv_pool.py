@@ -22,6 +22,11 @@ from tonnage.workload.shapes import ModelShape
 # empirical-vllm-memory-results.md): 38.8, 38.4 and 38.5.
 SAMPLER_BYTES: Final = 38.6
 LOGIT_BYTES: Final = 2 * 4.0  # fp32 logits and the decoder's copy of them
+# What the runtime of a built engine holds on every rank for each logit of the requests that it was built for: fp32
+# logits, the copy that penalties are applied to, and the workspace of top-p sampling (sorted values and tokens, tokens
+# before they are sorted, and the spare copies of both that the sort takes): NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/
+# layers/penaltyLayer.cpp, samplingLayer.cpp, kernels/samplingTopPKernels.cu (`getTopPWorkspaceSizes`).
+BUILT_LOGIT_BYTES: Final = 4.0 + 4.0 + (4.0 + 4.0 + 4.0 + 8.0)
 CONTEXT_GIB: Final = 0.6  # CUDA context: 79.18 GiB of which 78.57 are free before an engine starts (same source)
 COMMUNICATION_GIB: Final = 0.45  # NCCL and its buffers: 0.55 GiB outside PyTorch at tensor parallel 2, 0.13 at 1
 VLLM_SHARE: Final = 0.90  # gpu_memory_utilization
@@ -65,6 +70,8 @@ def engine_memory(
     beside_bytes: Num = 0.0,
     workspace_bytes: float = 0.0,
     data_ranks: Num = 1.0,
+    cache_fraction: Num = 0.0,
+    built: Num = 0.0,
 ) -> EngineMemory:
     """What an engine holds; `requests` and `step_tokens` are what a full step holds; `beside_bytes`: weights
     of another model on each device; `workspace_bytes`: what the engine keeps for itself. `data_ranks` of
@@ -83,7 +90,7 @@ def engine_memory(
     logits = np.asarray(requests) * float(shape.vocab or 0)
     if scheduler.name == "vllm":
         step = np.maximum(step, logits * SAMPLER_BYTES)
-        pool = memory * VLLM_SHARE - weights - step - outside
+        pool = memory * np.where(np.asarray(cache_fraction) > 0, cache_fraction, VLLM_SHARE) - weights - step - outside
     elif scheduler.name == "sglang":
         fixed, per_token, graphs = SGLANG_MIB
         step = np.asarray((fixed + per_token * np.asarray(step_tokens) + graphs) * 2.0**20)
@@ -91,8 +98,10 @@ def engine_memory(
     else:
         outside = outside + from_gib(CONTEXT_GIB) + workspace_bytes
         shares = {"tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE, "static": 1.0}
-        step = step if scheduler.admission == "fixed" else step + logits * LOGIT_BYTES / ranks
-        pool = (memory - outside - weights - step) * shares.get(scheduler.name, TRTLLM_SHARE)
+        sampled = np.where(np.asarray(built) > 0, BUILT_LOGIT_BYTES, LOGIT_BYTES / ranks)
+        step = step if scheduler.admission == "fixed" else step + logits * sampled
+        share = np.where(np.asarray(cache_fraction) > 0, cache_fraction, shares.get(scheduler.name, TRTLLM_SHARE))
+        pool = (memory - outside - weights - step) * share
     return EngineMemory(weights_bytes=weights, step_bytes=np.broadcast_to(step, weights.shape), outside_bytes=outside,
                         pool_bytes=np.asarray(pool))  # fmt: skip
 

@@ -18,6 +18,7 @@ from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.values import dataclass
+from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
 
@@ -123,16 +124,17 @@ def kv_tokens_of(
     requests: int = 256,
     scheduler: Scheduler = SCHEDULERS["vllm"],
     kv_cache: str = "auto",
+    limits: EngineLimits = NO_LIMITS,
 ) -> int:
     """Tokens of KV cache that one replica holds, by the engine's own rule (`kv_pool.engine_memory`), as plans have it.
 
-    `requests` and `step_tokens`: what a full step of the engine holds.
+    `requests` and `step_tokens`: what a full step of the engine holds. `limits`: what else it is set to.
     """
     served = with_cache(FORMATS[weights], kv_cache, scheduler)
     ranks = np.array([float(tensor_parallel)])
     memory = engine_memory(
         scheduler, shape, served, devices, tensor_parallel=ranks, requests=float(requests),
-        step_tokens=float(step_tokens),
+        step_tokens=float(step_tokens), cache_fraction=limits.cache_fraction or 0.0, built=float(limits.built),
     )  # fmt: skip
     each = float(np.max(cache_bytes_per_token(shape, served, ranks)))
     return max(int(float(memory.pool_bytes[0]) / each), 0)

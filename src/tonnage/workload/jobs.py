@@ -11,6 +11,7 @@ from tonnage.catalog.market import Platform, Purchase
 from tonnage.errors import InputError
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
+from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.file.money_fields import OwnPrices as OwnPrices
 from tonnage.workload.file.money_fields import Schedule as Schedule
@@ -42,6 +43,8 @@ GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy"
 # Keep what requests begin with: vLLM's automatic prefix caching, SGLang's radix cache, TensorRT-LLM's block reuse,
 # TGI 3, LMDeploy's enable_prefix_caching. llama.cpp keeps one request's prefix a slot, and shares none between slots.
 PREFIX_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy")
+# Are told which share of memory their cache takes.
+SHARING_ENGINES: Final = ("vllm", "tensorrt-llm", "tgi", "lmdeploy")
 # Run a draft model of its own beside the target; TGI has n-grams and Medusa heads, LMDeploy heads alone.
 DRAFT_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
@@ -207,6 +210,7 @@ class ServeJob(JobKind):
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
+    engine_limits: EngineLimits = NO_LIMITS
     spare_replicas: int = 0
     hours_per_month: float = 730.0
     traffic: Traffic | None = None  # None: the busy rate all the time
@@ -248,6 +252,7 @@ class BatchJob(JobKind):
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
+    engine_limits: EngineLimits = NO_LIMITS
 
     kind = "batch"
 

@@ -14,6 +14,7 @@ from tonnage.workload.file.inline_shape import ConvolutionFields, InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
     DataFields,
+    EngineLimitFields,
     LoraFields,
     ServeFields,
     SpeculativeFields,
@@ -87,6 +88,7 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     TrafficFields: "`serve.traffic`",
     BatchFields: "`batch`",
     SpeculativeFields: "Speculative decoding",
+    EngineLimitFields: "Engine limits",
     TabularFields: "`tabular`",
     TrainRunFields: "`run` of a training",
     TableRunFields: "`run` of a table",
@@ -145,7 +147,10 @@ def render_workload_reference() -> str:
     parts.append("## Values with keys of their own\n")
     parts += [_render_section(section) for section in _OF_RUNS]
     parts += [_render_section(section) for section in (Schedule, OwnPrices, DataPlaceFields)]
-    parts += [_render_section(section) for section in (HostTerms, SpeculativeFields, LengthFields, InlineShape)]
+    parts += [
+        _render_section(section)
+        for section in (HostTerms, SpeculativeFields, EngineLimitFields, LengthFields, InlineShape)
+    ]
     parts.append(_render_section(ConvolutionFields))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 

@@ -55,6 +55,15 @@ def test_a_replica_is_told_the_plans_layout(tmp_path: Path) -> None:
     assert service.step_tokens == 2048  # vLLM on an A100
 
 
+def test_an_engine_is_set_to_the_limits_of_the_file(tmp_path: Path) -> None:
+    """Fewer requests in flight than the engine would take, its tokens a step and its share of memory go to the engine,
+    and a larger share leaves more room for requests."""
+    limits = "engine_limits: {requests: 12, step_tokens: 1024, cache_fraction: 0.8}"
+    service, option = planned(tmp_path, limits)
+    assert 1 <= int(dict(option.run.layout_fields)["concurrency"]) <= 12
+    assert (service.step_tokens, service.memory_fraction) == (1024, 0.8)
+
+
 def test_a_draft_model_needs_weights(tmp_path: Path) -> None:
     """A plan names the draft's shape; where its weights lie, only the user knows."""
     guesses = "speculative: {tokens: 4, acceptance: 0.7, draft: gpt2}"

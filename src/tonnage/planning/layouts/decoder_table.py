@@ -17,6 +17,7 @@ from tonnage.sizing.decoder_replicas import (
     batch_bytes,
     cache_room,
     decoder_rows,
+    most_requests,
     request_bytes,
     rows_memory,
     shared_bytes,
@@ -75,7 +76,10 @@ class DecoderTable:
 
 def job_scheduler(job: ServeJob | BatchJob) -> Scheduler:
     """The scheduler of the engine that a job names; a stated batch runs from its prompts to its last token."""
-    return SCHEDULERS["static"] if job.batch else scheduler_of(job.engine)
+    if job.batch:
+        return SCHEDULERS["static"]
+    scheduler = scheduler_of(job.engine)
+    return replace(scheduler, chunked=True) if job.engine_limits.chunked else scheduler
 
 
 def placeable(job: ServeJob | BatchJob, machines: Sequence[Machine]) -> bool:
@@ -142,8 +146,10 @@ def decoder_table(
         data_ranks=groups, expert_parallel=np.array([float(layout.experts) for _, layout in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
         cached=job.prefix_cache_fraction, speculation=job.speculative, engine=engine,
+        limits=[job.engine_limits] * len(firsts),
     )  # fmt: skip
-    set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts]) * groups
+    devices_of = [machines[index].accelerator for index, _ in firsts]
+    set_to = np.array([most_requests(scheduler, job.engine_limits, device) for device in devices_of]) * groups
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
     output = job.requests.output_tokens
     longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))

@@ -48,14 +48,17 @@ def planned_service(
                          hint="an encoder: `tonnage serve MODEL`; batch: is a fixed batch, leave it out")  # fmt: skip
     scheduler, groups = scheduler_of(job.engine), int(layout.get("attention_data_parallel", 1))
     device = catalog.accelerator(option.gpu) if option.gpu else None
+    limits = job.engine_limits
+    usual_tokens = scheduler.most_step_tokens(device) if device is not None else scheduler.step_tokens
     return GenerationService(
         model=model, name=name, weights=cast(WeightFormat, layout["weights"]), quantized=quantized,
         kv_cache=cast(CacheFormat, layout["kv_cache"]), tensor_parallel=int(layout["tensor_parallel"]),
         expert_parallel=int(layout.get("expert_parallel", 1)), attention_groups=groups,
         most_requests=math.ceil(int(layout["concurrency"]) / groups),
-        step_tokens=scheduler.most_step_tokens(device) if device is not None else scheduler.step_tokens,
+        step_tokens=round(limits.step_tokens or usual_tokens),
         most_tokens=job.requests.input_tokens.maximum + job.requests.output_tokens.maximum,
-        memory_fraction=SHARES.get(scheduler.name), prefix_cache=True if job.prefix_cache_fraction else None,
+        memory_fraction=limits.cache_fraction or SHARES.get(scheduler.name),
+        prefix_cache=True if job.prefix_cache_fraction else None,
         draft=_draft(job, draft_model), extra=extra,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, Final, assert_never, cast
 
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.engine_limits import EngineLimits
 from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.job_fields import RequestFields, TabularFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile, requests_of
@@ -81,6 +82,8 @@ def _freeze_job(file: WorkloadFile, shape: ModelShape | None, draft: ModelShape 
         work = replace(
             work, speculative=Speculation(tokens=guesses.tokens, acceptance=float(guesses.acceptance), draft=draft)
         )
+    if isinstance(work, ServeJob | BatchJob) and stated is not None and stated.engine_limits is not None:
+        work = replace(work, engine_limits=EngineLimits(**stated.engine_limits.model_dump()))
     return replace(work, **_forced(file))
 
 

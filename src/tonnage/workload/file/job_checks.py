@@ -17,7 +17,7 @@ from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.host import HostTerms
-from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES
+from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES, SHARING_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
@@ -213,6 +213,7 @@ def _request_problems(
         yield from _format_problems(section, requests)
         yield from _prefix_problems(section, requests, shape)
         yield from _speculative_problems(section, requests, shape)
+        yield from _limit_problems(section, requests)
         return
     if requests.engine in GENERATING_ENGINES:
         fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
@@ -227,6 +228,9 @@ def _one_pass_problems(section: str, requests: RequestFields, shape: ModelShape)
         yield Problem((section, "prefix_cache_fraction"), fault, "remove the key")
     if requests.speculative is not None:
         yield Problem((section, "speculative"), f"{shape.name} generates no tokens to guess", "remove the key")
+    if requests.engine_limits is not None:
+        fault = f"{shape.name} generates no tokens; its batches are `batch:` and `concurrency:` of the layout"
+        yield Problem((section, "engine_limits"), fault, "remove the key")
     if requests.output_tokens is not None:
         fault = f"{shape.name} generates no tokens"
         yield Problem((section, "output_tokens"), fault, "remove the key: it answers in one pass")
@@ -283,6 +287,30 @@ def _prefix_problems(section: str, requests: RequestFields, shape: ModelShape) -
     elif share and shape.architecture != "decoder":
         fault = f"found {share:g}, but {shape.name} reads each prompt as a whole: no part of it can be kept"
         yield Problem(path, fault, "remove the key")
+
+
+def _limit_problems(section: str, requests: RequestFields) -> Iterator[Problem]:
+    """Limits that the engine has no setting for."""
+    limits, engine = requests.engine_limits, requests.engine or "vllm"
+    if limits is None:
+        return
+    path = (section, "engine_limits")
+    if engine not in GENERATING_ENGINES:
+        yield Problem(
+            path, f"{engine} runs fixed batches and has no such limits", "remove the key; say `batch:` in `layout`"
+        )
+        return
+    if limits.cache_fraction is not None and engine not in SHARING_ENGINES:
+        fault = f"found {limits.cache_fraction:g}, but {engine} chooses its cache itself"
+        yield Problem((*path, "cache_fraction"), fault, f"use {', '.join(SHARING_ENGINES)}, or remove the key")
+    if engine == "tensorrt-llm":
+        return
+    for name, stated, fault in (
+        ("built", limits.built, f"{engine} builds no engine"),
+        ("chunked", limits.chunked, f"{engine} reads prompts in pieces or not at all by settings of its own"),
+    ):
+        if stated:
+            yield Problem((*path, name), fault, "remove the key, or use tensorrt-llm")
 
 
 def _speculative_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:

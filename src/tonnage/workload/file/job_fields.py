@@ -211,6 +211,44 @@ class SpeculativeFields(StrictModel):
     )
 
 
+class EngineLimitFields(StrictModel):
+    """What the engine is set to; without a key, its own default. A plan's `concurrency` is at most `requests`."""
+
+    requests: Count | None = key(
+        "Requests in flight that the engine is set to, or built for (vLLM `--max-num-seqs`, TensorRT-LLM "
+        "`--max_batch_size`): memory is kept for all of them.",
+        default=None,
+        shown="the engine's own",
+        unit="requests",
+        example="256",
+    )
+    step_tokens: Count | None = key(
+        "Tokens of one step (vLLM `--max-num-batched-tokens`, TensorRT-LLM `--max_num_tokens`).",
+        default=None,
+        shown="the engine's own",
+        unit="tokens",
+        example="8192",
+    )
+    cache_fraction: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, to 1")] | None = key(
+        "Share of memory as the engine means it: of all (vLLM `--gpu-memory-utilization`), or of what weights leave "
+        "(TensorRT-LLM `--kv_cache_free_gpu_memory_fraction`).",
+        default=None,
+        shown="the engine's own",
+        example="0.95",
+    )
+    built: Flag = key(
+        "A TensorRT engine, built for `requests` (`trtllm-build`): its runtime holds 28 bytes for each logit of all of "
+        "them, on every GPU.",
+        default=False,
+        example="true",
+    )
+    chunked: Flag = key(
+        "Prompts are read in pieces of a step by an engine that does not do so by default (TensorRT-LLM).",
+        default=False,
+        example="true",
+    )
+
+
 class RequestFields(StrictModel):
     """What one request asks for."""
 
@@ -255,6 +293,9 @@ class RequestFields(StrictModel):
         default=None,
         shown="vllm for a model that generates tokens, else tensorrt",
         example="onnxruntime",
+    )
+    engine_limits: Section[EngineLimitFields] | None = key(
+        "What the engine is set to.", default=None, shown="its own defaults", example="{requests: 256}"
     )
 
 
