@@ -264,9 +264,9 @@ def test_queries_that_read_shared_keys_each_for_itself_are_slower() -> None:
     assert predicted_value(plain) == predicted_value(replace(plain, source="mine"))
 
 
-# TensorRT-LLM's performance overviews, Llama 3.1 70B, fixed lengths, all requests at once: version, GPU, degree, weights,
-# lengths, requests, output tokens a second. Each pair of 0.14 differs in what its engine was built for, 0.17 has 0.14's
-# layout with limits of its lengths.
+# TensorRT-LLM's performance overviews, Llama 3.1 70B, fixed lengths, all requests at once: version, GPU, degree,
+# weights, lengths, requests, output tokens a second. Engines of 0.14 differ in what they were built for; those of 0.17
+# have the same layouts, with limits of their lengths.
 BUILT = [
     ("e00d4e65 v0.14", "A100-80GB-SXM", 2, "", (2048, 2048), 1500, 126.1),  # built for 2,048 requests
     ("258c7540 v0.17", "A100-80GB-SXM", 2, "", (2048, 2048), 1500, 261.1),
@@ -301,3 +301,34 @@ def test_a_note_may_say_what_an_engine_was_set_to() -> None:
     limits = case_of(with_inference_facts(row)).limits
     assert (limits.requests, limits.step_tokens, limits.built, limits.chunked) == (64, 1024, True, False)
     assert case_of(replace(SERVED, source="mine")).limits == EngineLimits()
+
+
+def test_a_python_server_in_front_takes_longer_to_the_first_token() -> None:
+    """`trtllm-serve`, Qwen3-8B on an H100, four users: 51.6 ms to the first token, 7.7 ms a further one (gpustack/
+    gpustack, docs/performance-lab/qwen3-8b/h100-latency.md). Triton's C++ front end would give 20 ms."""
+    row = replace(
+        SERVED, source="gpustack/gpustack@c0cee89", model="qwen3-8b", precision="bf16", weights_quant="", n_gpus=1,
+        tp=1, concurrency=4.0, input_len=232.6, output_len=220.6, metric="ttft_ms", value=51.61,
+        note="max_concurrency closed loop; 100 prompts",
+    )  # fmt: skip
+    bare = replace(row, source="mine")
+    assert case_of(row).engine == "llm-http"
+    assert predicted_value(row) == pytest.approx(51.6, rel=0.25)
+    assert predicted_value(bare) < 25.0
+    tokens = [predicted_value(replace(one, metric="tpot_ms")) for one in (row, bare)]
+    assert tokens[0] == pytest.approx(tokens[1], rel=0.01)
+
+
+def test_clients_beyond_an_engines_cache_wait() -> None:
+    """64 clients of TurboMind with 2,048 tokens in and out on one A100, whose cache holds half of them: the mean first
+    token of Llama 2 7B comes after 39 s, not after the 8 s of one batch (InternLM/lmdeploy, benchmark/a100_fp16.md). 32
+    of them are one batch."""
+    row = replace(
+        SERVED, source="InternLM/lmdeploy a100_fp16.md", model="llama2-7b", engine="lmdeploy", gpu="A100-80GB-SXM",
+        n_gpus=1, tp=1, precision="fp16", weights_quant="", batch_size=64, concurrency=64.0, input_len=2048.0,
+        output_len=2048.0, metric="ttft_ms", value=39105.0, note="fixed",
+    )  # fmt: skip
+    assert predicted_value(row) == pytest.approx(39_105.0, rel=0.40)
+    half = replace(row, batch_size=32, concurrency=32.0)
+    assert case_of(half).load == "static"
+    assert predicted_value(half) == pytest.approx(4_118.0, rel=0.2)

@@ -65,8 +65,8 @@ def forced(case: InferenceCase) -> BatchJob | None:
     return BatchJob(
         model=case.shape, requests=case.requests, items=items, weights=weights, kv_cache=kinds[0],  # type: ignore[arg-type]
         tensor_parallel=case.tensor_parallel, replicas=case.replicas, batch=int(case.batch) if static else None,
-        engine=case.row.engine,  # type: ignore[arg-type]
-        engine_limits=case.limits,
+        engine=case.row.engine + ("-serve" if case.engine == "llm-http" else ""),  # type: ignore[arg-type]
+        engine_limits=case.limits, concurrency=int(case.batch) if case.batch and not static else None,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
-from tonnage.sizing.engines import FIGURES, PRIORS, Engine
+from tonnage.sizing.engines import FIGURES, PRIORS, Engine, with_fronts
 from tonnage.sizing.estimates import Array
 
 FIT_METRICS: Final = (
@@ -54,7 +54,7 @@ def fit_cases(cases: Sequence[InferenceCase], *, start: Mapping[str, Engine] | N
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType({name: len(mine) for name, mine in grouped.items()}),
         ranges=MappingProxyType({one.name: (one.low, one.high, one.source) for one in FIGURES.values()}),
-        residuals=MappingProxyType(_residuals(cases, engines)),
+        residuals=MappingProxyType(_residuals(cases, with_fronts(engines))),
         generations=frozenset(f"{case.row.kind} {generation_of(case.machine.accelerator)}" for case in cases),
         formats=frozenset(f"{case.row.kind} {number_format(case.served.compute)}" for case in cases),
     )  # fmt: skip
@@ -91,8 +91,8 @@ def _ratios(engine: Engine, cases: Sequence[InferenceCase]) -> Array:
     key = tuple(map(Same, cases))
 
     def ratios() -> Array:
-        table = MEMO.recall(("laid out", PRIORS[engine.name], key), lambda: lay_out(cases, {engine.name: engine}))
-        return np.asarray(table.predict({engine.name: engine}) / np.array([case.row.value for case in cases]))
+        table = MEMO.recall(("laid out", PRIORS[engine.name], key), lambda: lay_out(cases, {cases[0].engine: engine}))
+        return np.asarray(table.predict({cases[0].engine: engine}) / np.array([case.row.value for case in cases]))
 
     return MEMO.recall(("ratios", engine, key), ratios)
 

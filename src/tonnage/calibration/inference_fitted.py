@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.engines import Engine
+from tonnage.sizing.engines import Engine, with_fronts
 from tonnage.values import dataclass
 
 # Of the packaged calibration's rows; a fit states its own.
@@ -64,4 +64,4 @@ class InferenceFit:
 
     def apply(self) -> Mapping[str, Engine]:
         """The engines to hand to `InferenceBatch.predict` or, one by one, to the functions of `sizing`."""
-        return self.engines
+        return with_fronts(self.engines)

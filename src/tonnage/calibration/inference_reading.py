@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+import numpy as np
+
 from tonnage.calibration.efficientnet import efficientnet_shape
 from tonnage.calibration.inference_sources import POOL
 from tonnage.calibration.prediction import SkippedRow
@@ -15,11 +17,14 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import TonnageError
 from tonnage.sizing.decoder_curves import L2_OVER_MEMORY
+from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
+from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.sizing.inference_time import fastest_step_s
 from tonnage.sizing.length_points import CHAT_SPREAD, SHAREGPT_SPREAD, chat_lengths
+from tonnage.sizing.schedulers import scheduler_of
 from tonnage.sizing.tuned_limits import tuned_limits
 from tonnage.values import dataclass
 from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
@@ -170,6 +175,8 @@ def row_engine(row: InferenceRow) -> str:
         name += "-torchscript"
     if row.compiled == "y":
         name += "-xla"
+    if row.front_end == "python" and name == "trtllm":
+        name += "-serve"
     kind = engine_class(name, generates=row.kind == "decoder")
     if kind in ("converted", "fused") and row.native:
         return "fused" if row.native == "y" else "converted"
@@ -283,6 +290,20 @@ def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     return _skip(row, "batch size not stated")
 
 
+def _at_once(case: InferenceCase) -> InferenceCase:
+    """Clients that all ask at once of an engine that lets requests come and go: a batch from its prompts to its last
+    token if its cache holds them all, else some wait until others have been answered."""
+    scheduler = scheduler_of(case.row.engine)
+    if not case.row.concurrency or scheduler.admission == "fixed":
+        return case
+    room = decoder_rows(
+        case.shape, case.served, scheduler, serving_devices([case.machine], case.served.compute),
+        [case.machine.accelerator], [case.requests], tensor_parallel=np.array([float(case.tensor_parallel)]),
+        concurrency=np.array([case.batch]), limits=[case.limits],
+    )  # fmt: skip
+    return replace(case, load="served", prompts=int(case.batch)) if room.slots[0] < case.batch else case
+
+
 def _limits(case: InferenceCase) -> EngineLimits:
     """What the engine was set to, as the row states it, or as its benchmark tool sets it for these lengths."""
     row = case.row
@@ -332,10 +353,8 @@ def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
         return _skip(row, "output length not stated")
     case = replace(case, varied_lengths=varied, prompts=prompts, rate_per_s=row.request_rate_qps or 0.0)
     case = replace(case, limits=_limits(case))
-    if case.batch:
-        return replace(case, load="static")
-    if row.concurrency and not prompts:
-        return replace(case, load="static", batch=row.concurrency)
+    if case.batch or (row.concurrency and not prompts):
+        return _at_once(replace(case, load="static", batch=case.batch or row.concurrency or 0.0))
     if row.concurrency:
         return replace(case, load="served", users=int(row.concurrency))
     if prompts:

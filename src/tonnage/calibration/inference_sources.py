@@ -136,6 +136,12 @@ def _tensorrt_llm_online(_: InferenceRow) -> Facts:
     return {"token_mean": "y"}
 
 
+def _gpustack(row: InferenceRow) -> Facts:
+    """gpustack/gpustack, docs/performance-lab: the serving script of TensorRT-LLM is `trtllm-serve MODEL`, whose server
+    is Python."""
+    return {"front_end": "python"} if row.engine == "trtllm" else NOTHING
+
+
 def _answer(yes: bool) -> str:
     return "y" if yes else "n"
 
@@ -149,6 +155,7 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(r"^mlcommons/inference_results"), _mlperf),
     (re.compile(r"^NVIDIA/FasterTransformer\b"), _faster_transformer),
     (re.compile(r"^InternLM/lmdeploy\b"), _lmdeploy),
+    (re.compile(r"^gpustack/gpustack\b"), _gpustack),
     (re.compile(r"^NVIDIA/TensorRT-LLM\b.*\bv0\.5$"), _tensorrt_llm_0_5),
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* online\b"), _tensorrt_llm_online),
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v0\.14$"), _tensorrt_llm_0_14),

@@ -141,6 +141,7 @@ class InferenceRow:
     tuned: str = ""  # y: its benchmark tool set the engine to these lengths (`trtllm-bench`)
     built: str = ""  # y: a TensorRT engine, whose runtime holds buffers for all the requests that it was built for
     chunked: str = ""  # y: prompts are read in pieces of a step
+    front_end: str = ""  # python: an HTTP server written in Python is in front of the engine
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 

@@ -19,7 +19,7 @@ from tonnage.calibration.intervals import Intervals
 from tonnage.calibration.training_fitted import TrainingFit
 from tonnage.errors import InputError
 from tonnage.files import save_for_user
-from tonnage.sizing.engines import PRIORS, Engine
+from tonnage.sizing.engines import PRIORS, Engine, with_fronts
 from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/calibration@1"
@@ -101,7 +101,7 @@ def calibrated_engines() -> Mapping[str, Engine]:
     """Every engine class as the packaged calibration has it; as its structure says where it has none."""
     packaged = load_calibration()
     fitted = packaged.inference.apply() if packaged is not None and packaged.inference is not None else {}
-    return MappingProxyType({**PRIORS, **fitted})
+    return MappingProxyType({**with_fronts(PRIORS), **fitted})
 
 
 def read_calibration(path: Path | Traversable, *, types: Mapping[str, type] = FIT_TYPES) -> Calibration:

@@ -17,7 +17,7 @@ from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.intervals import Interval
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
-from tonnage.sizing.engines import Engine, engine_class
+from tonnage.sizing.engines import Engine, engine_class, server_class
 from tonnage.sizing.inference_time import default_engine_class
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.program_profiles import memory_group, program_class
@@ -102,6 +102,8 @@ class CalibratedModel:
         """The figures of the engine a job names, or of the usual one for its model."""
         if job.engine is None:
             return self.engines[default_engine_class(generates=generates(job))]
+        if isinstance(job, ServeJob) and generates(job):
+            return self.engines[server_class(job.engine)]
         return self.engines[engine_class(job.engine, generates=generates(job))]
 
     def _pass_group(self, job: ServeJob | BatchJob) -> str:

@@ -185,6 +185,22 @@ _PRIORS: Final = (
     ),
 )  # fmt: skip
 PRIORS: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _PRIORS})
+# Engines of one class behind the HTTP server of another: what a request takes in the front end is the server's. Both
+# `trtllm-serve` and LMDeploy's `api_server` are Python, as those of vLLM and SGLang (uvicorn and FastAPI:
+# NVIDIA/TensorRT-LLM, tensorrt_llm/serve/openai_server.py; InternLM/lmdeploy, lmdeploy/serve/openai/api_server.py).
+BEHIND: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({"llm-http": ("llm", "llm-python")})
+_SERVED_BY: Final = MappingProxyType({"tensorrt-llm": "llm-http", "lmdeploy": "llm-http"})
+
+
+def with_fronts(engines: Mapping[str, Engine]) -> dict[str, Engine]:
+    """The classes, and those that stand behind the server of another one."""
+    behind = {
+        name: engines[own].with_figures({"request_us": engines[front].request_us, "reply_us": engines[front].reply_us})
+        for name, (own, front) in BEHIND.items()
+    }
+    return {**engines, **behind}
+
+
 # What a fit may set of a class, by its name.
 FIGURES: Final[Mapping[str, Assumption]] = MappingProxyType({one.name: one for one in listed(PRIORS["eager"])})
 
@@ -197,7 +213,8 @@ _WORDS: Final = (
     ("xla", "compiled"), ("torch.compile", "inductor"), ("torch-compile", "inductor"), ("torch_compile", "inductor"),
     ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
     ("inductor", "inductor"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"),
-    ("torch2trt", "converted"), ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"),
+    ("torch2trt", "converted"), ("trtllm-serve", "llm-http"), ("trtllm", "llm"), ("trt-llm", "llm"),
+    ("tensorrt-llm", "llm"),
     ("tensorrt_llm", "llm"), ("vllm", "llm-python"), ("sglang", "llm-python"), ("lmdeploy", "llm"),
     ("turbomind", "llm"), ("tgi", "llm-python"), ("text-generation-inference", "llm-python"),
     ("lightllm", "llm-python"), ("mlc", "llm"), ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"),
@@ -242,6 +259,15 @@ def engine_class(name: str, *, generates: bool = False) -> str:
         suggestions=nearest(folded, known),
         hint=did_you_mean(nearest(folded, known), f"or name a class: {', '.join(PRIORS)}"),
     )
+
+
+def server_class(name: str) -> str:
+    """The class of the engine called `name` behind the HTTP server that it is started with.
+
+    >>> server_class("tensorrt-llm"), server_class("vllm"), server_class("llama.cpp")
+    ('llm-http', 'llm-python', 'llm')
+    """
+    return _SERVED_BY.get(name, engine_class(name, generates=True))
 
 
 # TensorRT and all that builds on it (TensorRT-LLM, NIM, ONNX Runtime's provider), FasterTransformer and LMDeploy's
