@@ -87,6 +87,36 @@ def test_few_families_of_percentiles_are_judged_with_the_means(judged: MakeJudge
     assert ttft == without.spread("decoder ttft")
 
 
+def test_few_sources_that_err_more_than_all_others_are_not_narrowed_by_them(judged: MakeJudged) -> None:
+    """First tokens of two laboratories err by a half: the interval holds for them, not for the exact steps of others
+    alone; two that err less than all others keep what all need."""
+    queues = [
+        replace(row, group="decoder ttft", source=f"s{n % 2}")
+        for n, row in enumerate(noisy(judged, 1, rows=90, families=6, sigma=0.5))
+    ]
+    exact = [
+        replace(row, group="image training time", source=f"s{n % 2}")
+        for n, row in enumerate(noisy(judged, 2, rows=90, families=6, sigma=0.01))
+    ]
+    other = noisy(judged, 3, rows=600, families=20, sigma=0.05)
+    made = fit_intervals([*queues, *exact, *other])
+    assert np.mean([made.covers(row) for row in queues]) > 0.72
+    assert made.spread("image training time").high_factor > 1.05
+
+
+def test_a_group_without_rows_allows_for_all_of_its_kin(judged: MakeJudged) -> None:
+    """Tails of which no row was seen may be like first tokens, which err more, or like further ones."""
+    rows = [
+        judged(group=group, family=f"F{n % 6}", source=f"S{n % 6}", measured=100.0 * exp((n % 11 - 5) / narrow))
+        for group, narrow in (("decoder tpot", 50), ("decoder ttft", 10))
+        for n in range(66)
+    ]
+    tail, first = (fit_intervals(rows).of_group(group) for group in ("decoder tail", "decoder ttft"))
+    assert tail is not None
+    assert first is not None
+    assert (tail.low_log, tail.high_log) == (first.low_log, first.high_log)
+
+
 def test_a_figure_that_no_row_had_is_one_more_unknown(judged: MakeJudged) -> None:
     """Tails for which only means speak are wider by one step; another model's rows of the same figure are none."""
     rows = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
@@ -28,7 +29,7 @@ from tonnage.values import dataclass
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
-FEWEST_SOURCES: Final = 3  # so does one of fewer sources: one or two do not show how sources differ
+FEWEST_SOURCES: Final = 3  # so does one of fewer sources, beside its own: two do not show how sources differ
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer sources is judged together with its kin, where it has any
 # What a group of fewer sources is judged together with: whole passes through the same engines; the same tensors of
 # programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
@@ -66,8 +67,8 @@ class GroupInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Every group's interval. A group that no row was seen of has that of its kin, without any the judgement of
-    `sizing.assumptions`."""
+    """Every group's interval. A group that no row was seen of has what holds for all of its kin, without any the
+    judgement of `sizing.assumptions`."""
 
     groups: tuple[GroupInterval, ...] = ()
 
@@ -92,9 +93,18 @@ class Intervals:
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
 
     def of_group(self, group: str) -> GroupInterval | None:
-        """The interval of a group, or of the first of its kin; None where no row was seen of them."""
+        """The interval of a group; of one that no row was seen of, what holds for all of its kin (which of them it is
+        like cannot be told); None where no row was seen of them either."""
         found = {one.group: one for one in self.groups}
-        return next((found[name] for name in (group, *POOLED_GROUPS.get(group, ())) if name in found), None)
+        if group in found:
+            return found[group]
+        kin = [found[name] for name in POOLED_GROUPS.get(group, ()) if name in found]
+        if not kin:
+            return None
+        return replace(
+            kin[0], low_log=min(one.low_log for one in kin), high_log=max(one.high_log for one in kin),
+            widening=max(one.widening for one in kin),
+        )  # fmt: skip
 
     def covers(self, row: JudgedRow) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
@@ -149,7 +159,8 @@ def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) 
     found = []
     for group, rows in sorted(by_group.items()):
         like = _with_kin(group, by_group)
-        quantiles = _quantiles(like) if _enough(like) else pooled
+        own = _quantiles(like) if len(like) >= FEWEST_ROWS else None
+        quantiles = own if _enough(like) else _wider(own, pooled)
         if quantiles is not None:
             groups = {row.group for row in like}
             beyond = [row for row in away if row.group in groups]
@@ -225,6 +236,15 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[JudgedRow]) -> 
         ratio = off / side if side else _WIDEST
         needed.append(max(ratio, 1e-9) ** (1.0 / min(row.unseen_factors, FARTHEST)))
     return min(max(LEAST_WIDENING, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
+
+
+def _wider(
+    own: tuple[float, float, float] | None, pooled: tuple[float, float, float] | None
+) -> tuple[float, float, float] | None:
+    """What holds for all groups together, no narrower than what a group's own rows show."""
+    if own is None or pooled is None:
+        return own or pooled
+    return min(own[0], pooled[0]), own[1], max(own[2], pooled[2])
 
 
 def _enough(rows: Sequence[JudgedRow]) -> bool:
