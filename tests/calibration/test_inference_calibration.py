@@ -17,7 +17,7 @@ from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.store import calibrated_engines, load_calibration
 from tonnage.catalog.loading import load_catalog
-from tonnage.sizing.engines import FIGURES, PRIORS
+from tonnage.sizing.engines import FIGURES, PRIORS, with_fronts
 
 ENGINES = calibrated_engines()
 
@@ -137,10 +137,13 @@ def test_another_catalog_is_another_fit() -> None:
 
 def test_plans_and_sizing_read_the_same_figures() -> None:
     """The figures that sizing works with are those of the packaged calibration, class by class; a class that it lacks
-    has those that its structure says."""
+    has those that its structure says, and one behind the server of another the request times of that server."""
     calibration = load_calibration()
     assert calibration is not None
-    assert dict(ENGINES) == {**PRIORS, **calibration.inference.engines}
+    assert dict(ENGINES) == with_fronts({**PRIORS, **calibration.inference.engines})
+    behind, bare, front = (ENGINES[name] for name in ("llm-http", "llm", "llm-python"))
+    assert (behind.request_us, behind.reply_us) == (front.request_us, front.reply_us)
+    assert behind == replace(bare, request_us=front.request_us, reply_us=front.reply_us)
 
 
 def test_few_rows_do_not_carry_figures_far() -> None:
