@@ -18,9 +18,9 @@ from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.store import calibrated_engines, load_calibration
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.engines import FIGURES, PRIORS, with_fronts
+from tonnage.workload.known import find_model
 
 ENGINES = calibrated_engines()
-
 CATALOG = load_catalog()
 ROW = InferenceRow(
     id="r1", config_id="c1", source="NVIDIA/TensorRT demo/BERT@5094c1de", model="bert-base", params=110e6, n_layers=12,
@@ -258,3 +258,24 @@ def test_a_generation_without_rows_is_two_steps_away_for_plans_and_rows_alike() 
     assert judged.names == ("T4", "Turing GPUs")
     assert fit.unseen_factors("encoder", sibling, "fp16", "fused").names == ()
     assert fit.unseen_factors("encoder", sibling, "fp16", "fused", **known).names == ("A100-80GB-SXM",)  # type: ignore[arg-type]
+
+
+def test_structures_that_no_row_had_are_unknown() -> None:
+    """No row of the packaged calibration is of a mixture of experts or has latent attention: plans say so, and widen
+    by judgement; dense models, and an engine behind the server of another, are known."""
+    calibration, device = load_calibration(), CATALOG.accelerator("H100-80GB-SXM")
+    assert calibration is not None
+    fit = calibration.inference
+
+    def names(model: str, engine: str = "llm-python") -> tuple[str, ...]:
+        found = fit.unseen_factors("decoder", device, "bf16", engine, shape=find_model(model))
+        assert found.near == ()
+        return tuple(found.foreign)
+
+    assert names("qwen3-8b") == names("llama-3.1-8b", "llm-http") == ()
+    assert names("qwen3-30b-a3b") == ("mixture of experts",)
+    assert names("deepseek-r1") == ("latent attention", "mixture of experts")
+    experts = replace(fit, structures=frozenset({"mixture of experts"}))
+    assert (
+        experts.unseen_factors("decoder", device, "bf16", "llm-python", shape=find_model("qwen3-30b-a3b")).names == ()
+    )

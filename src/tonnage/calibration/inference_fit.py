@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.calibration.inference_classes import fit_class
-from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format
+from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format, structures_of
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import InferenceCase, read_case
@@ -57,6 +57,7 @@ def fit_cases(cases: Sequence[InferenceCase], *, start: Mapping[str, Engine] | N
         residuals=MappingProxyType(_residuals(cases, with_fronts(engines))),
         generations=frozenset(f"{case.row.kind} {generation_of(case.machine.accelerator)}" for case in cases),
         formats=frozenset(f"{case.row.kind} {number_format(case.served.compute)}" for case in cases),
+        structures=frozenset(name for case in cases for name in structures_of(case.shape)),
     )  # fmt: skip
 
 

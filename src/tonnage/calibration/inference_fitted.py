@@ -7,8 +7,9 @@ from typing import Final
 
 from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.engines import Engine, with_fronts
+from tonnage.sizing.engines import BEHIND, Engine, with_fronts
 from tonnage.values import dataclass
+from tonnage.workload.shapes import ModelShape
 
 # Of the packaged calibration's rows; a fit states its own.
 SEEN_GENERATIONS: Final = frozenset(
@@ -19,6 +20,17 @@ SEEN_FORMATS: Final = frozenset(
     {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
      "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
 )  # fmt: skip
+
+
+# What a decoder may have that dense models with keys of their own lack. No row of the packaged calibration has them.
+STRUCTURES: Final = ("mixture of experts", "latent attention")
+SEEN_STRUCTURES: Final[frozenset[str]] = frozenset()
+
+
+def structures_of(shape: ModelShape) -> frozenset[str]:
+    """Which of `STRUCTURES` a model has."""
+    has = (shape.experts > 0, shape.kv_latent > 0)
+    return frozenset(name for name, there in zip(STRUCTURES, has, strict=True) if there)
 
 
 def generation_of(device: Accelerator) -> str:
@@ -45,20 +57,31 @@ class InferenceFit:
 
     generations: frozenset[str] = SEEN_GENERATIONS  # of devices, after the kind of work: "decoder Hopper"
     formats: frozenset[str] = SEEN_FORMATS  # that products ran at: "encoder int8"
+    structures: frozenset[str] = SEEN_STRUCTURES  # of models, beyond dense ones
 
     def unseen_factors(
-        self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
+        self,
+        kind: str,
+        device: Accelerator,
+        compute: str,
+        engine: str,
+        *,
+        shape: ModelShape | None = None,
+        devices: Container[str] | None = None,
     ) -> UnseenFactors:
-        """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
-        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known; of a generation
-        that no row of that work had, there was no device either."""
+        """What of device, engine class, generation, number format and structure of the model (`shape`) no fitted row
+        had; generation and format of rows of that `kind` of work (encoder, vision, decoder). `devices`: those that rows
+        name, where that is known; of a generation that no row of that work had, there was no device either. An engine
+        behind the server of another is no other engine."""
         generation = generation_of(device)
         seen_classes = {name for name, rows in self.rows.items() if rows}
         known = devices if f"{kind} {generation}" in self.generations else ()
-        near = unseen((device.name, device.name, known), (f"engine {engine}", engine, seen_classes))
+        own = BEHIND.get(engine, (engine,))[0]
+        near = unseen((device.name, device.name, known), (f"engine {own}", own, seen_classes))
         foreign = unseen(
             (f"{generation} GPUs", f"{kind} {generation}", self.generations),
             (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
+            *((name, name, self.structures) for name in sorted(structures_of(shape) if shape else ())),
         )
         return UnseenFactors(near=near, foreign=foreign)
 

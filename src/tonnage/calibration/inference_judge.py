@@ -45,7 +45,9 @@ def _judged(case: InferenceCase, predicted: float, fitted: InferenceFit | None) 
         return SkippedRow(row_id=row.id, metric=row.metric, reason=reason)
     unseen_factors = UnseenFactors()
     if fitted is not None:
-        unseen_factors = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
+        unseen_factors = fitted.unseen_factors(
+            row.kind, case.machine.accelerator, case.served.compute, case.engine, shape=case.shape
+        )
     return JudgedRow(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
         suspect=case.suspect, group=residual_group(case), unseen_factors=len(unseen_factors.names),

@@ -128,7 +128,12 @@ class CalibratedModel:
         kind = "decoder" if generates(job) else "vision" if job.model.architecture in IMAGES else "encoder"
         weights = served_weights(job.weights, job.engine, device) if kind == "decoder" else job.weights
         found: UnseenFactors = self.inference.unseen_factors(
-            kind, device, SERVING_COMPUTE[weights], self.engine(job).name, devices=self._devices("inference")
+            kind,
+            device,
+            SERVING_COMPUTE[weights],
+            self.engine(job).name,
+            shape=job.model,
+            devices=self._devices("inference"),
         )
         return replace(found, foreign=(*found.foreign, *apart))
 
