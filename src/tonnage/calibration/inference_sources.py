@@ -126,7 +126,7 @@ def _tensorrt_llm_0_17(_: InferenceRow) -> Facts:
 
 
 def _tensorrt_llm_1_0(_: InferenceRow) -> Facts:
-    """The same of 1.0, whose PyTorch backend builds no engine and reads prompts whole unless told otherwise."""
+    """The same of 1.0, whose PyTorch backend builds no engine and reads prompts whole by default."""
     return {"tuned": "y", "cache_fraction": 0.95}
 
 

@@ -93,8 +93,8 @@ class Intervals:
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
 
     def of_group(self, group: str) -> GroupInterval | None:
-        """The interval of a group; of one that no row was seen of, what holds for all of its kin (which of them it is
-        like cannot be told); None where no row was seen of them either."""
+        """The interval of a group; of one that no row was seen of, what holds for all of its kin, since no row
+        says which of them it is like; None where no row was seen of them either."""
         found = {one.group: one for one in self.groups}
         if group in found:
             return found[group]

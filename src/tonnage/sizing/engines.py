@@ -193,7 +193,7 @@ _SERVED_BY: Final = MappingProxyType({"tensorrt-llm": "llm-http", "lmdeploy": "l
 
 
 def with_fronts(engines: Mapping[str, Engine]) -> dict[str, Engine]:
-    """The classes, and those that stand behind the server of another one."""
+    """The classes, and those behind the server of another one."""
     behind = {
         name: engines[own].with_figures({"request_us": engines[front].request_us, "reply_us": engines[front].reply_us})
         for name, (own, front) in BEHIND.items()

@@ -43,7 +43,7 @@ GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy"
 # Keep what requests begin with: vLLM's automatic prefix caching, SGLang's radix cache, TensorRT-LLM's block reuse,
 # TGI 3, LMDeploy's enable_prefix_caching. llama.cpp keeps one request's prefix a slot, and shares none between slots.
 PREFIX_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy")
-# Are told which share of memory their cache takes.
+# Take the share of memory for their cache as a setting.
 SHARING_ENGINES: Final = ("vllm", "tensorrt-llm", "tgi", "lmdeploy")
 # Run a draft model of its own beside the target; TGI has n-grams and Medusa heads, LMDeploy heads alone.
 DRAFT_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
