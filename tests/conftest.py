@@ -60,7 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the heavy files alone with --fast, those named on the command line too."""
+    """Leave the heavy files alone with --fast, those named on the command line too; and a folder whose tests -m leaves
+    out, since importing it takes seconds."""
+    if any(f"not {room}" in config.option.markexpr and collection_path == HERE / room for room in ("browser", "gpu")):
+        return True
     if not config.getoption("--fast") or not collection_path.is_relative_to(HERE):
         return None
     path = collection_path.relative_to(HERE).as_posix()
@@ -76,9 +79,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in heavy]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Without the garbage collector: what is loaded stays, and to look at it again and again takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """What collection has loaded stays: the collector need not look at it again in each test."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 from tests.gateway.doorway import Answer, Doorway, Scripted, event, play, said, streamed, whole, words
 
-openai = pytest.importorskip("openai")
-anthropic = pytest.importorskip("anthropic")
+NEEDED = ("openai", "anthropic")
+pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="the SDKs, which the first test loads")
 MESSAGES: Any = [{"role": "user", "content": "what is the weather in Oslo?"}]
 TOOL: Any = {
     "type": "function",
@@ -46,10 +47,14 @@ def calls(*cities: str) -> Answer:
 
 
 def client_of(door: Doorway, **more: Any) -> Any:
+    import openai
+
     return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{door.port}/v1", api_key="any", max_retries=0, **more)
 
 
 def messages_of(door: Doorway) -> Any:
+    import anthropic
+
     return anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{door.port}", api_key="any", max_retries=0)
 
 
@@ -113,6 +118,7 @@ def test_openai_embeds_completes_and_lists(tmp_path: Path) -> None:
 def test_openai_raises_its_own_errors(tmp_path: Path) -> None:
     """An unknown model, a budget at its end, an upstream's refusal, a stream that is cut: the class that users catch,
     with the reason."""
+    import openai
 
     async def scenario() -> None:
         bad = whole({"error": {"message": "too long", "type": "invalid_request_error", "code": None}}, 400)
@@ -136,6 +142,8 @@ def test_openai_raises_its_own_errors(tmp_path: Path) -> None:
 
 def test_anthropic_over_its_own_and_over_an_engine(tmp_path: Path) -> None:
     """Messages, a stream and a tool call: by an upstream of Anthropic's dialect, and by an OpenAI-compatible engine."""
+
+    import anthropic
 
     async def scenario() -> None:
         script = (said("sunny"), streamed(*words(3)), calls("oslo"))

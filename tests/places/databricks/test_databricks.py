@@ -8,14 +8,11 @@ import time
 import tomllib
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("databricks.sdk")
-
-from databricks.sdk.service import jobs
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
@@ -30,7 +27,8 @@ from tonnage.testing.databricks import FakeWorkspace
 from tonnage.testing.http_service import HTTPAnswer, times
 from tonnage.testing.places import PlaceTrial
 
-pytestmark = pytest.mark.heavy
+NEEDS_SDK = pytest.mark.skipif(find_spec("databricks") is None, reason="the extra `databricks`")
+pytestmark = [pytest.mark.heavy, NEEDS_SDK]  # the SDK itself is loaded by the first test: it takes seconds
 ROOT = Path(__file__).parents[3]
 WHEEL = "/Volumes/main/ml/runs/tonnage-1.0-py3-none-any.whl"
 IMAGE = f"registry.example/tonnage@sha256:{'0' * 64}"
@@ -125,6 +123,8 @@ def test_an_init_script_from_nowhere_is_refused() -> None:
 
 def test_states_are_those_of_all_places() -> None:
     """Each of the API's states has one; who cancelled a run is kept; the time limit's end can be resumed."""
+    from databricks.sdk.service import jobs
+
     assert {one.value for one in jobs.RunLifecycleStateV2State} == set(PHASES)
     told: dict[str, Any] = {"run_id": 7, "status": {"state": "TERMINATED", "termination_details": {}}}
 
