@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ SECRETS: Final = (  # variables whose values are never written down
     "TONNAGE_NOTIFY_URL", "TONNAGE_NOTIFY_MAIL",
 )  # fmt: skip
 PREFIX: Final = "TONNAGE_SECRET_"
+MASKED: Final = "TONNAGE_MASKED"  # variable: the names of further variables whose values are never said
 _SHORTEST: Final = 6  # a shorter value is masked in URLs only: it would be found in ordinary words
 
 
@@ -34,11 +35,20 @@ def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
     return without_secrets(text)
 
 
+def mask_values(environ: MutableMapping[str, str], names: Iterable[str]) -> None:
+    """Say the values of these variables nowhere from now on, in this process and those that it starts."""
+    known = [one for one in environ.get(MASKED, "").split(",") if one]
+    more = [one for one in names if one not in SECRETS and not one.startswith(PREFIX) and one not in known]
+    if more:
+        environ[MASKED] = ",".join((*known, *more))
+
+
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """What must not be said, the longest first: values of secret variables, and the secrets in URLs among them."""
     found: set[str] = set()
+    more = environ.get(MASKED, "").split(",")
     for name, value in environ.items():
-        if name in SECRETS or name.startswith(PREFIX):
+        if name in SECRETS or name.startswith(PREFIX) or name in more:
             parts: list[str] = []
             replace_secrets(value, parts.append)  # type: ignore[arg-type]
             found.update(parts)

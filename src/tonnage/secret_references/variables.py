@@ -24,10 +24,13 @@ def read_variables(reference: str, environment: Mapping[str, str], what: str) ->
 
 def fill_environment(
     reference: str, environment: MutableMapping[str, str], what: str, *, region: str | None = None
-) -> None:
-    """Set the variables of a secret in an environment. `region`: of AWS, where another one than AWS_REGION's."""
+) -> tuple[str, ...]:
+    """Set the variables of a secret in an environment: their names. `region`: of AWS, where another one than
+    AWS_REGION's."""
     asked = {**environment, **({} if region is None else {"AWS_REGION": region})}
-    environment.update(read_variables(reference, asked, what))
+    found = read_variables(reference, asked, what)
+    environment.update(found)
+    return tuple(found)
 
 
 def variables_in(text: str, what: str) -> dict[str, str]:

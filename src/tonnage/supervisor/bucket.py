@@ -31,6 +31,7 @@ from tonnage.places.several import silence_s
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.log_parts import forget
+from tonnage.runs.secrets import mask_values
 from tonnage.runs.states import RunStatus, WorkerExit
 from tonnage.secret_references import fill_environment
 from tonnage.supervisor.beside import sent_content, work_beside
@@ -70,7 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WorkerExit.PREEMPTED))  # a container's first process ignores it
     if asked.secret:
-        fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
+        names = fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
+        mask_values(os.environ, names)
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
     folder = RunFolder(Path(asked.run))

@@ -36,6 +36,7 @@ from tonnage.places.bucket.filled import (
     state_key,
 )
 from tonnage.places.bucket.objects import Objects, open_objects
+from tonnage.runs.secrets import mask_values
 from tonnage.secret_references import fill_environment
 from tonnage.supervisor.bucket import LAST_WORDS_S, insisted
 
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     if asked.unmounted:
         return filling.say_filled()
     if asked.secret:
-        fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
+        names = fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
+        mask_values(os.environ, names)
     signal.signal(signal.SIGTERM, _end)
     return filling.carry_out()
 

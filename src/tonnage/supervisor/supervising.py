@@ -25,6 +25,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Heartbeat, hold_lock, read_heartbeat, workers_lock, write_heartbeat
 from tonnage.runs.requests import cancel_request, clear_requests, read_request
 from tonnage.runs.restarts import AttemptEnd, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
+from tonnage.runs.secrets import mask_values
 from tonnage.runs.states import RunReason, RunStatus
 from tonnage.supervisor.fence import Fence, Superseded
 from tonnage.supervisor.notices import Notice, NoticeWatch
@@ -110,6 +111,7 @@ class Supervisor:
         self._folder, self._pace, self._clock = folder, pace, clock
         self._spec = folder.spec()
         self._job = load_job(folder.job_file.read_text(encoding="utf-8"), where=str(folder.job_file))
+        mask_values(os.environ, self._job.secrets)
         self._policy = policy or RestartPolicy(max_restarts=self._spec.launch.max_restarts)
         self._random = random or Random()
         self._recorder, self._reserve = Recorder(folder), Reserve(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -290,14 +291,36 @@ def test_a_machine_that_dies_at_once_is_gone_on_with(
     assert json.loads(folder.result_file.read_text())["steps"] == 120
 
 
+@pytest.mark.heavy
+def test_what_a_machine_reads_by_reference_comes_back_in_nothing(
+    tmp_path: Path, store: FolderObjects, trial_of_a_folder: Callable[..., tuple[RunFolder, list[str]]]
+) -> None:
+    """The worker has the variables, says one in its log and its journal; the bucket holds *** in its place."""
+    planted, other = "pl4nted-s3cret-value", "pl4nted-of-another-name"
+    (tmp_path / "keys.json").write_text(json.dumps({"HF_TOKEN": planted, "ROWS_KEY": other}))
+    _, words = trial_of_a_folder(store, steps=2, step_s=0.001, says=f"token {planted} {other}")
+    environ = {name: value for name, value in os.environ.items() if name != "HF_TOKEN"}
+    done = subprocess.run(
+        [*words, "--secret", f"file:{tmp_path}/keys.json"], env=environ, check=False, timeout=60, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert planted.encode() not in done.stdout + done.stderr
+    kept = [path.read_bytes() for path in Path(store.url.removeprefix("file://")).rglob("*") if path.is_file()]
+    kept += [path.read_bytes() for path in (tmp_path / "machine").rglob("*") if path.is_file()]
+    assert sum(b"token *** ***" in one for one in kept) >= 4  # log and journal, there and in the bucket
+    told = b"".join(one for one in kept if b"TONNAGE_FAKE" not in one)  # the job itself says what is to be said
+    assert planted.encode() not in told
+    assert other.encode() not in told
+
+
 @pytest.fixture
 def trial_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RunFolder, list[str]]]:
     """A run that was sent, and the command that a machine starts."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
 
-    def sent(store: FolderObjects) -> tuple[RunFolder, list[str]]:
+    def sent(store: FolderObjects, **given: Any) -> tuple[RunFolder, list[str]]:
         folder = here(tmp_path)
-        run, pretence = tmp_path / "machine", {"steps": 120, "step_s": 0.03, "checkpoint_every": 10}
+        run, pretence = tmp_path / "machine", {"steps": 120, "step_s": 0.03, "checkpoint_every": 10, **given}
         argv = (sys.executable, "-m", "tonnage.testing.worker", str(run))
         job = Job(runner="local", argv=argv, env=(("TONNAGE_FAKE", json.dumps(pretence)),))
         folder.journal_file.unlink()
