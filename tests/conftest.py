@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read once, when the OpenMP library is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # hundreds of processes would search all packages
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job, where Ctrl-C would not reach
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a command that a test starts
 
 settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared cores")  # how long an example takes says more of the machine than of the code
