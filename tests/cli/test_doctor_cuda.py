@@ -6,9 +6,9 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
-from tonnage.cli.machine_examination import _cuda
 
-from tonnage.cli import machine_examination
+from tonnage.api import machine_examination
+from tonnage.api.machine_examination import _cuda
 
 TORCH = {"torch": "2.12.0+cu130", "nvidia-nccl-cu13": "2.29.7"}
 
