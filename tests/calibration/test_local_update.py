@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.calibration.measured_rows import measured_row
 
 from tonnage.calibration.local_file import profile_text
 from tonnage.calibration.local_profile import DeviceProfile, MeasuredPoint, Timing
 from tonnage.calibration.local_rows import (
     REPEATS,
     LocalWork,
-    measured_row,
     memory_parts,
     observations,
     read_rows,

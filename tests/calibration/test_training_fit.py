@@ -8,6 +8,7 @@ from statistics import median
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import estimate_training_step
 
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
@@ -20,7 +21,6 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters
 from tonnage.sizing.training_parts import part_seconds
-from tonnage.sizing.training_time import estimate_training_step
 
 Row = Callable[..., TrainingRow]
 

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.calibration.measured_rows import measured_row
 
 from tonnage.api.serving import on_this_machine
 from tonnage.benchmarks.machine import device_name, host_identity
 from tonnage.calibration.columns import INFERENCE_COLUMNS
 from tonnage.calibration.local_file import devices_folder, read_profile, save_profile
 from tonnage.calibration.local_profile import DeviceProfile
-from tonnage.calibration.local_rows import measured_row, rows_csv
+from tonnage.calibration.local_rows import rows_csv
 from tonnage.planning.local import predict_local
 from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.engines.encoder import EncoderEngine

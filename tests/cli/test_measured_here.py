@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.calibration.measured_rows import measured_row
 
 from tonnage.api.measured_here import with_own_rows
 from tonnage.api.run_prediction import prediction_doubts
-from tonnage.calibration.local_rows import measured_row, rows_csv, update
+from tonnage.calibration.local_rows import rows_csv, update
 from tonnage.planning.local import LocalPrediction, predict_local
 from tonnage.reports.local import drift_lines, local_report
 from tonnage.reports.rendering import render_report

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calibration.measured_rows import measured_row
 
 from tonnage.calibration.local_profile import Timing
-from tonnage.calibration.local_rows import measured_row, memory_parts, row_work, update
+from tonnage.calibration.local_rows import memory_parts, row_work, update
 from tonnage.errors import InputError
 from tonnage.planning.local import broken_limits, predict_local, training_job
 from tonnage.sizing.local_memory import host_memory_parts, unfused_bytes

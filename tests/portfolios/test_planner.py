@@ -11,9 +11,9 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import make_plan
 from tonnage.portfolios import PortfolioPlan, plan_portfolio
-from tonnage.reports.portfolio import render_portfolio
+from tonnage.reports.portfolio import portfolio_report
 from tonnage.reports.reasons.flips import unplaced_hint
-from tonnage.reports.rendering import FORMATS
+from tonnage.reports.rendering import FORMATS, render_report
 from tonnage.workload.jobs import BuyTerms, Constraints, Team
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry, Share
 
@@ -193,11 +193,13 @@ def test_every_outcome_renders_in_every_form(catalog: Catalog, form: str) -> Non
     """An assignment, an infeasible portfolio and one with an unplaced workload."""
     late = PortfolioEntry(name="late", workload=replace(workload("late"), constraints=Constraints(deadline_s=1.0)))
     for one in (portfolio(1), portfolio(1, budget_usd=1e-4), portfolio(1, entries=(late,))):
-        assert render_portfolio(plan_portfolio(one, catalog), form).endswith("\n")  # type: ignore[arg-type]
+        assert render_report(portfolio_report(plan_portfolio(one, catalog)), form).endswith("\n")  # type: ignore[arg-type]
 
 
 def test_same_inputs_same_bytes(catalog: Catalog) -> None:
     """Two runs print the same JSON."""
     shares = (Share(provider="aws", fraction=0.6), Share(provider="gcp", fraction=0.4))
-    texts = {render_portfolio(plan_portfolio(portfolio(shares=shares), catalog), "json") for _ in range(2)}
+    texts = {
+        render_report(portfolio_report(plan_portfolio(portfolio(shares=shares), catalog)), "json") for _ in range(2)
+    }
     assert len(texts) == 1

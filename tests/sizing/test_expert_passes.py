@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import prefill_s
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
@@ -13,7 +14,7 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import kv_bytes_per_token
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.inference_time import decode_step_s, fastest_step_s, prefill_s
+from tonnage.sizing.inference_time import decode_step_s, fastest_step_s
 from tonnage.sizing.mlp_operators import busy_experts, padded_rows
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import prefill_s
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
@@ -21,7 +22,7 @@ from tonnage.sizing.inference_memory import (
     kv_bytes_per_token,
 )
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
+from tonnage.sizing.inference_time import decode_step_s, forward_s
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model

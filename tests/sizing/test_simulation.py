@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import prefill_s, prefill_step_s
 
 from tonnage.calibration.store import calibrated_engines
 from tonnage.errors import InputError, UnsizedHardware
@@ -26,7 +27,7 @@ from tonnage.sizing.arrivals import (
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching
-from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
+from tonnage.sizing.inference_time import decode_step_s, forward_s
 from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.simulation import largest_rate, serve, simulate
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes
@@ -86,7 +87,7 @@ def test_prefill_table_is_the_formula(decoder: ReplicaModel, devices: Build, tok
         weights="bf16",
         engine=SERVED,
     )[0]
-    assert decoder.times.prefill_step_s(tokens) == pytest.approx(exact, rel=0.02)
+    assert prefill_step_s(decoder.times, tokens) == pytest.approx(exact, rel=0.02)
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 17), (3, 60), (11, 200), (32, 256)])
@@ -110,8 +111,8 @@ def test_one_request_alone(decoder: ReplicaModel) -> None:
     seen = simulate(decoder, traffic, seed=0)
     steps = sum(decoder.times.decode_step_s(1, 701 + done) for done in range(299))
     front_s = decoder.policy.front_s + decoder.policy.shared_s + decoder.policy.reply_s
-    assert seen.ttft_s.mean == pytest.approx(front_s + decoder.times.prefill_step_s(700))
-    assert seen.latency_s.mean == pytest.approx(front_s + decoder.times.prefill_step_s(700) + steps, rel=1e-9)
+    assert seen.ttft_s.mean == pytest.approx(front_s + prefill_step_s(decoder.times, 700))
+    assert seen.latency_s.mean == pytest.approx(front_s + prefill_step_s(decoder.times, 700) + steps, rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", [1.0, 8.0, 60.0])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import prefill_step_s
 
 from tonnage.sizing.arrivals import Stream
 from tonnage.sizing.continuous_batching import ContinuousBatching
@@ -169,8 +170,8 @@ def test_one_request_alone_takes_its_prefill_and_its_steps() -> None:
     stream = Stream(at_s=np.array([3.0]), input_tokens=np.array([p]), output_tokens=np.array([n]))
     served = serve(ReplicaModel(times=times, policy=ROOMY), stream)
     steps = sum(times.decode_step_s(1, p + 1 + done) for done in range(n - 1))
-    assert served.first_token_s[0] - 3.0 == pytest.approx(times.prefill_step_s(p), rel=1e-12)
-    assert served.latency_s[0] == pytest.approx(times.prefill_step_s(p) + steps, rel=1e-9)
+    assert served.first_token_s[0] - 3.0 == pytest.approx(prefill_step_s(times, p), rel=1e-12)
+    assert served.latency_s[0] == pytest.approx(prefill_step_s(times, p) + steps, rel=1e-9)
 
 
 def test_the_front_end_serves_one_request_after_another() -> None:

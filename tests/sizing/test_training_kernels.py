@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import estimate_training_step
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layer_operators import layer_operators
@@ -14,7 +15,7 @@ from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
-from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.sizing.training_time import TrainingStep
 from tonnage.sizing.training_work import step_work
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model

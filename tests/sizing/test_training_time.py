@@ -11,13 +11,13 @@ from statistics import median
 
 import numpy as np
 import pytest
+from tests.sizing.whole_steps import estimate_training_step
 
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD, Assumptions, unfitted
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
-from tonnage.sizing.training_time import estimate_training_step
 from tonnage.workload.jobs import Lengths, TrainJob
 from tonnage.workload.known import find_model
 from tonnage.workload.shapes import ModelShape

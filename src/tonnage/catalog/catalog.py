@@ -198,11 +198,6 @@ class Catalog:
         """The earliest read date among the dated offers."""
         return min((offer.read_on for offer in self.offers if offer.read_on is not None), default=None)
 
-    @property
-    def undated_offers(self) -> int:
-        """How many offers carry no read date."""
-        return sum(offer.read_on is None for offer in self.offers)
-
     def is_mistaken(self, name: str) -> bool:
         """Whether that name is a well-known mistake, which `instance_type` answers with what exists."""
         return self._mistake(name) is not None

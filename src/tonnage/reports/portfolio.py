@@ -13,7 +13,7 @@ from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
 from tonnage.reports.reasons.flips import unplaced_hint
 from tonnage.reports.reasons.notes import note_words, notes_document
-from tonnage.reports.rendering import Format, Look, Report, render_report
+from tonnage.reports.rendering import Report
 from tonnage.reports.wording import (
     UNKNOWN,
     plural,
@@ -31,11 +31,6 @@ PORTFOLIO_SCHEMA: Final = "tonnage/portfolio@1"
 def portfolio_report(plan: PortfolioPlan) -> Report:
     """The report of a portfolio."""
     return fields_report(lambda: _page(plan), lambda: _document(plan), _ASSIGNMENT, plan.assignments)
-
-
-def render_portfolio(plan: PortfolioPlan, form: Format, *, look: Look | None = None) -> str:
-    """The text of a portfolio's plan."""
-    return render_report(portfolio_report(plan), form, look)
 
 
 def _page(plan: PortfolioPlan) -> Page:

@@ -43,30 +43,6 @@ def forward_s(
     return pass_s(work, engine)
 
 
-def prefill_s(
-    shape: ModelShape,
-    devices: Devices,
-    *,
-    batch: Num,
-    input_tokens: Num,
-    weights: str,
-    engine: Engine,
-    tensor_parallel: Num = 1.0,
-) -> Array:
-    """Seconds to read `batch` prompts and produce their first token (without queueing)."""
-    return forward_s(
-        shape,
-        devices,
-        batch=batch,
-        query=input_tokens,
-        keys=input_tokens,
-        weights=weights,
-        tensor_parallel=tensor_parallel,
-        logit_tokens=batch,
-        engine=engine,
-    )
-
-
 def decode_step_s(
     shape: ModelShape,
     devices: Devices,

@@ -73,10 +73,6 @@ class DecoderTimes:
         near = low[j] + (low[j + 1] - low[j]) * v
         return near + (high[j] + (high[j + 1] - high[j]) * v - near) * u
 
-    def prefill_step_s(self, tokens: int) -> float:
-        """Seconds of a step that reads one whole prompt and nothing else."""
-        return self.decode_s[0][0] + self.linear_s[tokens] + self.chunk_attention_s(tokens, tokens)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderTimes:

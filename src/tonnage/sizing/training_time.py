@@ -11,13 +11,10 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.collectives import all_gather_s, all_reduce_s, ring_latency_s, send_s
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import smooth_max
-from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_parts import PartSeconds, TimedPart, part_seconds
-from tonnage.sizing.training_work import COMPUTES, ELEMENT_BYTES, StepWork, step_work
+from tonnage.sizing.training_work import COMPUTES, ELEMENT_BYTES, StepWork
 from tonnage.values import dataclass
-from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
@@ -56,27 +53,17 @@ class TrainingStep:
         return {name: seconds for name, seconds in named.items() if seconds > 0}
 
 
-def estimate_training_step(
-    job: TrainJob,
-    layouts: Layouts,
-    devices: Devices,
-    assumed: Assumptions | None = None,
-    trainer: TrainerProfile | None = None,
+def step_seconds(
+    work: StepWork, devices: Devices, assumed: Assumptions, timed: TimedPart | None = None
 ) -> TrainingStep:
-    """Time of one step of `job` under each layout, seconds, at the mean computed length.
+    """Seconds of one step's work on the devices (one row each) at the mean computed length.
 
     A micro-batch costs its forward, about twice that backward (once for products against a frozen base), and another
     forward of the layers where everything is recomputed. Gradient and parameter traffic hides behind compute up to
     `communication_overlap_fraction`; the pipeline bubble is (p-1)/m of the work, 1/v of that where stages are
     interleaved (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). Rows that need a link nobody publishes are NaN.
+    `timed`: `part_seconds`, or what remembers its results.
     """
-    return step_seconds(step_work(job, layouts, trainer), devices, assumed or Assumptions())
-
-
-def step_seconds(
-    work: StepWork, devices: Devices, assumed: Assumptions, timed: TimedPart | None = None
-) -> TrainingStep:
-    """Seconds of the work on the devices (one row each). `timed`: `part_seconds`, or what remembers its results."""
     devices = devices.with_network(assumed)
     sustained = sustained_devices(work, devices, assumed)
     assumed = replace(

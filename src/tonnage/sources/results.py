@@ -79,10 +79,6 @@ class SourceReport:
     quarantined: tuple[tuple[str, int], ...] = ()  # of those dropped, the ones that are wrong rather than not wanted
     incomplete: tuple[str, ...] = ()  # parts (a region, say) that could not be read, and why
 
-    @property
-    def rows_dropped(self) -> int:
-        return sum(count for _, count in self.dropped)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceResult:

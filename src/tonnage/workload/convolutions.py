@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from tonnage.workload.shapes import Convolution, ModelShape
+from tonnage.workload.shapes import Convolution
 
 Block = Literal["basic", "bottleneck"]
 STEM_CHANNELS = 64
@@ -78,14 +78,6 @@ def convolution_macs(convolutions: Iterable[Convolution]) -> int:
         part.count * part.kernel**2 * (part.in_channels // part.groups) * part.out_channels * part.output_side**2
         for part in convolutions
     )
-
-
-def forward_flop_per_image(shape: ModelShape) -> int:
-    """FLOP of one forward pass of a convolutional network: 2 per multiply-accumulate, classifier included.
-
-    Leaves out norms, activations and pooling (under 1 % for ResNet-50).
-    """
-    return 2 * (convolution_macs(shape.convolutions) + shape.hidden * shape.classes)
 
 
 def _halved(side: int) -> int:
