@@ -114,10 +114,29 @@ def running(service: S) -> Iterator[S]:
         service.close()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    service: HttpService
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers in one packet, and prints nothing."""
+
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body leave together: a second packet would wait 40 ms for the first one's receipt
+
+    def say(
+        self, status: int, content: bytes, kind: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """A whole answer; nothing happens where the client has left."""
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(BrokenPipeError):
+            self.wfile.write(b"" if self.command == "HEAD" else content)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+class _Handler(QuietHandler):
+    service: HttpService
 
     def carry_out(self) -> None:
         """One request, whatever its method."""
@@ -133,12 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = next((one for ask in service.after if (one := ask(asked))), None) or found
         content = json.dumps(found.document).encode() if found.document is not None else found.content
         kind = "application/json" if found.document is not None else "application/octet-stream"
-        self.send_response(found.status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **(found.headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with suppress(BrokenPipeError):
-            self.wfile.write(b"" if self.command == "HEAD" else content)
+        self.say(found.status, content, kind, found.headers)
 
     def _content(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -149,6 +163,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return content
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""

@@ -16,11 +16,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.places.ray.jobs import DRIVER
+from tonnage.testing.http_service import QuietHandler
 
 PRETENDED: Final = "tonnage.testing.ray_machines"
 STOP_WAIT_S: Final = 3.0  # between SIGTERM and SIGKILL: Ray's RAY_JOB_STOP_WAIT_TIME_S
@@ -141,40 +142,7 @@ def fake_dashboard(folder: Path) -> Iterator[FakeDashboard]:
     """One that answers on 127.0.0.1 until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     found = FakeDashboard(folder)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                missing = self.headers.get("Authorization") is None
-                said = "Unauthorized: Missing authentication token" if missing else "Forbidden: Invalid token"
-                self._say(401 if missing else 403, said)
-                return
-            if found.failures:
-                self._say(found.failures.pop(0), "Traceback:\nRuntimeError: it fails\n.")
-                return
-            status, content = found.answer(self.command, self.path, body)
-            if found.lost and not re.search(r"/version|/packages/|GET", f"{self.command} {self.path}"):
-                found.lost -= 1
-                self.close_connection = True
-                return
-            self._say(status, content)
-
-        def _say(self, status: int, content: Any) -> None:
-            text = (content if isinstance(content, str) else json.dumps(content)).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_PUT = do_DELETE = handle_one  # noqa: N815 - names of the standard library
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_DashboardHandler,), {"dashboard": found}))
     server.daemon_threads = True
     found.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -186,3 +154,30 @@ def fake_dashboard(folder: Path) -> Iterator[FakeDashboard]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _DashboardHandler(QuietHandler):
+    dashboard: FakeDashboard
+
+    def carry_out(self) -> None:
+        """One request, whatever its method."""
+        body, found = self.rfile.read(int(self.headers.get("Content-Length") or 0)), self.dashboard
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            missing = self.headers.get("Authorization") is None
+            said = "Unauthorized: Missing authentication token" if missing else "Forbidden: Invalid token"
+            self._say(401 if missing else 403, said)
+            return
+        if found.failures:
+            self._say(found.failures.pop(0), "Traceback:\nRuntimeError: it fails\n.")
+            return
+        status, content = found.answer(self.command, self.path, body)
+        if found.lost and not re.search(r"/version|/packages/|GET", f"{self.command} {self.path}"):
+            found.lost -= 1
+            self.close_connection = True
+            return
+        self._say(status, content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = carry_out  # noqa: N815 - names of the standard library
+
+    def _say(self, status: int, content: Any) -> None:
+        self.say(status, (content if isinstance(content, str) else json.dumps(content)).encode())

@@ -14,9 +14,9 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -26,7 +26,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from tonnage.http.aws_shapes import request_shape, shape_faults
 from tonnage.testing.aws.query_protocol import operation_model, read_form, write_answer, write_error
 from tonnage.testing.booting import laid_script, lay_docker
-from tonnage.testing.http_service import running
+from tonnage.testing.http_service import QuietHandler, running
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
@@ -264,9 +264,8 @@ class FakeEC2:
                 one.machine.kill()
 
 
-class _EC2Handler(BaseHTTPRequestHandler):
+class _EC2Handler(QuietHandler):
     service: FakeEC2
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         """One request of EC2's protocol."""
@@ -286,42 +285,31 @@ class _EC2Handler(BaseHTTPRequestHandler):
             found = service.answer(operation, body)
             found = next((one for ask in service.after if (one := ask(operation, body))), None) or found
         if isinstance(found, FakeEC2Error):
-            self._say(found.status, write_error(found.code, found.message), "text/xml")
+            self.say(found.status, write_error(found.code, found.message), "text/xml")
         else:
-            self._say(200, write_answer(operation, found, model.output_shape), "text/xml")
+            self.say(200, write_answer(operation, found, model.output_shape), "text/xml")
 
     def do_PUT(self) -> None:
         """The token of an instance's metadata service."""
-        self._say(200, b"token", "text/plain")
+        self.say(200, b"token", "text/plain")
 
     def do_GET(self) -> None:
         """What the metadata service of an instance says: `/INSTANCE/latest/meta-data/spot/instance-action`."""
         one = self.service.instances.get(self.path.split("/")[1])
         if one is None or one.notice is None or not self.path.endswith("/spot/instance-action"):
-            self._say(404, b"", "text/plain")
+            self.say(404, b"", "text/plain")
             return
         when = one.notice.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._say(200, json.dumps({"action": "terminate", "time": when}).encode(), "application/json")
+        self.say(200, json.dumps({"action": "terminate", "time": when}).encode(), "application/json")
 
     def _pass_on(self, raw: bytes) -> None:
         names = ("Authorization", "X-Amz-Date", "Content-Type", "X-Amz-Security-Token")
         headers = {name: self.headers[name] for name in names if self.headers[name]}
         try:
             with build_opener(ProxyHandler({})).open(Request(self.service.rest, data=raw, headers=headers)) as answer:
-                self._say(answer.status, answer.read(), "text/xml")
+                self.say(answer.status, answer.read(), "text/xml")
         except HTTPError as error:
-            self._say(error.code, error.read(), "text/xml")
-
-    def _say(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        with suppress(BrokenPipeError):
-            self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+            self.say(error.code, error.read(), "text/xml")
 
 
 def _template_tags(body: Document) -> dict[str, str]:

@@ -9,13 +9,13 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
-from tonnage.testing.http_service import running
+from tonnage.testing.http_service import QuietHandler, running
 from tonnage.testing.machines import FakeMachine, start_machine
 from tonnage.values import dataclass
 
@@ -243,9 +243,8 @@ class FakeSageMaker:
                 job.machine.kill()
 
 
-class _SageMakerHandler(BaseHTTPRequestHandler):
+class _SageMakerHandler(QuietHandler):
     service: FakeSageMaker
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         """One request of the JSON protocol."""
@@ -266,16 +265,7 @@ class _SageMakerHandler(BaseHTTPRequestHandler):
             self._say(200, found)
 
     def _say(self, status: int, content: Document) -> None:
-        text = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/x-amz-json-1.1")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        with suppress(BrokenPipeError):
-            self.wfile.write(text)
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        self.say(status, json.dumps(content).encode(), "application/x-amz-json-1.1")
 
 
 def fake_sagemaker(folder: Path) -> AbstractContextManager[FakeSageMaker]:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from tonnage.places.kubernetes.checking.judging import Server
+from tonnage.testing.http_service import QuietHandler
 from tonnage.testing.kubernetes.controller import Controller
 from tonnage.testing.kubernetes.store import FakeObjectStore, FakeServerRefusal
 
@@ -105,13 +106,8 @@ def fake_cluster(folder: Path, server: Server | None = None) -> Iterator[FakeClu
         thread.join()
 
 
-class _APIServerHandler(BaseHTTPRequestHandler):
+class _APIServerHandler(QuietHandler):
     cluster: FakeCluster
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # an answer in one packet: in two, each request waits for the other side's acknowledgement
-
-    def log_message(self, *words: Any) -> None:
-        """Silence."""
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -160,13 +156,7 @@ class _APIServerHandler(BaseHTTPRequestHandler):
                 raise FakeServerRefusal(found, f"pretended {found}")
 
     def _send(self, code: int, content: bytes, *, kind: str = "application/json") -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        if code == 429:
-            self.send_header("Retry-After", "1")
-        self.end_headers()
-        self.wfile.write(content)
+        self.say(code, content, kind, {"Retry-After": "1"} if code == 429 else None)
 
     def _done(self, method: str, path: str, query: dict[str, str], body: bytes) -> Document:
         store = self.cluster.store
