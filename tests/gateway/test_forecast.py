@@ -17,6 +17,7 @@ from tonnage.gateway.money.forecast import SpendForecast, SpendSample, forecast
 from tonnage.gateway.money.holds import AttemptOutcome, Who
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.money.shared_accounts import LeaseAsk, LeaseMove, SharedAccounts
+from tonnage.gateway.report import budgets_report
 from tonnage.gateway.status import allowance_states, forecast_gauges
 from tonnage.settings import current_settings
 
@@ -196,3 +197,8 @@ def test_a_book_samples_within_its_first_sweep(tmp_path: Path) -> None:
         await book.close()
 
     play(scenario())
+
+
+def test_the_csv_of_budgets_has_a_value_for_each_column() -> None:
+    """What only pages show is no column of it."""
+    assert "" not in budgets_report(()).columns

@@ -242,17 +242,7 @@ def compute_row(
     file: str | None = None,
 ) -> WorkRow:
     """The cheapest way of one alternative to do one workload, planned again at each volume of a service."""
-    job = work.workload.job
-    if isinstance(job, ServeJob):
-        volume = f"{work.requests_per_month:,.0f} requests a month"
-    else:
-        volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
-    model = getattr(job, "model", None)
-    blank = WorkRow(
-        alternative=alternative.name, work=work.name, kind=work.workload.kind,
-        model=model.name if model else "", option=None,
-        why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
-    )  # fmt: skip
+    blank = _blank_row(alternative, work)
     narrowed = narrow_to(alternative, work.workload, catalog, file)
     if isinstance(narrowed, Reason):
         return replace(blank, why_not=narrowed)
@@ -279,7 +269,7 @@ def compute_row(
         front=pareto_front(plan.choices),
         by_devices=_by_devices(plan),
     )
-    if isinstance(job, ServeJob):
+    if isinstance(work.workload.job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None
     cost = plan.best.cost_usd
@@ -290,6 +280,20 @@ def compute_row(
         usd_per_month=monthly,
         at_volumes=tuple(AtVolume(factor=factor, usd_per_month=monthly.scaled(factor)) for factor in factors),
     )
+
+
+def _blank_row(alternative: Alternative, work: WorkDemand) -> WorkRow:
+    """What is known of a row before anything is planned."""
+    job = work.workload.job
+    if isinstance(job, ServeJob):
+        volume = f"{work.requests_per_month:,.0f} requests a month"
+    else:
+        volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
+    model = getattr(job, "model", None)
+    return WorkRow(
+        alternative=alternative.name, work=work.name, kind=work.workload.kind, model=model.name if model else "",
+        option=None, why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
+    )  # fmt: skip
 
 
 def _service_row(

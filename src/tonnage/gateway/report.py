@@ -12,7 +12,7 @@ from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
 from tonnage.gateway.status import AllowanceState, forecast_document
 from tonnage.gateway.top.report import forecast_words
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Table
-from tonnage.reports.listing import Field, Fields, field_rows, field_table, field_values
+from tonnage.reports.listing import Field, Fields, field_table, field_values, fields_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import short
 from tonnage.values import dataclass
@@ -71,6 +71,12 @@ DEPLOYMENTS: Final[Fields[Deployment]] = (
     Field("quality_metric", lambda one: None if one.quality is None else one.quality.metric),
     Field("quality_samples", lambda one: None if one.quality is None else one.quality.samples),
 )  # fmt: skip
+ROUTES: Final[Fields[Route]] = (
+    Field("name", lambda one: one.name, title="route"),
+    Field("policy", lambda one: one.policy, title="policy"),
+    Field("deployments", lambda one: one.deployments, title="deployments", show=", ".join),
+    Field("fallback", lambda one: one.fallback, title="then", show=lambda name: name or ""),
+)
 SPENT: Final[Fields[NameSpend]] = (
     Field("name", lambda one: one.name, title="name"),
     Field("attempts", lambda one: one.attempts, title="attempts", right=True),
@@ -106,50 +112,44 @@ BUDGETS: Final[Fields[AllowanceState]] = (
 
 def gateway_report(gateway: Gateway) -> Report:
     """A gateway file as it is understood."""
-    titles = ("route", "policy", "deployments", "then")
-    routes = tuple(
-        (name, one.policy, ", ".join(one.deployments), one.fallback or "") for name, one in gateway.routes.items()
-    )
+    deployments, routes = tuple(gateway.deployments.values()), tuple(gateway.routes.values())
     allowances = tuple((str(index + 1), one.words) for index, one in enumerate(gateway.allowances))
-    blocks: list[Block] = [
-        Heading(text="Deployments"), field_table(DEPLOYMENTS, tuple(gateway.deployments.values())),
-        Heading(text="Routes"), Table(columns=tuple(Column(title=one) for one in titles), rows=routes),
-        Heading(text="Allowances"), Pairs(rows=allowances),
-    ]  # fmt: skip
-    return Report(
-        page=lambda: Page(title="Gateway", blocks=tuple(blocks)),
-        document=lambda: {
+    blocks = (
+        Heading(text="Deployments"), field_table(DEPLOYMENTS, deployments), Heading(text="Routes"),
+        field_table(ROUTES, routes), Heading(text="Allowances"), Pairs(rows=allowances),
+    )  # fmt: skip
+    return fields_report(
+        lambda: Page(title="Gateway", blocks=blocks),
+        lambda: {
             "schema": "tonnage/gateway@1",
-            "deployments": [field_values(DEPLOYMENTS, one) for one in gateway.deployments.values()],
-            "routes": [_route(one) for one in gateway.routes.values()],
+            "deployments": [field_values(DEPLOYMENTS, one) for one in deployments],
+            "routes": [field_values(ROUTES, one) for one in routes],
             "allowances": [_allowance(one) for one in gateway.allowances],
             "keys": [{"name": one.name, "team": one.team, "project": one.project} for one in gateway.callers.values()],
         },
-        columns=tuple(one.key for one in DEPLOYMENTS),
-        rows=lambda: field_rows(DEPLOYMENTS, tuple(gateway.deployments.values())),
-    )  # fmt: skip
+        DEPLOYMENTS,
+        deployments,
+    )
 
 
 def spent_report(by: str, found: Sequence[NameSpend], since: str) -> Report:
     """Spending by a column of the ledger."""
-    return Report(
-        page=lambda: Page(title=f"Spent since {since}, by {by}", blocks=(field_table(SPENT, found),)),
-        document=lambda: {"schema": "tonnage/gateway-spend@1", "by": by, "since": since,
-                          "spent": [field_values(SPENT, one) for one in found]},
-        columns=tuple(one.key for one in SPENT),
-        rows=lambda: field_rows(SPENT, found),
+    return fields_report(
+        lambda: Page(title=f"Spent since {since}, by {by}", blocks=(field_table(SPENT, found),)),
+        lambda: {"schema": "tonnage/gateway-spend@1", "by": by, "since": since,
+                 "spent": [field_values(SPENT, one) for one in found]},
+        SPENT, found,
     )  # fmt: skip
 
 
 def budgets_report(found: Sequence[AllowanceState]) -> Report:
     """Budgets in their present windows."""
-    return Report(
-        page=lambda: Page(title="Budgets", blocks=(field_table(BUDGETS, found),)),
-        document=lambda: {"schema": "tonnage/gateway-budgets@1",
-                          "budgets": [field_values(BUDGETS, one) for one in found]},
-        columns=tuple(one.key for one in BUDGETS),
-        rows=lambda: field_rows(BUDGETS, found),
-    )  # fmt: skip
+    return fields_report(
+        lambda: Page(title="Budgets", blocks=(field_table(BUDGETS, found),)),
+        lambda: {"schema": "tonnage/gateway-budgets@1", "budgets": [field_values(BUDGETS, one) for one in found]},
+        BUDGETS,
+        found,
+    )
 
 
 def explained_report(found: Explained) -> Report:
@@ -289,10 +289,6 @@ def _place(found: Explained, name: str) -> int | None:
 
 def _amount(allowance: Allowance, amount: int) -> str:
     return f"{usd_text(amount)} USD" if allowance.unit == "usd" else str(amount)
-
-
-def _route(one: Route) -> dict[str, Any]:
-    return {"name": one.name, "policy": one.policy, "deployments": list(one.deployments), "fallback": one.fallback}
 
 
 def _allowance(one: Allowance) -> dict[str, Any]:

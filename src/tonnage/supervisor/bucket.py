@@ -51,24 +51,7 @@ MOST_REASON: Final = 1000  # characters of a reason
 
 def main(arguments: Sequence[str]) -> int:
     """The run's end as an exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tonnage.supervisor.bucket")
-    parser.add_argument("--store", required=True, help="the place's bucket: s3://BUCKET/PREFIX")
-    parser.add_argument("--base", required=True, help="of the run in it: HOME/RUN")
-    parser.add_argument("--number", type=int, required=True, help="of the submission")
-    parser.add_argument("--token", required=True)
-    parser.add_argument("--epoch", type=int, default=0, help="of this start, where the place counts them")
-    parser.add_argument("--run", required=True, help="the run's folder on this machine")
-    parser.add_argument("--region")
-    parser.add_argument("--endpoint", help="of a store that speaks the same language")
-    parser.add_argument("--secret", help="of the run's variables, by reference (docs/secrets.md)")
-    parser.add_argument("--notice-s", type=float, default=30.0, help="what SIGTERM leaves to save in")
-    parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
-    parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
-    parser.add_argument("--failure-file", type=Path, help="where the place looks for the reason of a failure")
-    parser.add_argument("--machines", type=int, default=1, help="of the run: all run this command")
-    parser.add_argument("--silent-s", type=float, help="without a word for so long a machine of several is lost")
-    parser.add_argument("--shared", action="store_true", help="the run's folder is one of all machines")
-    asked = parser.parse_args(arguments)
+    asked = _read(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WorkerExit.PREEMPTED))  # a container's first process ignores it
     if asked.secret:
         names = fill_environment(asked.secret, os.environ, "the place's `secret`", region=asked.region)
@@ -112,6 +95,27 @@ def main(arguments: Sequence[str]) -> int:
     if asked.failure_file is not None and state.state is RunStatus.FAILED and asked.failure_file.parent.is_dir():
         asked.failure_file.write_text(state.message[:MOST_REASON], encoding="utf-8")
     return 0 if code == WorkerExit.STOPPED else code  # no place is to start again what was stopped
+
+
+def _read(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tonnage.supervisor.bucket")
+    parser.add_argument("--store", required=True, help="the place's bucket: s3://BUCKET/PREFIX")
+    parser.add_argument("--base", required=True, help="of the run in it: HOME/RUN")
+    parser.add_argument("--number", type=int, required=True, help="of the submission")
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--epoch", type=int, default=0, help="of this start, where the place counts them")
+    parser.add_argument("--run", required=True, help="the run's folder on this machine")
+    parser.add_argument("--region")
+    parser.add_argument("--endpoint", help="of a store that speaks the same language")
+    parser.add_argument("--secret", help="of the run's variables, by reference (docs/secrets.md)")
+    parser.add_argument("--notice-s", type=float, default=30.0, help="what SIGTERM leaves to save in")
+    parser.add_argument("--every-s", type=float, default=5.0, help="how often the bucket is written")
+    parser.add_argument("--stay", action="store_true", help="after a notice wait to be ended, so that it counts as one")
+    parser.add_argument("--failure-file", type=Path, help="where the place looks for the reason of a failure")
+    parser.add_argument("--machines", type=int, default=1, help="of the run: all run this command")
+    parser.add_argument("--silent-s", type=float, help="without a word for so long a machine of several is lost")
+    parser.add_argument("--shared", action="store_true", help="the run's folder is one of all machines")
+    return parser.parse_args(arguments)
 
 
 def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:

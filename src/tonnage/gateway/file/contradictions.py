@@ -21,14 +21,8 @@ LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
-    if not entries.deployments:
-        yield Problem(("deployments",), "has no deployment", "name one model")
-    if not entries.routes:
-        yield Problem(("routes",), "has no route", "name one use case")
-    if entries.listen.host not in LOCAL and not entries.keys:
-        yield Problem(("listen", "host"), "others than this machine could ask without a key", "add `keys:`")
-    if entries.listen.admin_host not in LOCAL and entries.listen.admin_key is None:
-        yield Problem(("listen", "admin_host"), "others could read the figures without a key", "add `admin_key:`")
+    """Every problem of a file, from whom it lets in to its limits."""
+    yield from _open_problems(entries)
     for name, one in entries.deployments.items():
         yield from _deployment_problems(name, one)
     for name, route in entries.routes.items():
@@ -39,6 +33,29 @@ def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
     for classifier in entries.classifiers.values():
         yield from classifier_problems(classifier, entries.deployments, used)
     yield from _repeated(entries)
+    yield from _kept_problems(entries)
+    for index, budget in enumerate(entries.budgets):
+        yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
+    for index, limit in enumerate(entries.limits):
+        yield from _scope_problems(("limits", index, "of"), limit.of, entries)
+        if limit.requests_per_minute is limit.tokens_per_minute is limit.at_once is None:
+            yield Problem(("limits", index), "limits nothing", "requests_per_minute, tokens_per_minute or at_once")
+
+
+def _open_problems(entries: GatewayEntries) -> Iterator[Problem]:
+    """Nothing to ask for, or open to those who should not ask."""
+    if not entries.deployments:
+        yield Problem(("deployments",), "has no deployment", "name one model")
+    if not entries.routes:
+        yield Problem(("routes",), "has no route", "name one use case")
+    if entries.listen.host not in LOCAL and not entries.keys:
+        yield Problem(("listen", "host"), "others than this machine could ask without a key", "add `keys:`")
+    if entries.listen.admin_host not in LOCAL and entries.listen.admin_key is None:
+        yield Problem(("listen", "admin_host"), "others could read the figures without a key", "add `admin_key:`")
+
+
+def _kept_problems(entries: GatewayEntries) -> Iterator[Problem]:
+    """What is counted, kept, encrypted and sent elsewhere."""
     counted = entries.limits_in == "redis"
     if counted and entries.redis is None:
         yield Problem(("limits_in",), "needs an address of Redis", "`redis: env:REDIS_URL`")
@@ -62,12 +79,6 @@ def contradictions(entries: GatewayEntries) -> Iterator[Problem]:
         least = (entries.listen.workers + 1) * log.file_mb
         yield Problem(("request_log", "keep_mb"), "is less than a file for each worker and one more",
                       f"at least {least:g} with files of {log.file_mb:g} MB")  # fmt: skip
-    for index, budget in enumerate(entries.budgets):
-        yield from _scope_problems(("budgets", index, "of"), budget.of, entries)
-    for index, limit in enumerate(entries.limits):
-        yield from _scope_problems(("limits", index, "of"), limit.of, entries)
-        if limit.requests_per_minute is limit.tokens_per_minute is limit.at_once is None:
-            yield Problem(("limits", index), "limits nothing", "requests_per_minute, tokens_per_minute or at_once")
 
 
 def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:

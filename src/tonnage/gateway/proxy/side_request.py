@@ -13,7 +13,7 @@ from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import SpendBook
-from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome
+from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold
 from tonnage.gateway.proxy.running import Running
 from tonnage.http.connection import Connection, UpstreamFault
 
@@ -50,28 +50,13 @@ class SideRequests:
         self, asked: SideRequest, read: Callable[[int, bytes], T], *, caller: Caller, route: str, request: str
     ) -> T:
         """What `read` makes of status and body. Raises SideFailed; `read` raises NotUsable."""
-        running, deployment = self.running, self.deployment
-        health = running.healths[deployment.name]
+        deployment = self.deployment
+        health = self.running.healths[deployment.name]
         if not health.available(monotonic()):
             raise SideFailed(f"{deployment.name} rests after failures")
-        # of the caller only money: the request that is served has its place at a time already
-        allowances = [
-            one
-            for one in running.allowances(caller, route, deployment.name)
-            if one.unit == "usd" or one.scope == "deployment"
-        ]
-        rates = deployment.rates
         usage = Usage(input_tokens=asked.tokens, output_tokens=0)
-        cost = Amounts(usd_pico=rates.cost_pico(usage), tokens=asked.tokens)
-        amounts = Amounts(usd_pico=rates.most_pico(asked.most_tokens, 0), tokens=asked.tokens)
-        who = running.who(caller, route, deployment.name)
-        try:
-            hold = await self.book.hold(allowances, amounts, who=who, request=request, lost_usd_pico=cost.usd_pico)
-        except AllowanceExceeded as refused:
-            running.count_refused(refused.allowance)
-            raise SideFailed(f"{refused.allowance.words} has too little left for {deployment.name}") from refused
-        except (TonnageError, OSError) as error:
-            raise SideFailed(f"the accounts take nothing now: {error}") from error
+        cost = Amounts(usd_pico=deployment.rates.cost_pico(usage), tokens=asked.tokens)
+        hold = await self._hold(asked, cost, caller=caller, route=route, request=request)
         health.begin()
         began_s = monotonic()
         sent, status, why = True, 0, "gateway-fault"
@@ -108,6 +93,23 @@ class SideRequests:
                 status=status, outcome=asked.outcome if why == "ok" else why, amounts=cost, input_tokens=asked.tokens,
                 output_tokens=0, cached_tokens=None, estimated=True, first_byte_s=None, latency_s=taken_s,
             ))  # fmt: skip
+
+    async def _hold(self, asked: SideRequest, cost: Amounts, *, caller: Caller, route: str, request: str) -> Hold:
+        """What it may cost at most, taken from the accounts. Raises SideFailed where they have too little."""
+        running, name = self.running, self.deployment.name
+        # of the caller only money: the request that is served has its place at a time already
+        allowances = [
+            one for one in running.allowances(caller, route, name) if one.unit == "usd" or one.scope == "deployment"
+        ]
+        most = Amounts(usd_pico=self.deployment.rates.most_pico(asked.most_tokens, 0), tokens=asked.tokens)
+        who = running.who(caller, route, name)
+        try:
+            return await self.book.hold(allowances, most, who=who, request=request, lost_usd_pico=cost.usd_pico)
+        except AllowanceExceeded as refused:
+            running.count_refused(refused.allowance)
+            raise SideFailed(f"{refused.allowance.words} has too little left for {name}") from refused
+        except (TonnageError, OSError) as error:
+            raise SideFailed(f"the accounts take nothing now: {error}") from error
 
     async def _sent(self, asked: SideRequest) -> Connection:
         headers = list(_HEADERS)
