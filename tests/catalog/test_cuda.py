@@ -100,8 +100,10 @@ def test_a_release_compiles_for_some_devices(cuda: str, capability: str, verdict
 def test_nccl_is_of_the_family_it_was_published_for() -> None:
     """By the names of NVIDIA's archives; an unlisted one is not known."""
     assert check_nccl((13, 0), (2, 30, 7)).verdict == check_nccl((12, 8), (2, 30, 7)).verdict == "works"
-    found = check_nccl((13, 0), (2, 26, 2))
+    found = check_nccl((13, 0), (2, 12, 12))
     assert (found.verdict, "nvidia-nccl-cu13" in found.mends) == ("fails", True)
+    assert check_nccl((12, 8), (2, 29, 7)).verdict == "unknown"  # one build of it is known, and there may be others
+    assert check_nccl((13, 0), (2, 29, 7)).verdict == "works"
     assert check_nccl((13, 0), (2, 99, 0)).verdict == "unknown"
     asked = {"driver": (570, 26), "capability": (9, 0), "nccl": (2, 26, 2)}
     assert [one.verdict for one in check_all(cuda=(12, 8), **asked)] == ["works", "works", "works"]  # type: ignore[arg-type]

@@ -46,8 +46,11 @@ def test_what_is_written_down_counts_where_nobody_tells() -> None:
     told = told_driver(["580.95.05"], source="nvidia-smi")
     place = model_of("ssh").model_validate({"kind": "ssh", **PLACES["ssh"], **known})
     assert list(software_at(place, "it", driver=told)) == []
-    [refused] = [one for one in found("ssh", cuda="13.0", told=told, nccl="2.26.2") if "NCCL" in one]
-    assert "it was published for CUDA 12.8" in refused
+    [refused] = [one for one in found("ssh", cuda="13.0", told=told, nccl="2.12.12") if "NCCL" in one]
+    assert refused.startswith("refused: ")
+    assert "it was published for CUDA 10.2, 11.0, 11.6" in refused
+    [unknown] = [one for one in found("ssh", cuda="13.0", told=told, nccl="2.26.2") if "NCCL" in one]
+    assert unknown.startswith("unchecked: not known: whether NCCL 2.26.2 beside CUDA 13.0 was published")
     [compat] = found("ssh", cuda="13.0", told=told_driver(["535.183.01"], source="it"), cuda_compat=True)
     assert "forward-compatibility package" in compat
 

@@ -54,6 +54,7 @@ class NcclBuild:
 
     nccl: Version
     cuda: tuple[Version, ...]
+    complete: bool  # whether these are all; else those that somebody has used
     source: Source
 
 
@@ -124,10 +125,11 @@ def nccl_builds() -> dict[Version, NcclBuild]:
     """By NCCL's version."""
     found = (
         NcclBuild(
-            nccl=_version(row, "nccl"), cuda=tuple(map(parse_version, row.text("cuda").split())), source=row.source()
+            nccl=_version(row, "nccl"), cuda=tuple(map(parse_version, row.text("cuda").split())),
+            complete=row.one_of("all_builds", ("yes", "no")) == "yes", source=row.source(),
         )
-        for row in _rows("nccl_builds.csv", ("nccl", "cuda", "source", "read_on"))
-    )
+        for row in _rows("nccl_builds.csv", ("nccl", "cuda", "all_builds", "source", "read_on"))
+    )  # fmt: skip
     return {one.nccl: one for one in found}
 
 

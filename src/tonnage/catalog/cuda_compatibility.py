@@ -100,6 +100,11 @@ def check_nccl(cuda: Version, nccl: Version) -> Compatibility:
     if any(one[0] == cuda[0] for one in build.cuda):
         return Compatibility(verdict="works", said=said, source=build.source.text)
     known = ", ".join(map(show_version, build.cuda))
+    if not build.complete:
+        return Compatibility(
+            verdict="unknown", said=f"whether {said} was published: a build for CUDA {known} is known",
+            mends="https://docs.nvidia.com/deeplearning/nccl/archives", source=build.source.text,
+        )  # fmt: skip
     return Compatibility(
         verdict="fails", said=f"{said}: it was published for CUDA {known}",
         mends=f"the NCCL that this PyTorch asks for: pip show torch, «Requires»: nvidia-nccl-cu{cuda[0]}",
