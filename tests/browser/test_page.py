@@ -17,7 +17,7 @@ pytest.importorskip("playwright")
 
 from axe_playwright_python.sync_playwright import Axe
 from tests.web.conftest import DAY, EXAMPLES, listening
-from tests.web.scenes import dearer, gateway_file, running, spend, status
+from tests.web.scenes import dearer, gateway_file, running, service, spend, status
 
 from tonnage.settings import current_settings
 from tonnage.testing.runs import write_run
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.browser
 HISTORY = "/catalog/history?machine=p5.48xlarge&region=us-west-2&purchase=spot"
 COMPARED = "/compare/compare~multi-cloud-machines"
 PAGES = ("/", "/workloads", "/plan/bert-finetune", "/gains/bert-finetune", COMPARED, "/runs", "/runs/teach",
-         "/runs/teach/logs", "/budgets", "/budgets/ranking", "/gateways", "/gateways/chat", "/gateways/chat/spend",
+         "/runs/teach/logs", "/services/chat", "/budgets", "/budgets/ranking", "/gateways",
+         "/gateways/chat", "/gateways/chat/spend",
          "/catalog/gpus", "/catalog/snapshots", HISTORY, "/places", "/alerts", "/audit", "/settings",
          "/login")  # fmt: skip
 
@@ -38,6 +39,7 @@ PAGES = ("/", "/workloads", "/plan/bert-finetune", "/gains/bert-finetune", COMPA
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("workloads")
     write_run(home / "runs" / "teach")
+    service(home)
     spend(home)
     dearer(home)
     for path in (*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "compare").glob("*.yaml")):

@@ -19,6 +19,8 @@ from tonnage.budgets.standing import SettledCost
 from tonnage.catalog.loading import snapshot_folders
 from tonnage.gateway.top.looking import SCHEMA
 from tonnage.runs.spec import ChargeSpec
+from tonnage.serving.running.meter import CostMeter, ServiceCounts
+from tonnage.serving.running.record import PlannedCost, RunningService, this_process, write_costs, write_record
 
 BUDGETS = '[budgets.ranking]\nusd = 10\nperiod = "lifetime"\nteam = "ranking"\n'
 RANKING = ChargeSpec(project="search", team="ranking")
@@ -34,6 +36,27 @@ def spend(home: Path) -> None:
         number = book.reserve(asked, (Budget(name="ranking", usd=Decimal(10), period="lifetime", team="ranking"),))
         if name == "first":
             book.settle(number, SettledCost(micro_usd=1_250_000, started_at=now, ended_at=now))
+
+
+def service(home: Path) -> None:
+    """A service that streams tokens, in this process, with its plan and its last minute."""
+    pid, began = this_process()
+    planned = PlannedCost(
+        rank=1, provider="gcp", instance_type="g2-standard-4", machines=2, usd_per_month=1000.0,
+        low_usd_per_month=500.0, high_usd_per_month=2000.0, requests_per_month=4e6, predicted_p95_s=(2.5, 1.9, 3.4),
+        predicted_ttft_p95_s=(0.21, 0.14, 0.33), predicted_tpot_p95_s=(0.019, 0.015, 0.025),
+    )  # fmt: skip
+    folder = home / "services" / "chat"
+    write_record(folder, RunningService(
+        name="chat", engine="vllm", url="http://127.0.0.1:8000", pid=pid, process_started_at=began,
+        started_at=datetime.now(UTC), replicas=(1, 3), usd_per_machine_hour=0.7, price_from="--usd-per-hour",
+        planned=planned,
+    ))  # fmt: skip
+    meter = CostMeter(usd_per_machine_hour=0.7)
+    for at_s, requests in ((0.0, 0), (60.0, 90)):
+        counts = ServiceCounts(requests=requests, input_tokens=1155 * requests, output_tokens=211 * requests)
+        meter.tick(at_s, replicas=2, counts=counts)
+    write_costs(folder, {**meter.document(), "p95_s": 2.41, "ttft_p95_s": 0.263, "tpot_p95_s": 0.0172})
 
 
 def status(at_s: float, requests: float) -> dict[str, Any]:

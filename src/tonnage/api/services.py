@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.errors import DataError, InputError, TonnageError, UnknownName, did_you_mean, nearest
 from tonnage.settings import Settings
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.service.answer import BreakEven
@@ -44,22 +45,42 @@ def services(settings: Settings) -> Iterator[RunningService]:
     return running_services(settings.home)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceNow:
+    """A service as a list has it. `usd_per_hour` None: not known."""
+
+    name: str
+    state: str
+    url: str
+    usd_per_hour: float | None
+
+
+def services_now(settings: Settings) -> tuple[ServiceNow, ...]:
+    """Each service that runs or was killed, with what it said last that it costs. DataError for a record that cannot be
+    read."""
+    from tonnage.serving.running.record import read_costs
+
+    return tuple(
+        ServiceNow(
+            name=one.name, state="runs" if one.is_alive else "is gone: its process was killed", url=one.url,
+            usd_per_hour=(read_costs(settings.home / "services" / one.name) or {}).get("usd_per_hour"),
+        )
+        for one in services(settings)
+    )  # fmt: skip
+
+
 def service_lines(settings: Settings) -> tuple[str, ...]:
     """A line for each service that runs or was killed, as `ps` shows them."""
     from tonnage.reports.wording import render_money
-    from tonnage.serving.running.record import read_costs
 
     try:
-        found = list(services(settings))
+        found = services_now(settings)
     except DataError as error:  # one that cannot be read hides no run
         return (str(error),)
     lines = []
     for one in found:
-        costs = read_costs(settings.home / "services" / one.name) or {}
-        hourly = costs.get("usd_per_hour")
-        price = "" if hourly is None else f", {render_money(hourly)} an hour"
-        state = "runs" if one.is_alive else "is gone: its process was killed"
-        lines.append(f"service {one.name} {state} at {one.url}{price}; `tonnage show {PREFIX}{one.name}`")
+        price = "" if one.usd_per_hour is None else f", {render_money(one.usd_per_hour)} an hour"
+        lines.append(f"service {one.name} {one.state} at {one.url}{price}; `tonnage show {PREFIX}{one.name}`")
     return tuple(lines)
 
 

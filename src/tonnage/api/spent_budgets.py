@@ -65,7 +65,13 @@ def _report(standing: BudgetStanding, found: tuple[Reservation, ...]) -> Report:
         Field("state", lambda one: "under way" if one.spent is None else "settled", title="state"),
         Field("bound_usd", bound, title="reserved", show=money, right=True),
         Field("spent_usd", spent, title="spent", show=money, right=True),
-        Field("reserved_at", lambda one: one.reserved_at.isoformat(timespec="seconds"), title="at", folds=1),
+        Field(
+            "reserved_at",
+            lambda one: one.reserved_at.isoformat(timespec="seconds"),
+            title="at (UTC)",
+            folds=1,
+            show=lambda at: at[:16].replace("T", " "),
+        ),
     )
     left = f"{render_money(usd(standing.left_micro_usd))} of {render_money(float(standing.budget.usd))} left"
     head = {

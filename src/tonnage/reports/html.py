@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tonnage.reports.blocks import Page
+from tonnage.reports.blocks import Page, Table
 from tonnage.reports.visible import visible_page
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-def render_html(page: Page, *, fragment: bool = False) -> str:
-    """The page as HTML, all text escaped, styles inside, no script and nothing fetched."""
-    return _template().render(page=visible_page(page), fragment=fragment)
+def render_html(page: Page, *, fragment: bool = False, links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The page as HTML, all text escaped, styles inside, no script and nothing fetched. `links`: of names in the first
+    column of a table, to where each leads."""
+    return _template().render(page=visible_page(page), fragment=fragment, links=links)
+
+
+def listed_names(page: Page) -> frozenset[str]:
+    """What the first columns of a page's tables name."""
+    tables = (block for block in page.blocks if isinstance(block, Table))
+    return frozenset(row[0] for table in tables for row in table.rows if row)
 
 
 def make_environment() -> Environment:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.reports.html import listed_names, render_html
 from tonnage.values import dataclass
 from tonnage.web.access import Scope, WebCaller
 from tonnage.web.keys import Role
@@ -82,6 +83,17 @@ class Shown:
     acts: Links = ()
     document_text: Callable[[], str] | None = None  # the document as text, made once for all who ask
     page_html: Callable[[], str] | None = None  # the page's changing part, likewise
+
+    def html(self) -> str:
+        """The page's changing part: names in the first column of a table lead to their addresses."""
+        if self.page_html is not None:
+            return self.page_html()
+        return render_html(self.report.page(), fragment=True, links=self.links_of_names())
+
+    def links_of_names(self) -> dict[str, str]:
+        """Those of `links` whose words are names that a table lists, by name."""
+        listed = listed_names(self.report.page())
+        return {words: place for place, words in self.links if words in listed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from tonnage.reports.html import render_html
 from tonnage.web.asked import Resource, Shown
 from tonnage.web.resources import RESOURCES
 
@@ -24,14 +23,16 @@ def render_layout(
     """The whole page; with `fragment` what changes of it alone."""
     from markupsafe import Markup
 
-    body = render_html(shown.report.page(), fragment=True) if shown.page_html is None else shown.page_html()
+    body = shown.html()
     if fragment:
         return body
+    named = shown.links_of_names()
     twin = ("/home" if path == "/" else path) + ".json" + (f"?{query}" if query else "")
     sliders = [(one.slider, one.value, *_track(one.slider, one.value)) for one in shown.sliders]
     return _templates().get_template("layout.html.jinja").render(
         title=shown.report.page().title, body=Markup(body),
         menu=[one for one in RESOURCES if one.menu], here=resource, shown=shown, who=who,
+        links=[one for one in shown.links if one[1] not in named],
         twin=twin, sliders=sliders, unweighed=[one for one in sliders if one[0].linear and not one[1]],
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from threading import Lock
 from time import monotonic
 from typing import Final
 
-from tonnage.reports.html import render_html
 from tonnage.reports.plain import dump_json
 from tonnage.web.asked import Shown
 
@@ -60,7 +59,5 @@ def _once(shown: Shown) -> Shown:
     """The same, its page, document and rows made once each."""
     report = shown.report
     made = replace(report, page=cache(report.page), document=cache(report.document), rows=cache(report.rows))
-    return replace(
-        shown, report=made, document_text=cache(lambda: dump_json(made.document())),
-        page_html=cache(lambda: render_html(made.page(), fragment=True)),
-    )  # fmt: skip
+    kept = replace(shown, report=made, document_text=cache(lambda: dump_json(made.document())))
+    return replace(kept, page_html=cache(kept.html))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tonnage.reports.blocks import Bullets, Code, Heading, Page, Pairs, Paragraph
-from tonnage.reports.listing import Field, Fields, Listing, listing_report
+from tonnage.api.services import ServiceNow
+from tonnage.reports.blocks import Block, Bullets, Code, Heading, Page, Pairs, Paragraph
+from tonnage.reports.listing import Field, Fields, Listing, field_table, field_values, listing_report
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import plural
+from tonnage.reports.wording import UNKNOWN, plural, render_money
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -25,18 +27,56 @@ LOGS_SCHEMA: Final = "tonnage/logs@1"
 LARGEST_TAIL_BYTES: Final = 4 << 20
 
 
-def home_report(runs: Report, alerts: Report, under_way: int, standing: int) -> Report:
-    """Runs and services under way, and alerts that fire, from their own reports."""
-    needs = f"{plural(under_way, 'run')} under way or lost, {plural(standing, 'alert')}."
+_SERVICE: Final[Fields[ServiceNow]] = (
+    Field("name", lambda one: one.name, title="service"),
+    Field("state", lambda one: one.state, title="state"),
+    Field("url", lambda one: one.url, title="at"),
+    Field("usd_per_hour", lambda one: one.usd_per_hour, title="USD/h", right=True,
+          show=lambda usd: UNKNOWN if usd is None else f"{usd:,.2f}"),
+)  # fmt: skip
+
+
+def home_report(
+    runs: Report, services: Sequence[ServiceNow], fault: str, alerts: Report, under_way: int, standing: int
+) -> Report:
+    """Runs and services under way, and alerts that fire, from their own reports. `fault`: why services are unknown."""
+    hourly = [one.usd_per_hour for one in services if one.usd_per_hour is not None]
+    cost = f" ({render_money(sum(hourly))} an hour now)" if hourly else ""
+    needs = (f"{plural(under_way, 'run')} under way or lost, {plural(len(services), 'service')}{cost}, "
+             f"{plural(standing, 'alert')}.")  # fmt: skip
 
     def page() -> Page:
-        parts = (Paragraph(text=needs, tone="warning" if standing else "plain"), *runs.page().blocks)
-        return Page(title="Home", blocks=(*parts, Heading(text="Alerts"), *alerts.page().blocks))
+        first, *remarks = runs.page().blocks  # a remark names a run that cannot be read
+        listed = first if runs.rows() else Paragraph(text="No run is under way.", tone="faint")
+        parts = (Paragraph(text=needs, tone="warning" if standing else "plain"), Heading(text="Runs"), listed, *remarks)
+        below = (*_service_blocks(services, fault), Heading(text="Alerts"), *alerts.page().blocks)
+        return Page(title="Home", blocks=(*parts, *below))
 
     def document() -> dict[str, Any]:
-        return {"schema": HOME_SCHEMA, "runs": dict(runs.document()), "alerts": dict(alerts.document())}
+        return {
+            "schema": HOME_SCHEMA, "runs": dict(runs.document()),
+            "services": [field_values(_SERVICE, one) for one in services], "alerts": dict(alerts.document()),
+        }  # fmt: skip
 
     return Report(page=page, document=document, columns=runs.columns, rows=runs.rows)
+
+
+def with_services(runs: Report, services: Sequence[ServiceNow], fault: str) -> Report:
+    """The list of runs, and the services that run below it on the page."""
+
+    def page() -> Page:
+        made = runs.page()
+        return replace(made, blocks=(*made.blocks, *_service_blocks(services, fault)))
+
+    return replace(runs, page=page)
+
+
+def _service_blocks(services: Sequence[ServiceNow], fault: str) -> Iterator[Block]:
+    if services:
+        yield Heading(text="Services")
+        yield field_table(_SERVICE, services)
+    if fault:
+        yield Paragraph(text=fault, tone="warning")
 
 
 def no_watch_report(said: str) -> Report:

@@ -6,44 +6,62 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
+from tonnage.errors import DataError, InputError, UnknownName, did_you_mean, nearest
 from tonnage.runs.liveness import heartbeat_file
 from tonnage.web.asked import Links, PageRequest, Shown
 
 if TYPE_CHECKING:
+    from tonnage.api.services import ServiceNow
     from tonnage.reports.rendering import Report
     from tonnage.runs.folder import RunFolder
 
 
 def home(asked: PageRequest) -> Shown:
     from tonnage.api.run_listing import run_listing
-    from tonnage.api.services import service_lines
     from tonnage.runs.states import RunStatus
     from tonnage.web.reports import home_report
 
     asked.refuse_others()
     runs = visible_runs(asked)
-    services = service_lines(asked.settings) if asked.who.projects is None else ()
-    listed = run_listing(runs, title="Runs", every=False, services=services)
+    listed = run_listing(runs, title="Runs", every=False)
     under_way = [
         run.path.name for run in runs if not (state := run.state()).state.ended or state.state is RunStatus.LOST
     ]
     alerts, standing = standing_alerts(asked)
+    running, fault = _services(asked)
     return Shown(
-        report=home_report(listed, alerts, len(under_way), standing), live=True,
-        links=tuple((f"/runs/{name}", name) for name in under_way),
+        report=home_report(listed, running, fault, alerts, len(under_way), standing), live=True,
+        links=(*((f"/runs/{name}", name) for name in under_way), *_service_links(running)),
     )  # fmt: skip
 
 
 def runs(asked: PageRequest) -> Shown:
     from tonnage.api.run_listing import run_listing
-    from tonnage.api.services import service_lines
+    from tonnage.web.reports import with_services
 
     asked.refuse_others()
     found = visible_runs(asked)
-    services = service_lines(asked.settings) if asked.who.projects is None else ()
-    report = run_listing(found, title="Runs", services=services)
-    return Shown(report=report, live=True, links=tuple((f"/runs/{run.path.name}", run.path.name) for run in found))
+    running, fault = _services(asked)
+    report = with_services(run_listing(found, title="Runs"), running, fault)
+    links = tuple((f"/runs/{run.path.name}", run.path.name) for run in found)
+    return Shown(report=report, live=True, links=(*links, *_service_links(running)))
+
+
+def _services(asked: PageRequest) -> tuple[tuple[ServiceNow, ...], str]:
+    """The services that the asker may see, which are of every project; and why they cannot be read, where they cannot:
+    one record hides no run."""
+    from tonnage.api.services import services_now
+
+    if asked.who.projects is not None:
+        return (), ""
+    try:
+        return services_now(asked.settings), ""
+    except DataError as error:
+        return (), str(error)
+
+
+def _service_links(found: tuple[ServiceNow, ...]) -> Links:
+    return tuple((f"/services/{one.name}", one.name) for one in found)
 
 
 def run(asked: PageRequest) -> Shown:

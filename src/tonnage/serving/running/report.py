@@ -87,7 +87,7 @@ def _spans(costs: Mapping[str, Any], planned: PlannedCost | None) -> Table:
     )
     predicted = {} if planned is None else _predicted(planned)
     shown = [one for one in lines if one[0] not in (TTFT, TPOT) or one[1] is not None or one[0] in predicted]
-    beside = (Column(title="the plan, at its busy rate", align="right"),) if predicted else ()
+    beside = (Column(title="the plan, at its busy rate", align="right", wraps=True),) if predicted else ()
     return Table(
         columns=(Column(title=""), Column(title=f"last {now.get('seconds') or 0:.0f} s", align="right"),
                  Column(title="since the start", align="right"), *beside),
