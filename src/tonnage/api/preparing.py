@@ -13,6 +13,9 @@ from tonnage.errors import InputError
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.data_engines.duckdb_engine import DuckDbEngine
+    from tonnage.data_engines.ray_engine import RayDataEngine
+    from tonnage.data_engines.spark_engine import SparkEngine
     from tonnage.preparing.spec import Preparation
     from tonnage.reports.prepare import PreparationDone
 
@@ -44,10 +47,7 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
     Raises WorkloadError for a file that cannot be used, DataError (source, column, key, line) for rows that cannot,
     MissingExtra where the engine is not installed.
     """
-    from tonnage.data_engines.duckdb_engine import DuckDbEngine
     from tonnage.data_engines.lines import places_of
-    from tonnage.data_engines.ray_engine import RayDataEngine
-    from tonnage.data_engines.spark_engine import SparkEngine
     from tonnage.preparing.carrying import carry_out
     from tonnage.preparing.reading import load_preparation
     from tonnage.reports.prepare import PreparationDone, prepare_report
@@ -64,13 +64,7 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
         return _streamed(asked, options)
     began = time.perf_counter()
     with TemporaryDirectory(prefix="tonnage-prepare-") as scratch:
-        engine: DuckDbEngine | SparkEngine | RayDataEngine
-        if options.engine == "duckdb":
-            engine = DuckDbEngine(Path(scratch), threads=options.threads)
-        elif options.engine == "ray":
-            engine = RayDataEngine(Path(scratch), address=options.master)
-        else:
-            engine = SparkEngine.start(options.master or LOCAL)
+        engine = _started(options, Path(scratch))
         ready = time.perf_counter()
         try:
             made = carry_out(asked, engine, places_of)
@@ -81,6 +75,21 @@ def prepare(file: Path | str, options: PrepareOptions | None = None) -> Answer[P
         PreparationDone(asked=asked, engine=options.engine, made=made, start_s=ready - began, work_s=ended - ready),
         prepare_report,
     )
+
+
+def _started(options: PrepareOptions, scratch: Path) -> DuckDbEngine | SparkEngine | RayDataEngine:
+    """The engine that was asked for. MissingExtra where it is not installed."""
+    if options.engine == "duckdb":
+        from tonnage.data_engines.duckdb_engine import DuckDbEngine
+
+        return DuckDbEngine(scratch, threads=options.threads)
+    if options.engine == "ray":
+        from tonnage.data_engines.ray_engine import RayDataEngine
+
+        return RayDataEngine(scratch, address=options.master)
+    from tonnage.data_engines.spark_engine import SparkEngine
+
+    return SparkEngine.start(options.master or LOCAL)
 
 
 def _streamed(asked: Preparation, options: PrepareOptions) -> Answer[PreparationDone]:

@@ -113,56 +113,65 @@ RATIOS = (0.25, 1.0, 4.0, 16.0, 64.0)  # input tokens for one of output, the sum
 
 
 def cost_curves(study: FleetStudy, apis: Sequence[ApiCost], rate: float) -> tuple[CostCurve, ...]:
-    question, demand = study.question, study.question.demand
-    ways = [(api.prices, api.provisioned) for api in apis]
+    """What an own fleet and each API cost for 1,000 requests as volume, burstiness, cached share and lengths vary."""
+    demand, cached, requests = study.question.demand, study.question.cached_fraction, study.requests
+    points = _CurvePoints(study, [(api.prices, api.provisioned) for api in apis], rate)
+    volumes = [rate * 10 ** (step / 2) for step in range(-6, 7)]
+    resized = resizer(study)
+    return (
+        CostCurve(name="volume", unit="requests a month", points=tuple(
+            points.make(demand.requests_per_month(at), study.units, demand, requests, cached, at) for at in volumes
+        )),
+        CostCurve(name="burstiness", unit="variation of the gaps", points=tuple(
+            points.make(value, study.units, replace(demand, variation=value), requests, cached) for value in VARIATIONS
+        )),
+        CostCurve(name="cached share", unit="part of the input", points=tuple(
+            points.make(value, resized(requests, value), demand, requests, value) for value in CACHED
+        )),
+        *((CostCurve(name="input per output token", unit="tokens", points=tuple(
+            points.make(ratio, resized(changed, cached), demand, changed, cached)
+            for ratio, changed in ((ratio, with_ratio(requests, ratio)) for ratio in RATIOS)
+        )),) if requests.output_tokens is not None else ()),
+    )  # fmt: skip
 
-    def own_of(units: Sequence[FleetUnit], demand: Demand) -> Cost:
-        return cache(lambda volume: cheapest_fleet(units, demand, volume, question.policy).usd)
 
-    usual = own_of(study.units, demand)  # all points along the volume ask for the same fleets
+class _CurvePoints:
+    """Points of curves at a usual rate; those of the study's own fleet and demand share what was computed for one."""
 
-    def point(
-        value: float, units: Sequence[FleetUnit], demand: Demand, requests: Requests, cached: float, at: float = rate
-    ) -> CurvePoint:
+    def __init__(self, study: FleetStudy, ways: Sequence[Way], rate: float) -> None:
+        self._study, self._ways, self._rate = study, ways, rate
+        self._usual = self._own_of(study.units, study.question.demand)
+
+    def make(
+        self, value: float, units: Sequence[FleetUnit], demand: Demand, requests: Requests, cached: float,
+        at: float | None = None,
+    ) -> CurvePoint:  # fmt: skip
+        """The point at `value` of what varies; `at`: another rate than the usual one."""
+        study, at = self._study, self._rate if at is None else at
         months = demand.requests_per_month(at) / 1000.0
-        costs = [api_usd(study, way, demand, requests, cached) for way in ways]
+        costs = [api_usd(study, way, demand, requests, cached) for way in self._ways]
         paid = tuple(api(at) / months for api in costs)
         if not units:
             return CurvePoint(
-                value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(ways)
+                value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(costs)
             )
-        if units is study.units and demand is question.demand:
-            paid_own = study.figure(at).scaled(1.0 / months)
+        policy = study.question.policy
+        if units is study.units and demand is study.question.demand:
+            paid_own, own = study.figure(at).scaled(1.0 / months), self._usual
         else:
-            fleets = [cheapest_fleet(units, demand, at, question.policy, end=end) for end in ("value", "high", "low")]
+            fleets = [cheapest_fleet(units, demand, at, policy, end=end) for end in ("value", "high", "low")]
             paid_own = figure_of(*(fleet.usd / months for fleet in fleets))
-
-        own = usual if units is study.units and demand is question.demand else own_of(units, demand)
-        grid = volume_grid(rate, (), per_decade=6)
+            own = self._own_of(units, demand)
+        grid = volume_grid(self._rate, (), per_decade=6)
         first = tuple(
             next((found for found, above in find_crossings(own, api, grid) if above == "own fleet"), None)
             for api in costs
         )
         return CurvePoint(value=value, own_usd_per_1000=paid_own, api_usd_per_1000=paid, crossing_per_s=first)
 
-    cached, requests = question.cached_fraction, study.requests
-    volumes = [rate * 10 ** (step / 2) for step in range(-6, 7)]
-    resized = resizer(study)
-    return (
-        CostCurve(name="volume", unit="requests a month", points=tuple(
-            point(demand.requests_per_month(at), study.units, demand, requests, cached, at) for at in volumes
-        )),
-        CostCurve(name="burstiness", unit="variation of the gaps", points=tuple(
-            point(value, study.units, replace(demand, variation=value), requests, cached) for value in VARIATIONS
-        )),
-        CostCurve(name="cached share", unit="part of the input", points=tuple(
-            point(value, resized(requests, value), demand, requests, value) for value in CACHED
-        )),
-        *((CostCurve(name="input per output token", unit="tokens", points=tuple(
-            point(ratio, resized(changed, cached), demand, changed, cached)
-            for ratio, changed in ((ratio, with_ratio(requests, ratio)) for ratio in RATIOS)
-        )),) if requests.output_tokens is not None else ()),
-    )  # fmt: skip
+    def _own_of(self, units: Sequence[FleetUnit], demand: Demand) -> Cost:
+        policy = self._study.question.policy
+        return cache(lambda volume: cheapest_fleet(units, demand, volume, policy).usd)
 
 
 def with_ratio(requests: Requests, ratio: float) -> Requests:
