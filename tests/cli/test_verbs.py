@@ -136,7 +136,7 @@ def test_size_of_one_gpu(inside: Run) -> None:
 )
 def test_explain_a_name(inside: Run, name: str, kind: str) -> None:
     """A GPU, a provider, a machine in the plan and one refused are each explained."""
-    done = inside("explain", BERT, name, *DAY, "--catalog", SMALL)
+    done = inside("explain", BERT, name, *DAY, "--catalog", SMALL, "--flips", "1")
     assert done.returncode == 0
     assert f"{kind} {name}: " in done.stdout
 
