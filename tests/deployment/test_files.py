@@ -168,6 +168,7 @@ def gateway_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("kind", WHERE)
+@pytest.mark.heavy  # systemd-analyze reads the unit, where it is installed
 def test_the_files_that_a_command_reads_are_carried(gateway_here: Path, kind: str) -> None:
     """Those of its arguments and those that they name; the command names them where they will be. A secret's file is
     said, and not carried."""
@@ -205,6 +206,7 @@ def test_the_files_that_a_command_reads_are_carried(gateway_here: Path, kind: st
         ("[1]", "systemd", None, "`listen` cannot be read"),
     ],
 )
+@pytest.mark.heavy  # systemd-analyze reads the unit, where it is installed
 def test_where_a_gateway_listens_is_read_from_its_file(
     gateway_here: Path, listen: str, kind: str, port: int | None, said: str | None
 ) -> None:
@@ -220,6 +222,7 @@ def test_where_a_gateway_listens_is_read_from_its_file(
     assert not (gateway_here / "out").exists()
 
 
+@pytest.mark.heavy  # systemd-analyze reads the unit, where it is installed
 def test_a_service_that_only_its_container_reaches_is_refused(tmp_path: Path) -> None:
     """`--host 127.0.0.1` in a container; on a machine it stays as it is."""
     for args in (("serve", "model", "--host", "127.0.0.1"), ("serve", "model", "--host=localhost")):
@@ -229,6 +232,7 @@ def test_a_service_that_only_its_container_reaches_is_refused(tmp_path: Path) ->
         assert tonnage.deploy_files("one", args, folder, tonnage.DeployOptions(kind="systemd")).found.files
 
 
+@pytest.mark.heavy  # systemd-analyze reads the unit, where it is installed
 def test_a_folder_and_a_key_are_put_there_by_hand(gateway_here: Path) -> None:
     """A folder is not carried, whether it is a model or workloads; a bare first word may be a run; no TLS key is."""
     for name in ("tls.key", "tls.crt"):
