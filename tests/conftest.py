@@ -80,8 +80,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave tests marked heavy out with --fast."""
     if not config.getoption("--fast"):
         return
-    heavy = [item for item in items if item.get_closest_marker("heavy") or item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=heavy)
+    heavy = {item for item in items if item.get_closest_marker("heavy") or item.get_closest_marker("slow")}
+    config.hook.pytest_deselected(items=[*heavy])
     items[:] = [item for item in items if item not in heavy]
 
 
