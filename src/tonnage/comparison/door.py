@@ -105,4 +105,6 @@ def unknown(path: KeyPath, what: str, name: str, known: Iterable[str]) -> Proble
     """A name that is in no table."""
     names = list(known)
     listed = f"known: {', '.join(names)}" if len(names) <= 40 else f"{len(names)} are known"
+    if not names:
+        listed = f"no {what} is named in this file yet"
     return Problem(path, f"no {what} is named '{name}'", did_you_mean(nearest(name, names, count=1), listed))

@@ -77,6 +77,12 @@ def test_secrets_come_by_reference() -> None:
         (rules_text(a=RULE + ", quiet: '22:00-07:00 Mars/Base'"), "rules.a.quiet", "names no hours"),
         (rules_text(a=RULE + ", for: 2"), "rules.a.for", "duration with its unit"),
         (rules_text(a="when: {metric: load, above: .nan}"), "rules.a.when.above", "number"),
+        (
+            rules_text(a="when: {metric: tonnage_gpu_utilisation_ratio, above: 1}"),
+            "rules.a.when.metric",
+            "no metric is named 'tonnage_gpu_utilisation_ratio'",
+        ),
+        (rules_text(a=RULE + ", do: [{scale: {}}]"), "rules.a.do[0].scale", "found {}, expected 'replicas'"),
     ],
 )
 def test_what_is_wrong_names_line_and_key(text: str, key: str, said: str) -> None:
@@ -156,3 +162,13 @@ def test_the_example_is_read() -> None:
 
     found = check_watch(Path(__file__).parents[3] / "examples" / "watch" / "team.watch.yaml").found
     assert {"spend", "slow-answers", "service-gone"} <= {rule.name for rule in found.rules}
+
+
+def test_hints_name_keys_as_a_file_has_them() -> None:
+    """`for`, and not the name that Python needs for it; without any channel none is listed."""
+    with pytest.raises(WorkloadError, match="unknown key 'qit'") as caught:
+        read_rules(rules_text(a=RULE + ", qit: 2m"), file="w.yaml")
+    assert "when, for, do" in (caught.value.hint or "")
+    with pytest.raises(WorkloadError, match="no channel is named 'team'") as caught:
+        read_rules("rules: {a: {when: {metric: load, above: 1}, do: [{notify: team}]}}", file="w.yaml")
+    assert "no channel is named in this file yet" in (caught.value.hint or "")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.comparison.door import parse_entries, unknown
+from tonnage.errors import did_you_mean, nearest
 from tonnage.metric_names import REGISTRY, find_metric
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
 from tonnage.monitoring.alerts.entries import (
@@ -92,6 +93,7 @@ def _problems(entries: WatchEntries, rules: Mapping[str, AlertRuleEntry]) -> Ite
             yield Problem(("channels", name), "leads nowhere, or to two places", f"one of {', '.join(CHANNEL_KINDS)}")
     for name, rule in rules.items():
         here: tuple[str | int, ...] = ("rules", name)
+        yield from _metric_problems((*here, "when", "metric"), rule.when.metric)
         yield from _condition_problems((*here, "when"), rule.when)
         for index, action in enumerate(rule.do):
             yield from _action_problems((*here, "do", index), action, entries.channels)
@@ -103,6 +105,13 @@ def _problems(entries: WatchEntries, rules: Mapping[str, AlertRuleEntry]) -> Ite
             yield Problem((*here, "unless"), "waits for itself", "take one `unless` of the circle away")
         for hours in rule.quiet:
             yield from _hours_problems((*here, "quiet"), hours)
+
+
+def _metric_problems(path: tuple[str | int, ...], metric: str) -> Iterator[Problem]:
+    """A name of ours that is none would never fire; other names are those of the pages that are scraped."""
+    if metric.startswith("tonnage_") and find_metric(metric) is None:
+        hint = did_you_mean(nearest(metric, REGISTRY, count=2), "`tonnage watch names` lists them all")
+        yield Problem(path, f"no metric is named '{metric}'", hint)
 
 
 def _condition_problems(path: tuple[str | int, ...], when: ConditionEntry) -> Iterator[Problem]:

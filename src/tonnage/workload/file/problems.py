@@ -126,7 +126,8 @@ def _hint_if_missing(details: ErrorDetails, page: str) -> str:
 def _unknown_key(path: KeyPath, model: type[BaseModel]) -> Problem:
     name = str(path[-1])
     owner = model_at(model, path[:-1]) or model
-    known = sorted(owner.model_fields, key=lambda field: field in SharedFields.model_fields)
+    fields = sorted(owner.model_fields, key=lambda field: field in SharedFields.model_fields)
+    known = [owner.model_fields[field].alias or field for field in fields]
     homes = [dotted((*where, name)) for where in _homes(model, name)]
     if name in KINDS and model in KINDS.values():
         hint = f"`{name}:` belongs to `kind: {name}`; this file has another kind"
@@ -207,7 +208,7 @@ def _expected(details: ErrorDetails, context: dict[str, Any]) -> str:
         sign = bounds[kind]
         return f"{words[sign]} {_number(context[sign])}"
     if kind == "literal_error":
-        return f"one of {context['expected']}"
+        return f"{'one of ' if ' or ' in context['expected'] else ''}{context['expected']}"
     if kind == "string_pattern_mismatch":
         return f"text of the form {context['pattern']}"
     if kind == "decimal_max_places":
