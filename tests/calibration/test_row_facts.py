@@ -77,6 +77,7 @@ def test_columns_of_a_file_win(row: Row) -> None:
 
 
 MXNET = "NVIDIA/DeepLearningExamples@1:MxNet/Classification/RN50v1.5/README.md"
+TRANSFORMER_XL = "NVIDIA/DeepLearningExamples@1:PyTorch/LanguageModeling/Transformer-XL/README.md"
 DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {"source_group": "Lambda-benchmark", "model": "TransformerXL-base", "gpu": "V100-16GB", "precision": "fp32"},
@@ -91,6 +92,14 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"kernels": "", "channels_last": ""},
     ),
     (
+        {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-base", "precision": "fp16"},
+        {"optimizer": "LAMB", "optimizer_fused": "n", "state": "cast-model", "loss": "half", "vocab": None},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-base", "precision": "tf32"},
+        {"optimizer": "LAMB", "optimizer_fused": "n", "state": "", "loss": ""},
+    ),
+    (
         {"source_group": "NVIDIA-DLE", "source": MXNET, "precision": "fp16"},
         {"kernels": "fused", "channels_last": ""},
     ),
@@ -100,9 +109,19 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("cells", "expected"), DOCUMENTED)
 def test_sources_fill_what_their_scripts_say(row: Row, cells: dict[str, Any], expected: dict[str, Any]) -> None:
     """Batches, the whole vocabulary, and processes that exchange nothing, as each source's scripts have them."""
-    blank = {"note": "", "vocab": None, "micro_batch_per_gpu": None}
+    blank = {"note": "", "vocab": None, "micro_batch_per_gpu": None, "optimizer": ""}
     found = with_facts(row(**{**blank, **cells}))
     assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_an_adaptive_softmax_has_rare_words_and_the_whole_vocabulary_has_none(row: Row, catalog: Catalog) -> None:
+    """Transformer-XL over clusters of words sizes the clusters beyond its head; over all words it has none."""
+    cells = {"n_layers": 16, "d_model": 512, "n_heads": 8, "n_kv_heads": 8, "d_ff": 2048, "seq_len": 192,
+             "model": "TransformerXL-base", "family": "TransformerXL-base", "params": None}  # fmt: skip
+    clusters = build_case(row(**cells, vocab=None), catalog)
+    whole = build_case(row(**cells, vocab=267_735), catalog)
+    assert sum(words for _, words in clusters.trainer.rare_words) + clusters.jobs[0].model.vocab == 267_735
+    assert whole.trainer.rare_words == ()
 
 
 def test_gpus_that_do_not_talk_directly_meet_over_their_host(row: Row, catalog: Catalog) -> None:

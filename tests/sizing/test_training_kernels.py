@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.sizing.whole_steps import estimate_training_step
 
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layer_operators import layer_operators
 from tonnage.sizing.layouts import Layouts, one_layout
@@ -161,12 +162,14 @@ def test_score_passes_of_relative_positions_follow_the_element() -> None:
 
 
 # Bytes a logit that the loss moves, forward and backward (training_job, program_profiles).
-LOSSES = [("plain", "bf16", 48.0), ("plain", "fp32", 36.0), ("in-place", "bf16", 48.0), ("one-kernel", "bf16", 8.0)]
+LOSSES = [("plain", "bf16", 48.0), ("plain", "fp32", 36.0), ("in-place", "bf16", 48.0), ("one-kernel", "bf16", 8.0),
+          ("half", "fp16", 18.0), ("half", "tf32", 36.0)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loss", "precision", "bytes_a_logit"), LOSSES)
 def test_losses_move_what_their_kernels_read_and_write(loss: Loss, precision: str, bytes_a_logit: float) -> None:
-    """A plain loss reads its row three times each way, one kernel over 16-bit logits four times in all."""
+    """A plain loss reads its row three times each way, at half the bytes in 16 bit (32-bit logits have no such loss),
+    one kernel over 16-bit logits four times in all."""
     work = job("gpt2", length=1024, precision=precision, program=Program(loss=loss))
     (part,) = (one for one in step_work(work, one_layout(micro_batch=1)).works if one.operator.name == "loss")
     moved = np.asarray(part.operator.moved_bytes) * (1.0 + np.asarray(part.backward))
@@ -206,3 +209,68 @@ def test_processes_that_exchange_no_gradients_pay_for_none(devices: Make) -> Non
     together = step(work, device, PLAIN, layout)
     assert float(alone.data_parallel_s[0]) < 1e-4
     assert float(together.data_parallel_s[0]) > 10 * float(alone.data_parallel_s[0])
+
+
+XL = ModelShape(
+    name="xl", architecture="decoder", layers=16, hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=2048,
+    vocab=20_000, positions="relative", relative_projections=True,
+)  # fmt: skip
+
+
+def _parts(work: TrainJob, trainer: TrainerProfile = PLAIN) -> dict[str, float]:
+    """Bytes that each element-wise operator moves in a step, forward and backward."""
+    works = step_work(work, one_layout(micro_batch=1), trainer).works
+    return {
+        one.operator.name: float(np.asarray(one.operator.moved_bytes * (1.0 + np.asarray(one.backward))).item())
+        for one in works
+        if one.operator.kind == "elementwise"
+    }
+
+
+def test_gradients_of_a_shared_table_are_added_up_whole() -> None:
+    """Four passes over a table that embeds words and weighs logits; nineteen where an adaptive softmax slices it in
+    four; none where the head has weights of its own, or kernels add up in place."""
+    work = job("gpt2", length=64, precision="fp32")
+    table = 50257 * 768 * 4.0
+    assert _parts(work)["table gradients"] == pytest.approx(4 * table)
+    assert "table gradients" not in _parts(replace(work, model=replace(work.model, tied_embeddings=False)))
+    assert "table gradients" not in _parts(work, replace(PLAIN, fused=True))
+    sliced = replace(PLAIN, rare_words=((0.05, 20_000.0), (0.04, 160_000.0), (0.01, 67_735.0)))
+    moved = _parts(replace(work, model=XL), sliced)["table gradients"]
+    assert moved == pytest.approx(19 * 267_735 * 512 * 4.0)
+
+
+def test_an_adaptive_softmax_makes_logits_of_rare_words_for_the_tokens_that_are_rare() -> None:
+    """A tenth of the tokens over ten times the words cost as much as the head, and their loss too."""
+    work = replace(job("gpt2", length=1000, precision="fp32"), model=XL)
+    works = step_work(work, one_layout(micro_batch=1), replace(PLAIN, rare_words=((0.1, 200_000.0),))).works
+    flop = {one.operator.name: float(np.asarray(one.operator.flop).item()) for one in works}
+    moved = {one.operator.name: float(np.asarray(one.operator.moved_bytes).item()) for one in works}
+    assert flop["rare words"] == pytest.approx(flop["vocabulary"])
+    assert moved["rare words loss"] == pytest.approx(moved["loss"])
+
+
+ODD = [("A100-80GB-SXM", 1.15, 1.35), ("H100-SXM", 1.15, 1.6), ("RTX-3090", 0.98, 1.02)]
+
+
+@pytest.mark.parametrize(("device", "least", "most"), ODD)
+def test_an_odd_vocabulary_slows_tensor_cores_that_wait_for_copies(
+    device: str, least: float, most: float, devices: Make
+) -> None:
+    """GPT-2 over 50,257 words against 50,304: about a quarter longer on an A100 (nanoGPT), more on a Hopper, nothing on
+    a board whose tensor cores take no more than plain copies bring."""
+    plain = job("gpt2", length=1024, compile=True)
+    padded = replace(plain, model=replace(plain.model, vocab=50_304))
+    there, layouts = devices(device), one_layout(micro_batch=12)
+    odd, even = (float(step(one, there, layouts=layouts).forward_s[0]) for one in (plain, padded))
+    assert least < odd / even < most
+
+
+def test_an_optimizer_with_a_ratio_for_each_tensor_launches_for_each(devices: Make) -> None:
+    """Eight kernels more for each of Transformer-XL's eleven tensors a layer, at the host's time for a launch."""
+    work = replace(job("gpt2", length=64, precision="fp32"), model=XL)
+    lists, apart = (
+        float(step(work, devices("V100-16GB", precision="fp32"), replace(PLAIN, optimizer_kernels=one)).optimizer_s[0])
+        for one in (0.0, 8.0)
+    )
+    assert apart - lists == pytest.approx(8 * 11 * 16 * Assumptions().host_launch_us_per_kernel * 1e-6)

@@ -27,15 +27,23 @@ def _nvidia_examples(row: TrainingRow) -> Facts:
     (PyTorch/Classification/ConvNets/configs.yml). MXNet: `--fuse-bn-relu 1 --fuse-bn-add-relu 1` with NHWC
     (MxNet/Classification/RN50v1.5/fit.py), which cuDNN has in 16 bit alone (cudnnBatchNormOps_t). PaddlePaddle:
     `fuse_bn_act_ops`, `fuse_bn_add_act_ops` under AMP (PaddlePaddle/Classification/RN50v1.5/program.py). Transformer-XL
-    in PyTorch casts the model: `apex_amp_opt_level` O2 (Transformer-XL/pytorch/train.py)."""
+    in PyTorch: see `_transformer_xl`."""
     folder = row.source.split(":")[-1]
+    if folder.startswith("PyTorch/LanguageModeling/Transformer-XL"):
+        return _transformer_xl(row)
     if row.precision != "fp16":
         return NOTHING
     if folder.startswith(("MxNet/", "PaddlePaddle/Classification")):
         return {"kernels": "fused"}
-    if folder.startswith("PyTorch/LanguageModeling/Transformer-XL"):
-        return {"state": "cast-model"}
     return {"channels_last": "y"} if "/ConvNets/" in row.source and folder.startswith("PyTorch") else NOTHING
+
+
+def _transformer_xl(row: TrainingRow) -> dict[str, Any]:
+    """NVIDIA's Transformer-XL in PyTorch: `optim: jitlamb`, which steps tensors one by one (pytorch/wt103_base.yaml,
+    lamb.py); in fp16 `apex_amp_opt_level` O2 casts the model, and `F.log_softmax` stays in 16 bit (train.py,
+    utils/proj_adaptive_softmax.py)."""
+    facts = {"optimizer": "LAMB", "optimizer_fused": "n"}
+    return {**facts, "state": "cast-model", "loss": "half"} if row.precision == "fp16" else facts
 
 
 def _lambda(row: TrainingRow) -> Facts:
@@ -45,9 +53,7 @@ def _lambda(row: TrainingRow) -> Facts:
     gradients."""
     found: dict[str, Any] = {"peer_to_peer": "n"}
     if row.model.startswith("TransformerXL"):
-        found |= {"vocab": WIKITEXT_WORDS, "exchanges": "n"}
-        if row.precision == "fp16":
-            found["state"] = "cast-model"
+        found |= {"vocab": WIKITEXT_WORDS, "exchanges": "n", **_transformer_xl(row)}
     size = re.search(r"(\d+)GB", row.gpu)
     memory = int(size[1]) if size else LAMBDA_MEMORY.get(row.gpu)
     batch = LAMBDA_BATCHES.get((row.model, row.precision == "fp16"), {}).get(memory or 0)

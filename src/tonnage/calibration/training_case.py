@@ -11,7 +11,7 @@ import numpy as np
 
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_engine import NoEngine, RowProgram, engine_of, objective_of
-from tonnage.calibration.training_shapes import RELATIVE_WORDS, NoShape, row_shape
+from tonnage.calibration.training_shapes import RARE_WORDS, RELATIVE_WORDS, NoShape, row_shape
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import TonnageError
@@ -33,6 +33,10 @@ NETWORK_GB_PER_S = {"Volta": 50.0, "Ampere": 200.0, "Hopper": 400.0, "Blackwell"
 HOST_NETWORK_GB_PER_S = 12.5
 SENTENCE_TOKENS = 28.0  # mean length of a WMT sentence in sub-words, where a batch is stated in tokens
 LARGEST_MICRO_BATCH = 1024
+# Kernels of a LAMB that steps tensors one by one, beside AdamW's: two norms of two kernels each, the trust ratio (You
+# et al. 2019), the update, and clipping's norm and product; what stands between them is merged (NVIDIA's
+# Transformer-XL, lamb.py, `lamb_kernel` under the script compiler).
+LAMB_KERNELS = 8.0
 LAMB_PASSES = 1.5  # traffic over AdamW's: LAMB reads its state twice (You et al. 2019, arXiv:1904.00962)
 # Width of ELECTRA's generator over the model's, by the model's width (Clark et al. 2020, arXiv:2003.10555, table 6).
 GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}
@@ -158,9 +162,11 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
     return {
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
         "target_tokens": row.target_tokens or 0,
+        "rare_words": RARE_WORDS if segment and not row.vocab else (),
         "exchanges": row.exchanges != "n",
         "interleave": _degree(row.sharding, "vp"),
         "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,
+        "optimizer_kernels": LAMB_KERNELS if row.optimizer.upper() == "LAMB" and row.optimizer_fused == "n" else 0.0,
     }
 
 

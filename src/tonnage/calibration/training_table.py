@@ -29,7 +29,7 @@ from tonnage.sizing.training_work import OperatorWork, StepWork, column_names
 from tonnage.values import dataclass
 
 KINDS: tuple[Kind, ...] = ("gemm", "attention", "elementwise", "convolution")
-FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_length", "peak_share")
+FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_length", "peak_share", "row_alignment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.sizing.estimates import Num
-from tonnage.sizing.operators import Operator, Pass, elementwise, gemm
+from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise, gemm
 from tonnage.workload.shapes import ModelShape
 
 
@@ -72,7 +72,8 @@ def _attention_over(
 
 
 def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
-    """From the layer's input to queries, keys and values."""
+    """From the layer's input to queries, keys and values. Tokens of an earlier segment are joined to it before, so that
+    queries are made of them too and dropped (NVIDIA's and the authors' Transformer-XL, `qkv_net(cat)`)."""
     hidden, tokens = shape.hidden, span.tokens
     if shape.kv_latent:
         return latent_projections(shape, span)
@@ -81,7 +82,7 @@ def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     operators = [gemm("qkv", span, rows=tokens, inner=hidden, columns=width + 2 * kv_width)]
     if np.any(np.asarray(span.cached_keys) > 0):
         rows = span.batch * span.cached_keys
-        operators.append(gemm("cached key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
+        operators.append(gemm("cached qkv", span, rows=rows, inner=hidden, columns=width + 2 * kv_width))
     return operators
 
 
@@ -130,7 +131,6 @@ def latent_attention(shape: ModelShape, span: Pass, *, keys: Num) -> list[Operat
     ]
 
 
-ALIGNED_BYTES = 16  # where rows start that tensor cores read
 UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
 
 

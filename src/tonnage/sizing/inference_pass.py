@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tonnage.sizing.attention_operators import ALIGNED_BYTES, UNALIGNED_RATE
+from tonnage.sizing.attention_operators import UNALIGNED_RATE
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.engine_rates import engine_pass_s
 from tonnage.sizing.engines import NO_LIMIT, Engine
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shared_switches
-from tonnage.sizing.operators import Operator, Pass, elementwise
+from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.values import dataclass
@@ -36,8 +36,9 @@ NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
 SCORE_KERNELS = 7.0
 SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
 CACHE_KERNELS = 2.0
-# A library's two conversions of layout around a convolution, in launches of a framework: they are inside its call.
-LAYOUT_LAUNCHES = 1.0
+# A library's two conversions of layout around a convolution, inside its call: a launch takes 4 to 6 us of the 20 that a
+# framework takes for a module (see `engines`).
+LAYOUT_KERNELS, LAYOUT_DISPATCH = 2.0, 0.25
 TENSOR_CORE_FORMATS = ("tf32", "fp16", "bf16")  # of frameworks; engines that run 8 bits choose their layouts
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
 LAUNCHED_ELEMENT_BYTES = 4.0  # that kernels of a framework move an element of the cache at, if it is narrower
@@ -248,7 +249,7 @@ def _with_layout(operators: Iterable[Operator], turned: bool) -> Iterator[Operat
         if turned and operator.kind == "convolution":
             yield Operator(
                 name="layout", kind="gemm", count=operator.count, moved_bytes=2.0 * operator.moved_bytes,
-                kernels=LAYOUT_LAUNCHES,
+                kernels=LAYOUT_KERNELS, dispatch_share=LAYOUT_DISPATCH,
             )  # fmt: skip
 
 
@@ -312,7 +313,8 @@ def _convolution(op: Operator, served: ServedFormat) -> Operator:
 def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Operator:
     """The operator with the kernels it takes where nothing is fused, as the authors of a model write it.
 
-    Queries, keys and values are three products. A layer norm is one kernel, an RMS norm is cast, square, mean, add,
+    Queries, keys and values are three products, of an image one (timm, vision_transformer.py, `self.qkv`; torchvision,
+    `MultiheadAttention`). A layer norm is one kernel, an RMS norm is cast, square, mean, add,
     root, two products and a cast, each with a residual sum behind it; rotary positions take two gathers and, for
     queries and keys each, two products, a negation, a concatenation and a sum. A decode step puts keys and values into
     the cache and, where heads share them, writes them out for each head.
@@ -320,7 +322,7 @@ def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Opera
     if not engine.spelt_out:
         return op
     if op.name == "qkv":
-        return replace(op, kernels=3.0)
+        return op if shape.architecture == "vision-transformer" else replace(op, kernels=3.0)
     if op.name == "rotary":
         return replace(op, kernels=ROTARY_KERNELS, dispatch_share=CHAINED_SHARE)
     if op.name == "norms and residuals":

@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.sizing.attention_operators import attention_operators, latent_attention, projection_operators
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.mlp_operators import mlp_operators
-from tonnage.sizing.operators import Operator, Pass, elementwise, gemm
+from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise, gemm
 from tonnage.workload.shapes import ModelShape
 
 
@@ -76,9 +76,21 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
         elementwise("embedding", moved_bytes=2 * span.residual_bytes * tokens * shape.hidden, kernels=3),
     ]
     if shape.vocab and np.any(np.asarray(logit_tokens) > 0):
-        product = gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
-        operators.append(replace(product, peak_share=span.half_rate))
+        operators += _logits(shape, span, "vocabulary", tokens=logit_tokens, words=shape.vocab / t)
         if span.training:
-            moved = span.loss_bytes * logit_tokens * shape.vocab / t
-            operators.append(elementwise("loss", moved_bytes=moved, kernels=5))
+            for share, words in span.rare_words:
+                operators += _logits(shape, span, "rare words", tokens=logit_tokens * share, words=words / t)
     return operators
+
+
+def _logits(shape: ModelShape, span: Pass, name: str, *, tokens: Num, words: Num) -> list[Operator]:
+    """Logits of some tokens over some words, and in training their loss."""
+    product = gemm(name, span, rows=tokens, inner=shape.embedding_width, columns=words)
+    product = replace(product, peak_share=span.half_rate)
+    if not span.training:
+        return [product]
+    if span.odd_rows and not span.winograd:  # 32-bit arithmetic without tensor cores asks for no alignment
+        bits = np.gcd(np.rint(np.asarray(words) * span.element_bytes).astype(np.int64), ALIGNED_BYTES)
+        product = replace(product, row_alignment=bits.astype(np.float64))
+    loss = "loss" if name == "vocabulary" else f"{name} loss"
+    return [product, elementwise(loss, moved_bytes=span.loss_bytes * tokens * words, kernels=5)]

@@ -12,6 +12,8 @@ import numpy as np
 from tonnage.sizing.estimates import Num
 from tonnage.values import dataclass
 
+ALIGNED_BYTES = 16  # where rows start that tensor cores read at once
+
 Kind = Literal["gemm", "attention", "elementwise", "convolution"]
 
 
@@ -38,6 +40,7 @@ class Operator:
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
     strided_elements: Num = 0.0  # of those moved, the ones that kernels take one by one, out of order
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
+    row_alignment: Num = 16.0  # bytes that rows of its output start at multiples of, at most ALIGNED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,8 @@ class Pass:
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
     transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     loss_bytes: float = 16.0  # that the loss moves for a logit forward; backward twice that
+    rare_words: tuple[tuple[float, float], ...] = ()  # clusters of an adaptive softmax: share of the tokens, words
+    odd_rows: bool = True  # a vocabulary is taken as it is, not padded to what tensor cores read
     primitives: bool = False  # a graph keeps and launches every primitive by itself (TensorFlow)
     winograd: bool = False  # 3 x 3 convolutions save products (32-bit arithmetic without tensor cores)
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)

@@ -11,15 +11,17 @@ from tonnage.workload.programs import Loss, Program, documents_memory
 # Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
 # the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel
 # that keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
-# vocab_parallel_cross_entropy); one kernel over 16-bit logits, those and their gradient.
+# vocab_parallel_cross_entropy); one kernel over 16-bit logits, those and their gradient; a plain
+# loss in 16 bit, the logarithms beside them.
 LOSS_BYTES: Final[dict[Loss, float]] = {
-    "plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0, "one-kernel": 4.0,
+    "plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0, "one-kernel": 4.0, "half": 6.0,
 }  # fmt: skip
 # Bytes that the loss moves for a logit, a third of forward and backward (0: those of a plain loss). One kernel reads
 # 16-bit logits twice, and once more beside the gradient it writes (flash-attn, csrc/xentropy): 8. In place, in 32 bit:
-# copy of the logits, greatest, difference, exponential, sum, quotient, product with the gradient, cast: 48 to 52.
+# copy of the logits, greatest, difference, exponential, sum, quotient, product with the gradient, cast: 48 to 52. A
+# plain one in 16 bit: half of what it moves in 32 bit (`training_job.PLAIN_LOSS_MOVED`).
 LOSS_MOVED: Final[dict[Loss, float]] = {
-    "plain": 0.0, "chunked": 0.0, "fused": 8.0 / 3.0, "in-place": 16.0, "one-kernel": 8.0 / 3.0,
+    "plain": 0.0, "chunked": 0.0, "fused": 8.0 / 3.0, "in-place": 16.0, "one-kernel": 8.0 / 3.0, "half": 6.0,
 }  # fmt: skip
 MIXED: Final = ("bf16", "fp16", "fp8")
 MASKED_SHARE: Final = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
@@ -40,13 +42,16 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
     megatron = program.state == "megatron"
     offload = program.offload or ()
     half = program.half_residual
+    loss = program.loss or "plain"
+    if loss == "half" and job.precision in ("fp32", "tf32"):
+        loss = "plain"  # there are no 16-bit logits
     return TrainerProfile(
         fused=program.kernels == "fused",
         logit_share=MASKED_SHARE if job.model.architecture == "encoder" else 1.0,
         state=program.state or "autocast",
         reduce_bytes=2.0 if megatron and job.precision in ("fp16", "fp8") else 0.0,
-        loss_bytes=LOSS_BYTES[program.loss or "plain"],
-        loss_moved_bytes=LOSS_MOVED[program.loss or "plain"],
+        loss_bytes=LOSS_BYTES[loss],
+        loss_moved_bytes=LOSS_MOVED[loss],
         primitives=bool(program.primitive_graph),
         clustered=bool(program.clustered),
         kept_factor=PRIMITIVE_KEPT if program.primitive_graph else 1.0,

@@ -27,6 +27,8 @@ class TrainerProfile:
     input and output round.
     `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption). `loss_moved_bytes`: what the loss
     moves for a logit forward, half of what backward moves (0: a plain loss).
+    `rare_words`: clusters of an adaptive softmax beyond its head, the share of tokens that each takes and its words.
+    `optimizer_kernels`: launched one by one for each tensor (a trust ratio of its own), not over lists of tensors.
     `exchanges`: data-parallel ranks sum their gradients. `primitives`: kernels are launched and activations kept per
     primitive. `clustered`: a compiler merges clusters of operations of such a graph.
 
@@ -57,6 +59,8 @@ class TrainerProfile:
     optimizer_passes: float = 1.0
     loss_bytes: float = 0.0
     loss_moved_bytes: float = 0.0
+    rare_words: tuple[tuple[float, float], ...] = ()
+    optimizer_kernels: float = 0.0
     exchanges: bool = True
     primitives: bool = False
     clustered: bool = False

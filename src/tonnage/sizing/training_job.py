@@ -83,6 +83,8 @@ def training_span(
         sequence_parallel=trainer.sequence_parallel,
         transposed=not trainer.channels_last and numbers.element_bytes < 4.0,
         loss_bytes=trainer.loss_moved_bytes or PLAIN_LOSS_MOVED[numbers.element_bytes],
+        rare_words=trainer.rare_words,
+        odd_rows=not trainer.fused,
         primitives=trainer.primitives,
         winograd=numbers.compute == "fp32",
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.operators import ALIGNED_BYTES
 from tonnage.sizing.rates import operator_s, output_tiles
 from tonnage.sizing.training_work import COMPILED, HAND_FUSED, UNFUSED, OperatorWork
 from tonnage.values import dataclass
@@ -22,6 +23,11 @@ TRAFFIC = (
 )  # fmt: skip
 VECTOR_BYTES = 4.0
 STRIDED = 6.0  # instructions an element takes out of order, over those of one in a vector: judgement, 3 to 12
+# Rows that start at odd multiples of 2 bytes cannot be copied to the multiprocessors asynchronously, 4 bytes being the
+# least (PTX, `cp.async`). FLOP a multiprocessor then does in a cycle: half of an A100's, for a vocabulary of 50,304 in
+# place of 50,257 takes a fifth off a step of GPT-2 on it, a third of whose products it is (nanoGPT). Judgement, 512 to
+# 1,400; boards whose tensor cores do no more are not slowed.
+COPIED_BYTES, UNCOPIED_FLOP = 4, 1024.0
 # Host time of a kernel that backward launches, over one of forward: autograd calls it without Python. On an H100 eager
 # forward takes 60 to 70 % of the host's step (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv: a
 # step recomputed in full against the same without), with twice the kernels in backward.
@@ -47,7 +53,7 @@ class PartScales:
         Array  # the same of a micro-batch with its backward, of each row, for the FLOP that a MFU counts: all of them
     )
     tiles: Num | None  # of the output of a product
-    older: NDArray[np.bool_] | None  # attention that uses the products of the generation before
+    older: NDArray[np.bool_] | None  # kernels that use the products of the generation before
 
 
 def part_scales(part: OperatorWork, devices: Devices, element: Array) -> PartScales:
@@ -80,6 +86,10 @@ def part_seconds(
     peak = devices.peak_flop_per_s if part.owner is None else devices.peak_flop_per_s[part.owner]
     if scales.older is not None:
         peak = peak * np.where(scales.older, assumed.training_attention_hopper_share, 1.0)
+    if part.operator.kind == "gemm" and scales.devices.multiprocessor_hz is not None:
+        narrow = np.asarray(part.operator.row_alignment) < COPIED_BYTES
+        most = np.where(narrow, UNCOPIED_FLOP * scales.devices.multiprocessor_hz, np.inf)
+        peak = np.fmin(peak, most)
     there = replace(scales.devices, peak_flop_per_s=peak)
     once = _fused(part, operator_s(part.operator, there, assumed, scales.tiles), there, scales.width, assumed)
     seconds = scales.often * np.maximum(once, scales.least)
@@ -110,11 +120,14 @@ def _of_owners(devices: Devices, owner: NDArray[np.intp] | None) -> Devices:
 
 def _older(part: OperatorWork, devices: Devices) -> NDArray[np.bool_] | None:
     """Attention kernels reach a smaller share of Hopper's peak where they use the products of the generation before;
-    a vendor's own kernels are written for it."""
-    if part.operator.kind != "attention" or devices.generation is None:
+    a vendor's own kernels are written for it. So do products with rows that do not start at 16 bytes, as Hopper's own
+    copies between its memories ask (CUDA programming guide, tensor memory access)."""
+    kind = part.operator.kind
+    if kind not in ("attention", "gemm") or devices.generation is None:
         return None
-    found = (devices.generation == GENERATIONS.index("Hopper")) & (np.asarray(part.fused) != HAND_FUSED)
-    return np.asarray(found, dtype=np.bool_)
+    aligned = np.asarray(part.operator.row_alignment) >= ALIGNED_BYTES
+    own = np.asarray(part.fused) == HAND_FUSED if kind == "attention" else aligned
+    return np.asarray((devices.generation == GENERATIONS.index("Hopper")) & ~own, dtype=np.bool_)
 
 
 def _fused(part: OperatorWork, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:

@@ -94,7 +94,8 @@ def step_seconds(
         bubble_s=work.bubble * micro,
         optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
         / (bandwidth * assumed.optimizer_memory_fraction)
-        + work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor * 1e-6,
+        + work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor * 1e-6
+        + work.optimizer_kernels * assumed.host_launch_us_per_kernel * 1e-6,
         floor_s=floor * m + work.optimizer_bytes / bandwidth,
         model_flop=work.model_flop,
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.adapter_work import adapter_operator, norm_operators, scale_operator
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
-from tonnage.sizing.operators import Operator
+from tonnage.sizing.operators import Operator, elementwise
 from tonnage.sizing.precision import (
     NF4_BYTES_PER_PARAMETER,
     TRAINING,
@@ -25,7 +25,7 @@ from tonnage.sizing.precision import (
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.trainer_profile import TrainerProfile
-from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
+from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss, parameter_share, training_stages
 from tonnage.values import dataclass
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
@@ -93,6 +93,7 @@ class StepWork:
     optimizer_bytes: Array
     accumulated_bytes: Array  # gradients added to the sum after each micro-batch but the first
     optimizer_tensors: Array
+    optimizer_kernels: Array  # launched for tensors one by one
     model_flop: Array
 
     @property
@@ -106,7 +107,7 @@ def step_work(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = 
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, trainer=trainer)
-    works = _works(job, stages, layouts, numbers, trainer)
+    works = (*_works(job, stages, layouts, numbers, trainer), *_table_gradients(job, layouts, numbers, trainer))
     rows, full = len(layouts.nodes), job.method == "full"
     modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA are none of the model's
     flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in modelled), start=np.float64(0.0))
@@ -157,6 +158,28 @@ def _works(
         for op in norm_operators(job, layouts, numbers, trainer):
             found.append(OperatorWork(operator=op, times=repeats, backward=0.0, again=again, fused=fused))
     return tuple(found)
+
+
+def _table_gradients(
+    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
+) -> tuple[OperatorWork, ...]:
+    """What autograd moves to add up the gradients of a table that embeds words and weighs their logits, a third of it
+    counted as forward.
+
+    The embedding's is a whole table of zeros with a few rows written (1 pass). A head's is one more, added to it (3).
+    Each cluster of an adaptive softmax slices the table: its gradient is a whole table of zeros with the slice copied
+    in (1 each, 2 in all), and all are added one by one (3 each). Source: PyTorch, `slice_backward`,
+    `embedding_dense_backward`. Hand-written kernels add a head's gradient to the table's as they make it.
+    """
+    shape = job.model
+    if trainer.fused or job.method != "full" or not shape.tied_embeddings or not has_vocabulary_loss(job):
+        return ()
+    slices = 1 + len(trainer.rare_words) if trainer.rare_words else 0
+    passes = 1 + 3 * max(slices, 1) + (slices + 2 if slices else 0)
+    words = shape.vocab + sum(words for _, words in trainer.rare_words)
+    moved = passes * words * shape.embedding_width * numbers.element_bytes / layouts.tensor_parallel
+    gradients = elementwise("table gradients", moved_bytes=moved / 3.0, kernels=0.0)
+    return (OperatorWork(operator=gradients, times=1.0, backward=2.0, again=0.0, fused=_fusion(job, trainer)),)
 
 
 def _casts(op: Operator, *, times: Num, again: Num, fused: float) -> OperatorWork:
@@ -250,6 +273,7 @@ def _data_columns(
         "optimizer_bytes": moved / cut,
         "accumulated_bytes": share.trained * (8.0 if trainer.fused else reduced + 8.0),
         "optimizer_tensors": _optimizer_tensors(job, trainer) * layers,
+        "optimizer_kernels": _optimizer_tensors(job, trainer) * layers * trainer.optimizer_kernels,
     }
 
 
@@ -266,6 +290,8 @@ def _optimizer_tensors(job: TrainJob, trainer: TrainerProfile) -> float:
 
 
 def _layer_tensors(job: TrainJob) -> float:
+    if job.model.relative_projections and job.model.causal:
+        return 11.0  # Transformer-XL: three matrices of attention without biases, two of the MLP with, two norms
     return 9.0 if job.model.gated_mlp else 16.0
 
 

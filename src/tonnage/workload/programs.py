@@ -19,7 +19,7 @@ ProgramName = Literal[
 Kernels = Literal["separate", "fused"]  # of element-wise work: each operation its own, or merged by hand
 State = Literal["autocast", "cast-model", "megatron"]
 SixteenBit = Literal["mixed", "true"]  # what «bf16» means: fp32 weights and 16-bit products, or 16-bit weights too
-Loss = Literal["plain", "chunked", "fused", "in-place", "one-kernel"]
+Loss = Literal["plain", "chunked", "fused", "in-place", "one-kernel", "half"]
 Selective = Literal["scores", "per-op"]
 OffloadPart = Literal["optimizer", "parameters", "activations"]
 Reading = Literal["allocated", "reserved", "device"]
@@ -41,9 +41,9 @@ class Program:
     `state`: autocast keeps fp32 weights and 16-bit copies; a cast model is 16-bit with fp32 masters beside; megatron
     adds fp32 main gradients. `loss`: `chunked` makes the logits part by part, `fused` computes it in one kernel with no
     copy, `in-place` overwrites the logits with their gradient, `one-kernel` reads 16-bit logits in one kernel forward
-    and one backward (flash-attn). `clustered`: XLA merges clusters of a TensorFlow graph. `selective`: what selective
-    recomputation makes again: the attention scores (Korthikanti et al. 2022), or every operation but attention and
-    every second matrix product.
+    and one backward (flash-attn), `half` is a plain loss over 16-bit logits that nothing casts. `clustered`: XLA merges
+    clusters of a TensorFlow graph. `selective`: what selective recomputation makes again: the attention scores
+    (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
     `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
     beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:

@@ -146,7 +146,7 @@ class TrainFields(StrictModel):
     )
     loss: Loss | None = key(
         "Cross entropy over the vocabulary: `plain`, `chunked` (logits part by part), `fused` (one kernel, no copy), "
-        "`in-place` (Megatron's), `one-kernel` (flash-attn's, over 16-bit logits that stay).",
+        "`in-place` (Megatron's), `one-kernel` (flash-attn's, 16-bit logits that stay), `half` (plain, in 16 bit).",
         default=None,
         shown="the program's, else plain",
         example="chunked",
