@@ -77,6 +77,8 @@ def test_columns_of_a_file_win(row: Row) -> None:
 
 
 MXNET = "NVIDIA/DeepLearningExamples@1:MxNet/Classification/RN50v1.5/README.md"
+PADDLE_BERT = "NVIDIA/DeepLearningExamples@1:PaddlePaddle/LanguageModeling/BERT/README.md"
+TENSORFLOW_BERT = "NVIDIA/DeepLearningExamples@1:TensorFlow2/LanguageModeling/BERT/README.md"
 TRANSFORMER_XL = "NVIDIA/DeepLearningExamples@1:PyTorch/LanguageModeling/Transformer-XL/README.md"
 DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
@@ -90,6 +92,22 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {"source_group": "NVIDIA-DLE", "source": MXNET, "precision": "tf32"},
         {"kernels": "", "channels_last": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": PADDLE_BERT, "precision": "fp16", "objective": "language-model"},
+        {"attention": "flash", "compile": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": PADDLE_BERT, "precision": "fp16", "objective": "classification"},
+        {"attention": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": PADDLE_BERT, "precision": "tf32", "objective": "language-model"},
+        {"attention": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": TENSORFLOW_BERT, "precision": "tf32"},
+        {"compile": "y", "program": "tensorflow"},
     ),
     (
         {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-base", "precision": "fp16"},
@@ -109,7 +127,7 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("cells", "expected"), DOCUMENTED)
 def test_sources_fill_what_their_scripts_say(row: Row, cells: dict[str, Any], expected: dict[str, Any]) -> None:
     """Batches, the whole vocabulary, and processes that exchange nothing, as each source's scripts have them."""
-    blank = {"note": "", "vocab": None, "micro_batch_per_gpu": None, "optimizer": ""}
+    blank = {"note": "", "vocab": None, "micro_batch_per_gpu": None, "optimizer": "", "attention": "", "compile": ""}
     found = with_facts(row(**{**blank, **cells}))
     assert {name: getattr(found, name) for name in expected} == expected
 
