@@ -34,7 +34,7 @@ HOST_NETWORK_GB_PER_S = 12.5
 SENTENCE_TOKENS = 28.0  # mean length of a WMT sentence in sub-words, where a batch is stated in tokens
 LARGEST_MICRO_BATCH = 1024
 # Kernels of a LAMB that steps tensors one by one, beside AdamW's: two norms of two kernels each, the trust ratio (You
-# et al. 2019), the update, and clipping's norm and product; what stands between them is merged (NVIDIA's
+# et al. 2019), the update, and clipping's norm and product; the rest is merged with them (NVIDIA's
 # Transformer-XL, lamb.py, `lamb_kernel` under the script compiler).
 LAMB_KERNELS = 8.0
 LAMB_PASSES = 1.5  # traffic over AdamW's: LAMB reads its state twice (You et al. 2019, arXiv:1904.00962)
