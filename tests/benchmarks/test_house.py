@@ -32,9 +32,18 @@ def test_sizes(house: ModuleType) -> None:
         "files": 2,
         "functions": 2,
         "functions_over_40_lines": 1,
+        "functions_over_40_lines_of_statements": 0,
         "uses_of_any": 2,
         "class_names_declared_more_than_once": 1,
     }
+
+
+def test_a_signature_and_a_docstring_are_no_statements(house: ModuleType) -> None:
+    """41 lines of statements are one too many, whatever is above them."""
+    head = 'def f(\n    a: int,\n) -> None:\n    """One.\n\n    Two."""\n'
+    for lines, over in ((40, 0), (41, 1)):
+        file = house.SourceFile("src/a.py", head + "    a = 1\n" * lines)
+        assert house.size_figures([file])["functions_over_40_lines_of_statements"] == over
 
 
 def test_imports(house: ModuleType) -> None:
