@@ -6,6 +6,7 @@ this machine's first process.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,13 +14,16 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from tonnage.places.kubernetes.pod_template import POD_PROGRAM
 from tonnage.testing.kubernetes.store import FakeObjectStore, FakeServerRefusal
+from tonnage.testing.slurm import free_ports
 from tonnage.values import dataclass
 
 Document = dict[str, Any]
@@ -46,6 +50,7 @@ class Controller:
         self.held = False
         self.processes: dict[str, Process] = {}
         self._failures: dict[str, int] = {}
+        self._ports: dict[str, int] = {}  # by the name under which the first pod is reached
         self._counted: set[str] = set()
         self._ended = threading.Event()
 
@@ -95,14 +100,24 @@ class Controller:
         log = self.folder / f"{pod['metadata']['name']}.log"
         with log.open("ab") as out:
             popen = subprocess.Popen(
-                container["command"], env=self.environment(pod, sent), stdout=out, stderr=out, start_new_session=True
-            )
+                self._here(container["command"]), env=self.environment(pod, sent), stdout=out, stderr=out,
+                start_new_session=True,
+            )  # fmt: skip
         self.processes[pod["metadata"]["uid"]] = Process(popen=popen, log=log)
         pod["spec"]["nodeName"] = "node-a"
         pod["status"] = {
             "phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True"}],
             "containerStatuses": [{"name": container["name"], "state": {"running": {}}}],
         }  # fmt: skip
+
+    def _here(self, command: Sequence[str]) -> list[str]:
+        """A container's command as it works on this machine, which all pods share: they meet at a port of its own."""
+        words = list(command)
+        if "--host" in words:
+            name = words[words.index("--host") + 1]
+            words[words.index("--host") + 1] = "127.0.0.1"
+            words[words.index("--port") + 1] = str(self._ports.setdefault(name, free_ports(1)[0]))
+        return words
 
     def _sent(self, path: str, pod: Document) -> Path | None:
         """The ConfigMap as files; an empty folder where the pod has none."""
@@ -253,6 +268,17 @@ class Controller:
             gone = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             pod["status"].setdefault("conditions", []).append(gone)
             self._delete([pod])
+
+    def lose(self, path: str) -> None:
+        """A pod's node loses its power: all its processes die in one instant, and the pod is a disrupted one."""
+        with self.store.lock:
+            pod = self.store.get(path)
+            process = self.processes[pod["metadata"]["uid"]]
+            for one in (*psutil.Process(process.popen.pid).children(recursive=True), psutil.Process(process.popen.pid)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            gone = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+            pod["status"].setdefault("conditions", []).append(gone)
 
 
 def _applies(rule: Mapping[str, Any], code: int, met: set[str]) -> bool:
