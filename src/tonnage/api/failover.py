@@ -11,6 +11,8 @@ from tonnage.errors import PlanRefused, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
+    from tonnage.runs.liveness import Heartbeat
+    from tonnage.runs.spec import GuardSpec
     from tonnage.settings import Settings
 
 ANY: Final = "any"  # --on any
@@ -81,7 +83,24 @@ def leave_place(settings: Settings, folder: RunFolder) -> str:
         folder.mirror_file.unlink()
         beat = read_heartbeat(folder)
         if beat is not None:
-            write_heartbeat(folder, replace(beat, at=datetime.now(UTC) - timedelta(seconds=SILENT_AFTER_S + 1)))
+            now = datetime.now(UTC)
+            if fault:
+                beat = with_silence(beat, folder.spec().guard, now=now)
+            write_heartbeat(folder, replace(beat, at=now - timedelta(seconds=SILENT_AFTER_S + 1)))
         else:
             heartbeat_file(folder).unlink(missing_ok=True)
     return fault
+
+
+def with_silence(beat: Heartbeat, guard: GuardSpec, *, now: datetime) -> Heartbeat:
+    """A heartbeat whose machines may have been held, and billed, until now: their place does not say that they end.
+
+    Limits in money and hours count that time, whether or not the run still worked.
+    """
+    from tonnage.runs.guards import billed_usd
+
+    silent_s = max((now - beat.at).total_seconds(), 0.0)
+    usd = beat.spent_usd
+    if guard.usd_per_hour is not None:
+        usd = (usd or 0.0) + billed_usd(silent_s, guard.usd_per_hour, guard.billing_quantum_s)
+    return replace(beat, held_s=beat.held_s + silent_s, spent_usd=usd)

@@ -53,8 +53,13 @@ def write_heartbeat(folder: RunFolder, beat: Heartbeat) -> None:
 
 def read_heartbeat(folder: RunFolder) -> Heartbeat | None:
     """The newest heartbeat, or None where there is none that can be read."""
+    return heartbeat_in(heartbeat_file(folder))
+
+
+def heartbeat_in(path: Path) -> Heartbeat | None:
+    """That of a file, wherever it lies."""
     try:
-        values: dict[str, Any] = json.loads(heartbeat_file(folder).read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         values["at"] = datetime.fromisoformat(values["at"])
         if values.get("forecast_end_at"):
             values["forecast_end_at"] = datetime.fromisoformat(values["forecast_end_at"])

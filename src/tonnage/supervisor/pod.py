@@ -28,7 +28,7 @@ from tonnage.runs.exits import VARIABLE, exits_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
-from tonnage.runs.liveness import heartbeat_file
+from tonnage.runs.liveness import heartbeat_file, heartbeat_in, read_heartbeat, write_heartbeat
 from tonnage.runs.log_parts import LOG, read_at
 from tonnage.runs.logs import machine_log, machine_logs
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
@@ -121,6 +121,9 @@ def lay(folder: RunFolder, sent: Path) -> bool:
         write_whole(folder.path / name, (sent / name).read_text(encoding="utf-8"))
     for file in load_job((sent / "job.json").read_text(encoding="utf-8"), where=str(sent / "job.json")).files:
         write_whole(folder.path / file.path, file.text)
+    spent, known = heartbeat_in(sent / heartbeat_file(folder).name), read_heartbeat(folder)
+    if spent is not None and (known is None or spent.held_s > known.held_s):
+        write_heartbeat(folder, spent)  # of another place: limits count it
     clear_requests(folder)
     folder.record(EventKind.SUBMITTED, who="pod", name=folder.path.name, place=place["place"])
     write_whole(folder.place_file, json.dumps(place) + "\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +12,9 @@ from tonnage.errors import TonnageError
 from tonnage.places.contract import GapError
 from tonnage.places.states import PlaceStatus
 from tonnage.runs import RunFolder
+from tonnage.runs.liveness import Heartbeat, read_heartbeat, write_heartbeat
+from tonnage.runs.spec import GuardSpec, dump_spec
+from tonnage.runs.states import RunReason
 from tonnage.testing.places import PlaceTrial
 
 LASTING = {"steps": 4000, "step_s": 0.02, "checkpoint_every": 5}
@@ -135,6 +140,37 @@ def test_taken_away_and_started_again(trial: PlaceTrial) -> None:
     assert (folder.state().attempt, folder.state().lost_steps) == (2, 0)
     assert losses(folder) == {step: 1 / step for step in range(1, 151)}
     assert trial.executor.submit(trial.submission(folder, steps=150), folder) == job
+
+
+@pytest.mark.slow
+def test_money_counts_over_places_and_submissions(trial: PlaceTrial) -> None:
+    """What was spent elsewhere before, and in each submission here, never sums to more than the limit and a quantum."""
+    folder, now = trial.write("bounded"), datetime.now(UTC)
+    hour = 3600.0  # USD: a dollar a second, in quanta of a second
+    guard = GuardSpec(max_cost_usd=14.0, usd_per_hour=hour, billing_quantum_s=1.0)
+    spec = replace(folder.spec(), guard=guard)
+    folder.spec_file.write_text(dump_spec(spec))
+    write_heartbeat(folder, Heartbeat(at=now - timedelta(hours=1), pid=1, host="away", held_s=2.0, spent_usd=9.0))
+    trial.start(folder, **LASTING)
+    trial.reach(folder, PlaceStatus.STOPPED)
+    assert folder.state().reason is RunReason.COST_LIMIT
+    trial.wait(lambda: spent(trial, folder) > 9.0)
+    assert spent(trial, folder) <= 14.0 + 1.0
+    first = spent(trial, folder)
+    folder.spec_file.write_text(dump_spec(replace(spec, guard=replace(guard, max_cost_usd=first + 6.0))))
+    trial.start(folder, 2, **LASTING)
+    trial.wait(lambda: trial.status(folder).status is PlaceStatus.STOPPED and spent(trial, folder) > first)
+    assert spent(trial, folder) <= first + 6.0 + 1.0
+    assert folder.state().attempt == 2
+
+
+def spent(trial: PlaceTrial, folder: RunFolder) -> float:
+    """USD in all, as the run's last heartbeat says."""
+    trial.executor.logs(folder)
+    beat = read_heartbeat(folder)
+    assert beat is not None
+    assert beat.spent_usd is not None
+    return beat.spent_usd
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ from tonnage.places.states import JobView, Phase, PlaceState, joined
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import heartbeat_file
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import RunReason
 from tonnage.values import dataclass
@@ -97,7 +98,7 @@ class Kubernetes:
                     self._remove(before.token)  # two submissions of a run never work at once
                 write_submission(folder, submission)
             for document in read_manifest(submission.script):
-                self._made(document, submission)
+                self._made(with_spending(document, folder), submission)
             record = read_record(folder)
             assert record is not None
             job_id = str(read_manifest(submission.script)[-1]["metadata"]["name"])
@@ -280,6 +281,14 @@ class Kubernetes:
 
     def _pod_path(self, pod: Mapping[str, Any]) -> str:
         return path_of("v1", "Pod", self.place.namespace, pod["metadata"]["name"])
+
+
+def with_spending(document: Document, folder: RunFolder) -> Document:
+    """The submission's ConfigMap also says what the run has spent so far, here or elsewhere: its limits count it."""
+    spent = heartbeat_file(folder)
+    if document["kind"] != "ConfigMap" or not spent.exists():
+        return document
+    return document | {"data": document["data"] | {spent.name: spent.read_text(encoding="utf-8")}}
 
 
 def _nowhere(block: bytes) -> None:
