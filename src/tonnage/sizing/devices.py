@@ -198,7 +198,7 @@ def _watts_per_tflop(accelerator: Accelerator) -> float:
 
 
 # 32-bit lanes of a multiprocessor by compute capability (CUDA C++ Programming Guide, arithmetic instructions).
-LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "10.0": 128, "12.0": 128}
+LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "10.0": 128, "10.3": 128, "12.0": 128}
 # Dies made for graphics boards: GDDR memory, small tensor cores, and (8.6) a cheaper process than the compute die of
 # the same generation. Turing (7.5) is made as Volta is and counts with it.
 GRAPHICS_DIES = ("8.6", "8.9", "12.0")
