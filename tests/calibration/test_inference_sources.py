@@ -13,7 +13,7 @@ from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import InferenceCase, read_case, row_engine
 from tonnage.calibration.inference_sources import documented_facts
-from tonnage.calibration.prediction import JudgedRow
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.encoder_loads import LOOP_STEP_S
@@ -301,6 +301,19 @@ def test_a_note_may_say_what_an_engine_was_set_to() -> None:
     limits = case_of(with_inference_facts(row)).limits
     assert (limits.requests, limits.step_tokens, limits.built, limits.chunked) == (64, 1024, True, False)
     assert case_of(replace(SERVED, source="mine")).limits == EngineLimits()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [("cache_fraction=1.7", "no share of memory"), ("cache_fraction=-2", "no share of memory"),
+     ("most_requests=0", "most_requests is 0: no request could run"),
+     ("most_step_tokens=-1", "most_step_tokens is -1: no request could run")],
+)  # fmt: skip
+def test_limits_that_cannot_be_are_a_reason_to_skip(said: str, reason: str) -> None:
+    """A share beyond all memory, no requests, no tokens: the row is skipped and says which."""
+    found = read_case(with_inference_facts(replace(SERVED, source="mine", note=f"{SERVED.note}; {said}")), CATALOG)
+    assert isinstance(found, SkippedRow)
+    assert reason in found.reason
 
 
 def test_a_python_server_in_front_takes_longer_to_the_first_token() -> None:

@@ -332,6 +332,20 @@ CONTRADICTIONS = {
         "llama.cpp shares no prefixes",
         "use vllm",
     ),
+    "4-bit experts under an engine without them": Bad(
+        swap(SERVE, "gpt2", "gpt-oss-20b") + "  engine: tgi\n  weights: mxfp4\n",
+        8,
+        "serve.weights",
+        "found 'mxfp4', which tgi does not run",
+        "vllm (0.10.2 and later)",
+    ),
+    "a checkpoint that an engine does not read": Bad(
+        swap(SERVE, "gpt2", "gpt-oss-20b") + "  engine: tgi\n",
+        7,
+        "serve.engine",
+        "does not run mxfp4, as the checkpoint of gpt-oss-20b is stored",
+        "tensorrt-llm (1.0 and later) for mxfp4, or say `weights: bf16`",
+    ),
     "a share of memory that an engine chooses itself": Bad(
         SERVE + "  engine: sglang\n  engine_limits: {cache_fraction: 0.9}\n",
         8,

@@ -163,6 +163,12 @@ def _unjudgeable(row: InferenceRow) -> str | None:
         return "memory is a pre-allocated pool, not a need"
     if row.value <= 0:
         return "the measured value is not positive"
+    if row.cache_fraction is not None and not 0 < row.cache_fraction <= 1:
+        return f"cache_fraction is {row.cache_fraction:g}, which is no share of memory"
+    for name in ("most_requests", "most_step_tokens"):
+        limit = getattr(row, name)
+        if limit is not None and limit < 1:
+            return f"{name} is {limit}: no request could run"
     if row.latency_bound == "y" and row.metric.startswith(("latency", "ttft", "tpot")):
         return "latency at an offered load that the row does not state"
     return None

@@ -24,6 +24,9 @@ IMAGES = ("vision-transformer", "convolution")
 # Engine and weights that do not go together, and which engine does from which version.
 UNSUPPORTED = {
     ("llama.cpp", "fp8"): "use int8 (its Q8_0), or vllm (0.5 and later) or tensorrt-llm (0.5 and later) for fp8",
+    # TGI's launcher has no such `--quantize`; the three below ran gpt-oss-120b on an H100 (gpustack/gpustack,
+    # docs/performance-lab/gpt-oss-120b/h100.md).
+    ("tgi", "mxfp4"): "use vllm (0.10.2 and later), sglang (0.5.3 and later) or tensorrt-llm (1.0 and later) for mxfp4",
 }
 
 NO_FP8_CACHE = {  # engines that keep no keys and values in fp8; lmdeploy's TurboMind has int8 and int4 (its PR 4563)
@@ -210,7 +213,7 @@ def _request_problems(
         return
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
-        yield from _format_problems(section, requests)
+        yield from _format_problems(section, requests, shape)
         yield from _prefix_problems(section, requests, shape)
         yield from _speculative_problems(section, requests, shape)
         yield from _limit_problems(section, requests)
@@ -269,10 +272,14 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
     yield from _position_problems(path, longest, shape)
 
 
-def _format_problems(section: str, requests: RequestFields) -> Iterator[Problem]:
-    known = UNSUPPORTED.get((requests.engine or "vllm", requests.weights or ""))
-    if known is not None:
-        yield Problem((section, "weights"), f"found '{requests.weights}', which {requests.engine} does not run", known)
+def _format_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    weights, engine = requests.weights or shape.stored_weights, requests.engine or "vllm"
+    known = UNSUPPORTED.get((engine, weights))
+    if known is not None and requests.weights:
+        yield Problem((section, "weights"), f"found '{weights}', which {engine} does not run", known)
+    elif known is not None:
+        fault = f"found '{engine}', which does not run {weights}, as the checkpoint of {shape.name} is stored"
+        yield Problem((section, "engine"), fault, f"{known}, or say `weights: bf16`")
     if requests.kv_cache == "fp8" and requests.engine in NO_FP8_CACHE:
         fault = f"found 'fp8', which {requests.engine} does not keep"
         yield Problem((section, "kv_cache"), fault, NO_FP8_CACHE[requests.engine])
