@@ -88,8 +88,8 @@ def test_few_families_of_percentiles_are_judged_with_the_means(judged: MakeJudge
 
 
 def test_few_sources_that_err_more_than_all_others_are_not_narrowed_by_them(judged: MakeJudged) -> None:
-    """First tokens of two laboratories err by a half: the interval holds for them, not for the exact steps of others
-    alone; two that err less than all others keep what all need."""
+    """First tokens of two laboratories err by a half: half of what their interval rests on is theirs, not the exact
+    steps of others alone; two that err less than all others keep much of what all need."""
     queues = [
         replace(row, group="decoder ttft", source=f"s{n % 2}")
         for n, row in enumerate(noisy(judged, 1, rows=90, families=6, sigma=0.5))
@@ -100,8 +100,12 @@ def test_few_sources_that_err_more_than_all_others_are_not_narrowed_by_them(judg
     ]
     other = noisy(judged, 3, rows=600, families=20, sigma=0.05)
     made = fit_intervals([*queues, *exact, *other])
-    assert np.mean([made.covers(row) for row in queues]) > 0.72
-    assert made.spread("image training time").high_factor > 1.05
+    assert np.mean([made.covers(row) for row in queues]) > 0.6
+    assert (
+        np.mean([fit_intervals(other).spread("training time").high_factor > row.measured / 100.0 for row in queues])
+        < 0.6
+    )
+    assert made.spread("image training time").high_factor > 1.04
 
 
 def test_a_group_without_rows_allows_for_all_of_its_kin(judged: MakeJudged) -> None:
@@ -118,7 +122,8 @@ def test_a_group_without_rows_allows_for_all_of_its_kin(judged: MakeJudged) -> N
 
 
 def test_a_figure_that_no_row_had_is_one_more_unknown(judged: MakeJudged) -> None:
-    """Tails for which only means speak are wider by one step; another model's rows of the same figure are none."""
+    """Tails for which only means speak are wider by one step of judgement, since no left-out row says how much; another
+    model's rows of the same figure are none."""
     rows = [
         judged(group=group, family=f"F{n % 6}", source=f"S{n % 6}", measured=100.0 * exp((n % 11 - 5) / 20))
         for group in ("decoder tpot", "vision time")
@@ -127,7 +132,7 @@ def test_a_figure_that_no_row_had_is_one_more_unknown(judged: MakeJudged) -> Non
     made = fit_intervals(rows)
     for borrowed, own, steps in (("decoder tail", "decoder tpot", 1), ("encoder time", "vision time", 0)):
         assert made.of_group(borrowed) == made.of_group(own)
-        assert made.spread(borrowed) == made.spread(own, steps)
+        assert made.spread(borrowed) == made.spread(own, steps, steps)
     assert made.spread("decoder tail").high_factor > made.spread("decoder tpot").high_factor
 
 

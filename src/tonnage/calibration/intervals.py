@@ -77,12 +77,13 @@ class Intervals:
 
         `foreign` of them are of a kind that no left-out row speaks of (another generation or vendor, another number
         format): each of those widens by judgement. A figure that no row had, and for which only its kin speak (tails,
-        for which means do), is one more unknown. The prediction itself always lies inside.
+        for which means do), is one more of that kind. The prediction itself always lies inside.
         """
         known = self.of_group(group)
         if known is None:
             return _judged_spread(group, unseen_factors)
-        unseen_factors += figure_of(known.group) != figure_of(group)
+        of_kin = figure_of(known.group) != figure_of(group)
+        unseen_factors, foreign = unseen_factors + of_kin, foreign + of_kin
         foreign = min(foreign, unseen_factors, FARTHEST)
         factor = (
             known.widening ** (min(unseen_factors, FARTHEST) - foreign)
@@ -155,12 +156,10 @@ def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) 
     by_group: defaultdict[str, list[JudgedRow]] = defaultdict(list)
     for row in known:
         by_group[row.group].append(row)
-    pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
     found = []
     for group, rows in sorted(by_group.items()):
         like = _with_kin(group, by_group)
-        own = _quantiles(like) if len(like) >= FEWEST_ROWS else None
-        quantiles = own if _enough(like) else _wider(own, pooled)
+        quantiles = _quantiles(like) if _enough(like) else _among(like, known)
         if quantiles is not None:
             groups = {row.group for row in like}
             beyond = [row for row in away if row.group in groups]
@@ -238,26 +237,29 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[JudgedRow]) -> 
     return min(max(LEAST_WIDENING, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
 
 
-def _wider(
-    own: tuple[float, float, float] | None, pooled: tuple[float, float, float] | None
-) -> tuple[float, float, float] | None:
-    """What holds for all groups together, no narrower than what a group's own rows show."""
-    if own is None or pooled is None:
-        return own or pooled
-    return min(own[0], pooled[0]), own[1], max(own[2], pooled[2])
+def _among(own: Sequence[JudgedRow], known: Sequence[JudgedRow]) -> tuple[float, float, float] | None:
+    """Low, middle and high of a group of few sources: half of the weight is its own, half that of all rows (which say
+    what its sources do not). A group of few rows has all rows alone."""
+    if len(known) < FEWEST_ROWS:
+        return None
+    if len(own) < FEWEST_ROWS:
+        return _quantiles(known)
+    rows = [*own, *known]
+    shares = [[weight / sum(weights) for weight in weights] for weights in (_weights(own), _weights(known))]
+    return _quantiles(rows, [*shares[0], *shares[1]])
 
 
 def _enough(rows: Sequence[JudgedRow]) -> bool:
     return len(rows) >= FEWEST_ROWS and len(set(map(source_of, rows))) >= FEWEST_SOURCES
 
 
-def _quantiles(rows: Sequence[JudgedRow]) -> tuple[float, float, float]:
+def _quantiles(rows: Sequence[JudgedRow], weights: Sequence[float] = ()) -> tuple[float, float, float]:
     """Low, middle and high of the pooled distribution of all sources (Dunn, Wasserman and Ramdas 2022,
     arXiv:1809.07441, section 4.2: pooling CDFs). Rows of a table err together: those of one source, family and device.
     A new table is one of k + 1, and the interval holds COVERED of that many. Whole sources are fewer than that law can
     use: of four, it takes the farthest row of all. Peaks are the same on every device: there the device is no table."""
     values = [residual(row) for row in rows]
-    weights = _weights(rows)
+    weights = weights or _weights(rows)
     tables = len({(source_of(row), row.family, "" if "memory" in row.group else row.gpu) for row in rows})
     level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / tables)) / 2.0)
     low = -_quantile_of([-value for value in values], weights, level)
