@@ -87,7 +87,7 @@ def test_more_driver_never_makes_it_worse() -> None:
     [
         ("13.0", "7.0", "fails"), ("12.8", "7.0", "works"), ("13.0", "7.5", "works"), ("12.0", "3.7", "fails"),
         ("11.4", "3.7", "works"), ("12.4", "10.0", "limited"), ("12.8", "12.0", "works"), ("11.7", "9.0", "limited"),
-        ("13.0", "9.0", "works"), ("12.9", "10.3", "unknown"), ("14.0", "9.0", "unknown"),
+        ("13.0", "9.0", "works"), ("12.9", "10.3", "works"), ("12.9", "11.7", "unknown"), ("14.0", "9.0", "unknown"),
     ],
 )  # fmt: skip
 def test_a_release_compiles_for_some_devices(cuda: str, capability: str, verdict: str) -> None:
