@@ -92,6 +92,7 @@ def test_a_gateway_that_is_not_there(server: Open, tmp_path: Path) -> None:
     wanted = json.loads(tonnage.gateway_spend(path, options).to_json())
     assert said | {"since": ""} == wanted | {"since": ""}
     assert client.get("/api/v1/gateways/chat/spend?by=colour").status_code == 400
+    assert "Nothing was spent since then." in client.get("/gateways/chat/spend").text
     path.write_text("routes: 3\n", encoding="utf-8")
     assert "routes" in client.get("/api/v1/gateways").json()["gateways"][0]["problem"]
     assert client.get("/api/v1/gateways/chat").status_code == 400

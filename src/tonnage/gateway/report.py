@@ -11,7 +11,7 @@ from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
 from tonnage.gateway.status import AllowanceState, forecast_document
 from tonnage.gateway.top.report import forecast_words
-from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Table
+from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.listing import Field, Fields, field_table, field_values, fields_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import short
@@ -135,7 +135,9 @@ def gateway_report(gateway: Gateway) -> Report:
 def spent_report(by: str, found: Sequence[NameSpend], since: str) -> Report:
     """Spending by a column of the ledger."""
     return fields_report(
-        lambda: Page(title=f"Spent since {since}, by {by}", blocks=(field_table(SPENT, found),)),
+        lambda: Page(title=f"Spent since {since}, by {by}", blocks=(
+            field_table(SPENT, found) if found else Paragraph(text="Nothing was spent since then.", tone="faint"),
+        )),
         lambda: {"schema": "tonnage/gateway-spend@1", "by": by, "since": since,
                  "spent": [field_values(SPENT, one) for one in found]},
         SPENT, found,
