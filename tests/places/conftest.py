@@ -153,6 +153,7 @@ def aws(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)  # not seconds
     boto3.client("s3").create_bucket(Bucket="runs")
     trust = {"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",
                             "Principal": {"Service": ["sagemaker.amazonaws.com", "ec2.amazonaws.com",

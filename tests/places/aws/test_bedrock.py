@@ -45,6 +45,7 @@ def bedrock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBed
         }.items():  # fmt: skip
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
+        monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)  # not seconds
         yield found
 
 
