@@ -125,6 +125,7 @@ def test_private_folders(tmp_path: Path) -> None:
     assert modes == [0o755, 0o700, 0o700]
 
 
+@pytest.mark.heavy
 def test_a_database_that_another_thread_made_meanwhile_keeps_its_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

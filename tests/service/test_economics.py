@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tonnage.catalog import Catalog
+from tonnage.catalog import Catalog, load_catalog
 from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
 from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling, held_machines
@@ -76,8 +76,12 @@ def test_worse_throughput_costs_more(units: tuple[FleetUnit, ...]) -> None:
         assert value <= slow * (1 + 1e-3)
 
 
-def test_units_are_worth_having(units: tuple[FleetUnit, ...]) -> None:
+def test_units_are_worth_having() -> None:
     """No machine is cheaper than the one before, and each carries a request for less."""
+    asked = Requests(input_tokens=Lengths(mean=64, maximum=256), output_tokens=Lengths(mean=20, maximum=40))
+    served = serve("llama-2-7b", requests=asked, rate_per_s=100.0, p95_latency_s=2.0)
+    units = fleet_units(served, offers_of(load_catalog(), "T4", "L4", "A10G", "H100-SXM"), reserved_discount=0.4)
+    assert len(units) > 1
     for small, large in pairwise(units):
         each = [one.capacity_per_s.value / min(one.usd_per_hour, one.reserved_usd_per_hour or one.usd_per_hour)
                 for one in (small, large)]  # fmt: skip
