@@ -41,8 +41,10 @@ def promql(condition: Condition) -> str:
     """
     compared = ">" if condition.direction == "above" else "<"
     if condition.take == "age":
-        over = max(int(condition.limit), 1)
-        return f"changes({_selector(condition)}[{over}s]) {'==' if condition.direction == 'above' else '>'} 0"
+        over, selector = max(int(condition.limit), 1), _selector(condition)
+        if condition.direction == "below":
+            return f"changes({selector}[{over}s]) > 0"
+        return f"changes({selector}[{over}s]) == 0 and {selector} offset {over}s"  # a new series is not an old one
     return f"{value_of(condition)} {compared} {condition.limit:g}"
 
 
