@@ -13,7 +13,7 @@ import numpy as np
 from .base import BaseEngine
 
 
-class Engine(BaseEngine):
+class ScikitLearnEngine(BaseEngine):
     packages = ("scikit-learn",)
 
     def start(self) -> None:

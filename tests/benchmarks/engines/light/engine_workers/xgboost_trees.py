@@ -1,5 +1,5 @@
 """The same light engine under another name."""
 
-from .scikit_learn import Engine
+from .scikit_learn import ScikitLearnEngine as XGBoostEngine
 
-__all__ = ["Engine"]
+__all__ = ["XGBoostEngine"]
