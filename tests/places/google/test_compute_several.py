@@ -63,7 +63,7 @@ def test_two_machines_train_are_taken_and_go_on(
     del desk.environ["TONNAGE_WORKER"]
     desk.tonnage("init", "sequence-classification", "--out", str(tmp_path / "st"))
     file = tmp_path / "st" / FILE
-    file.write_text(file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 12"))
+    file.write_text(file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 40"))
     words = ["--runner", "torchrun", "--processes", "2", "-d", "-y"]
 
     def status(name: str) -> RunFolder:

@@ -124,7 +124,7 @@ def test_two_pods_train_one_is_lost_and_they_go_on(
     del desk.environ["TONNAGE_WORKER"]
     desk.tonnage("init", "sequence-classification", "--out", str(mount / "st"))
     file = mount / "st" / FILE
-    text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 6")
+    text = file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 12")
     file.write_text(text.replace("every_steps: 50", "every_steps: 10"))
     words = ["--on", "pods", "--runner", "torchrun", "--processes", "2", "-y"]
     following = desk.begin("run", str(file), "--name", "struck", *words)
