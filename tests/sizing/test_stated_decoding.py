@@ -21,6 +21,7 @@ from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.workload.engine_limits import EngineLimits
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, Speculation
 from tonnage.workload.known import find_model
 
@@ -33,10 +34,10 @@ PROMPTS = Requests(input_tokens=Lengths(mean=4000, maximum=4000), output_tokens=
 JOB = BatchJob(model=find_model("llama-3.1-8b"), requests=PROMPTS, items=10_000, weights="bf16")
 
 
-def rows(model: str = "llama-3.1-8b", **stated: Any) -> DecoderRows:
+def rows(model: str = "llama-3.1-8b", concurrency: float = np.nan, **stated: Any) -> DecoderRows:
     return decoder_rows(
         find_model(model), FORMATS["bf16"], SCHEDULERS["vllm"], serving_devices([H100], "bf16"), [DEVICE], [PROMPTS],
-        tensor_parallel=np.ones(1), concurrency=np.array([np.nan]), **stated,
+        tensor_parallel=np.ones(1), concurrency=np.array([concurrency]), **stated,
     )  # fmt: skip
 
 
@@ -47,6 +48,19 @@ def curves(of: DecoderRows) -> DecoderCurves:
 
 def sized(job: BatchJob) -> Sized:
     return size_batch(job, [H100], Constraints(max_nodes=1), CalibratedModel.packaged())
+
+
+def slots(limits: EngineLimits, concurrency: float = np.nan) -> float:
+    return float(rows(concurrency=concurrency, limits=[limits]).slots[0])
+
+
+def test_what_the_engine_is_set_to_caps_requests_in_flight() -> None:
+    """A request that decodes takes a token of each step; a layout's own figure replaces the default, not a limit."""
+    small_steps, few_requests = EngineLimits(step_tokens=16.0), EngineLimits(requests=32.0)
+    assert slots(small_steps) == 16.0
+    assert slots(small_steps, concurrency=64.0) == 16.0
+    assert slots(few_requests, concurrency=512.0) == 32.0
+    assert slots(few_requests, concurrency=8.0) == 8.0
 
 
 def test_attention_of_the_rest_looks_at_all_keys() -> None:

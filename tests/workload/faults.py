@@ -367,6 +367,35 @@ CONTRADICTIONS = {
         "pytorch runs fixed batches",
         "batch:",
     ),
+    "more in flight than the engine is set to": Bad(
+        SERVE + "  engine_limits: {requests: 32}\nlayout: {concurrency: 512}\n",
+        7,
+        "serve.engine_limits.requests",
+        "found 32, but `layout` has 512 requests in flight",
+        "lower `concurrency`",
+    ),
+    "limits beside a fixed batch": Bad(
+        SERVE + "  engine_limits: {requests: 8, cache_fraction: 0.3}\nlayout: {batch: 64}\n",
+        7,
+        "serve.engine_limits",
+        "`layout` has a fixed batch of 64",
+        "concurrency:",
+    ),
+    "steps too small for the requests": Bad(
+        SERVE + "  engine_limits: {requests: 1024, step_tokens: 16}\n",
+        7,
+        "serve.engine_limits.step_tokens",
+        "found 16, below `requests` (1024)",
+        "1024 or more",
+    ),
+    "a prompt above a step that reads it whole": Bad(
+        swap(SERVE, "input_tokens: 64", "input_tokens: {mean: 64, max: 900}")
+        + "  engine: tensorrt-llm\n  engine_limits: {step_tokens: 512}\n",
+        5,
+        "serve.input_tokens",
+        "found 900 (the longest prompt), above the 512 tokens of a step",
+        "chunked: true",
+    ),
     "no requests at all": Bad(
         SERVE + "  engine_limits: {requests: 0}\n", 7, "serve.engine_limits.requests", "found 0", ""
     ),

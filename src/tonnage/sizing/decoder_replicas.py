@@ -42,20 +42,22 @@ def decoder_rows(
     engine: Engine | None = None,
     limits: Sequence[EngineLimits] = (),
 ) -> DecoderRows:
-    """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
-    fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
-    of prompts that the prefix cache holds. `data_ranks`: engines side by side in a replica that share the experts, each
-    with limits and a cache of its own. `engine`: the class whose memory counts beside the scheduler's own rule.
-    `limits`: what the engine was set to, a row each (none: to its defaults)."""
+    """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; what it is set to, the
+    tokens of a step and the cache may allow fewer. `requests`: of each row; all of a call state their lengths in the
+    same way (as many points). `cached`: share of prompts that the prefix cache holds. `data_ranks`: engines side by
+    side in a replica that share the experts, each with limits and a cache of its own. `engine`: the class whose memory
+    counts beside the scheduler's own rule. `limits`: what the engine was set to, a row each (none: to its defaults)."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
     set_to = limits or [NO_LIMITS] * len(accelerators)
     pairs = list(zip(set_to, accelerators, strict=True))
     limit = np.array([most_requests(scheduler, *pair) for pair in pairs]) * data_ranks
     step_tokens = np.array([most_step_tokens(scheduler, *pair) for pair in pairs]) * data_ranks
-    if speculation is not None and not scheduler.prompts_first:  # guesses take of a step's tokens
-        limit = np.maximum(np.minimum(limit, np.floor(step_tokens / speculation.rows)), 1.0)
-    most = np.where(np.isnan(concurrency), limit, concurrency)
+    stated = np.array([one.requests or np.inf for one in set_to]) * data_ranks
+    most = np.where(np.isnan(concurrency), limit, np.minimum(stated, concurrency))
+    if not scheduler.prompts_first:  # each request takes a token of a step, and its guesses
+        each = 1.0 if speculation is None else speculation.rows
+        most = np.minimum(most, np.maximum(np.floor(step_tokens / each), 1.0))
     rows = DecoderRows(
         shape=shape, served=served, scheduler=scheduler, devices=devices, tensor_parallel=tensor_parallel,
         host_factor=np.array([host_factor(device) for device in accelerators]), slots=most,

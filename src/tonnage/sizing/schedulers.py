@@ -9,6 +9,7 @@ from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.engines import Engine
 from tonnage.values import dataclass
+from tonnage.workload.engine_limits import TENSORRT_LLM_STEP_TOKENS
 
 LARGE_GIB: Final = 70.0
 Admission = Literal["recompute", "reserve", "fixed"]
@@ -72,8 +73,8 @@ _ALL: Final = (
         large_step_tokens=8192,
     ),
     Scheduler(
-        name="tensorrt-llm", admission="reserve", chunked=False, fp8_cache=True, requests=2048, step_tokens=8192,
-        large_requests=2048, large_step_tokens=8192,
+        name="tensorrt-llm", admission="reserve", chunked=False, fp8_cache=True, requests=2048,
+        step_tokens=TENSORRT_LLM_STEP_TOKENS, large_requests=2048, large_step_tokens=TENSORRT_LLM_STEP_TOKENS,
     ),
     Scheduler(
         name="sglang", admission="recompute", prompts_first=True, requests=2048, step_tokens=8192,

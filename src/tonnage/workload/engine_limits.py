@@ -6,6 +6,8 @@ from typing import Final
 
 from tonnage.values import dataclass
 
+TENSORRT_LLM_STEP_TOKENS: Final = 8192  # max_num_tokens of its BuildConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 import tonnage
 from tonnage.errors import InputError
 from tonnage.planning.plan import MachineOption
 from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.planned import planned_service
+from tonnage.serving.engines.tensorrt_llm import options_text
 from tonnage.workload.jobs import ServeJob
 
 FILE = """
@@ -62,6 +64,17 @@ def test_an_engine_is_set_to_the_limits_of_the_file(tmp_path: Path) -> None:
     service, option = planned(tmp_path, limits)
     assert 1 <= int(dict(option.run.layout_fields)["concurrency"]) <= 12
     assert (service.step_tokens, service.memory_fraction) == (1024, 0.8)
+
+
+def test_an_engine_reads_prompts_in_pieces_where_the_file_says_so(tmp_path: Path) -> None:
+    """TensorRT-LLM reads them whole by default, and its server builds no engine."""
+    service, _ = planned(tmp_path, "engine: tensorrt-llm\nengine_limits: {chunked: true, step_tokens: 256}")
+    assert yaml.safe_load(options_text(service))["enable_chunked_prefill"] is True
+    service, _ = planned(tmp_path, "engine: tensorrt-llm")
+    assert "enable_chunked_prefill" not in options_text(service)
+    with pytest.raises(InputError, match="built TensorRT engine") as refused:
+        planned(tmp_path, "engine: tensorrt-llm\nengine_limits: {built: true}")
+    assert "engine_limits.built" in str(refused.value.hint)
 
 
 def test_a_draft_model_needs_weights(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class GenerationService:
     attend to requests of their own; each group has at most `most_requests` in flight. A step computes `step_tokens`,
     one request has at most `most_tokens`, prompt and answer together. `memory_fraction`: of the device's memory, in the
     engine's own sense (vLLM and SGLang: of all; TensorRT-LLM: of what weights leave). `quantized`: the checkpoint is
-    stored in the number format of `weights` already. None: the engine's own default.
+    stored in the number format of `weights` already. `chunked`: prompts are read in pieces of a step by an engine that
+    does not do so by default. None: the engine's own default.
     """
 
     model: str
@@ -38,6 +39,7 @@ class GenerationService:
     attention_groups: int = 1
     most_requests: int | None = None
     step_tokens: int | None = None
+    chunked: bool = False
     most_tokens: int | None = None
     memory_fraction: float | None = None
     prefix_cache: bool | None = None

@@ -37,7 +37,8 @@ def planned_service(
     and of a request, share of memory, all as planned.
 
     `model`: a folder or a name on a hub, whose weights are `job.model`'s. Raises InputError for an option without a
-    decoder's layout (prompts read apart from answers, a fixed batch), or a draft model without a name.
+    decoder's layout (prompts read apart from answers, a fixed batch), an engine that is built first, or a draft model
+    without a name.
     """
     layout = dict(option.run.layout_fields)
     if "decode_replicas" in layout:
@@ -46,6 +47,9 @@ def planned_service(
     if job.requests.output_tokens is None or job.batch is not None or "kv_cache" not in layout:
         raise InputError(f"{job.model.name} is not served as one that writes tokens",
                          hint="an encoder: `tonnage serve MODEL`; batch: is a fixed batch, leave it out")  # fmt: skip
+    if job.engine_limits.built:
+        raise InputError("a built TensorRT engine is planned, not yet started: trtllm-serve runs a checkpoint as it is",
+                         hint="leave out engine_limits.built, and plan what trtllm-serve runs")  # fmt: skip
     scheduler, groups = scheduler_of(job.engine), int(layout.get("attention_data_parallel", 1))
     device = catalog.accelerator(option.gpu) if option.gpu else None
     limits = job.engine_limits
@@ -55,7 +59,7 @@ def planned_service(
         kv_cache=cast(CacheFormat, layout["kv_cache"]), tensor_parallel=int(layout["tensor_parallel"]),
         expert_parallel=int(layout.get("expert_parallel", 1)), attention_groups=groups,
         most_requests=math.ceil(int(layout["concurrency"]) / groups),
-        step_tokens=round(limits.step_tokens or usual_tokens),
+        step_tokens=round(limits.step_tokens or usual_tokens), chunked=limits.chunked,
         most_tokens=job.requests.input_tokens.maximum + job.requests.output_tokens.maximum,
         memory_fraction=limits.cache_fraction or SHARES.get(scheduler.name),
         prefix_cache=True if job.prefix_cache_fraction else None,

@@ -30,7 +30,8 @@ def tensorrt_llm_arguments(service: GenerationService) -> Iterator[str]:
 
 
 def options_text(service: GenerationService) -> str:
-    """The YAML file of LLM API options: number formats, attention over groups, block reuse, a draft model.
+    """The YAML file of LLM API options: number formats, prompts in pieces, attention over groups, block
+    reuse, a draft model.
 
     InputError for what TensorRT-LLM has no argument for: it does not quantise when it loads, and its groups of
     attention are all devices or one (`enable_attention_dp`).
@@ -47,6 +48,8 @@ def options_text(service: GenerationService) -> str:
     options: dict[str, Any] = {"kv_cache_config": cache}
     if not service.quantized:
         options["dtype"] = {"fp16": "float16", "bf16": "bfloat16"}[service.weights]
+    if service.chunked:
+        options["enable_chunked_prefill"] = True
     if service.attention_groups > 1:
         options["enable_attention_dp"] = True
     if service.draft is not None:

@@ -9,15 +9,16 @@ from tonnage.workload.durations import render_duration
 from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
-from tonnage.workload.file.layout_fields import TrainLayoutFields
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
+from tonnage.workload.file.limit_checks import find_limit_problems
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.serving_layout_checks import LayoutContext, find_serving_faults
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.host import HostTerms
-from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES, SHARING_ENGINES
+from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
@@ -47,12 +48,12 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
         case ServeFile():
             yield from _host_problems(file.host, shape)
             yield from _serve_problems(file.serve)
-            yield from _request_problems("serve", file.serve, file.constraints, shape)
+            yield from _request_problems("serve", file.serve, file.layout, file.constraints, shape)
             yield from _serving_layout_problems(file, shape)
         case BatchFile():
             yield from _host_problems(file.host, shape)
             yield from _batch_problems(file.batch)
-            yield from _request_problems("batch", file.batch, file.constraints, shape)
+            yield from _request_problems("batch", file.batch, file.layout, file.constraints, shape)
             yield from _serving_layout_problems(file, shape)
         case TabularFile():
             yield from _tabular_problems(file)
@@ -195,7 +196,11 @@ def _batch_problems(batch: BatchFields) -> Iterator[Problem]:
 
 
 def _request_problems(
-    section: str, requests: RequestFields, limits: ConstraintFields, shape: ModelShape | None
+    section: str,
+    requests: RequestFields,
+    layout: ServingLayoutFields,
+    limits: ConstraintFields,
+    shape: ModelShape | None,
 ) -> Iterator[Problem]:
     for name, lengths in (("input_tokens", requests.input_tokens), ("output_tokens", requests.output_tokens)):
         if lengths is not None:
@@ -216,7 +221,7 @@ def _request_problems(
         yield from _format_problems(section, requests, shape)
         yield from _prefix_problems(section, requests, shape)
         yield from _speculative_problems(section, requests, shape)
-        yield from _limit_problems(section, requests)
+        yield from find_limit_problems(section, requests, layout)
         return
     if requests.engine in GENERATING_ENGINES:
         fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
@@ -294,30 +299,6 @@ def _prefix_problems(section: str, requests: RequestFields, shape: ModelShape) -
     elif share and shape.architecture != "decoder":
         fault = f"found {share:g}, but {shape.name} reads each prompt as a whole: no part of it can be kept"
         yield Problem(path, fault, "remove the key")
-
-
-def _limit_problems(section: str, requests: RequestFields) -> Iterator[Problem]:
-    """Limits that the engine has no setting for."""
-    limits, engine = requests.engine_limits, requests.engine or "vllm"
-    if limits is None:
-        return
-    path = (section, "engine_limits")
-    if engine not in GENERATING_ENGINES:
-        yield Problem(
-            path, f"{engine} runs fixed batches and has no such limits", "remove the key; say `batch:` in `layout`"
-        )
-        return
-    if limits.cache_fraction is not None and engine not in SHARING_ENGINES:
-        fault = f"found {limits.cache_fraction:g}, but {engine} chooses its cache itself"
-        yield Problem((*path, "cache_fraction"), fault, f"use {', '.join(SHARING_ENGINES)}, or remove the key")
-    if engine == "tensorrt-llm":
-        return
-    for name, stated, fault in (
-        ("built", limits.built, f"{engine} builds no engine"),
-        ("chunked", limits.chunked, f"{engine} reads prompts in pieces or not at all by settings of its own"),
-    ):
-        if stated:
-            yield Problem((*path, name), fault, "remove the key, or use tensorrt-llm")
 
 
 def _speculative_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
