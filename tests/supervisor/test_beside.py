@@ -25,6 +25,7 @@ from tonnage.runs.spec import DataSource, DataSpec
 
 KEYS = Keys(base="home/run", number=1)
 LONGEST_S = 60.0
+PLANTED = "pl4nted-s3cret-value"
 WORKER = """
 import os, sys, time
 if os.environ["PET_NODE_RANK"] == "0":
@@ -32,6 +33,7 @@ if os.environ["PET_NODE_RANK"] == "0":
     from tonnage.runs.folder import RunFolder
     from tonnage.testing.worker import run_worker
     sys.exit(run_worker(RunFolder(Path(sys.argv[1]))))
+print("its key:", os.environ["ROWS_KEY"], "at https://u:pl4nted-of-a-url@rows.example/a.csv", flush=True)
 for number in range(100_000):
     print("the second works:", number, flush=True)
     time.sleep(0.1)
@@ -51,7 +53,8 @@ def sent(tmp_path: Path, *, steps: int) -> tuple[FolderObjects, RunFolder]:
     folder.record(EventKind.SUBMITTED, who="cli", name="run", place="p")
     pretence = {"steps": steps, "step_s": 0.05, "checkpoint_every": 10}
     argv = (sys.executable, "-c", WORKER, str(tmp_path / "machine"))
-    job = Job(runner="torchrun", argv=argv, env=(("TONNAGE_FAKE", json.dumps(pretence)),), signal_to="nobody")
+    job = Job(runner="torchrun", argv=argv, env=(("TONNAGE_FAKE", json.dumps(pretence)),), signal_to="nobody",
+              secrets=("ROWS_KEY",))  # fmt: skip
     length = folder.journal_file.stat().st_size
     write_mirror(folder, Mirror(token="t", there={"journal.jsonl": length}, here={"journal.jsonl": length}))
     texts = {
@@ -74,7 +77,7 @@ def machine(tmp_path: Path) -> Iterator[Callable[[FolderObjects], subprocess.Pop
                  "t", "--every-s", "0.2", "--notice-s", "2", "--machines", "2", "--run",
                  str(tmp_path / "machine")]  # fmt: skip
         with (tmp_path / f"console-{len(started)}").open("wb") as console:
-            env = {**os.environ, "MLFLOW_TRACKING_URI": "none"}
+            env = {**os.environ, "MLFLOW_TRACKING_URI": "none", "ROWS_KEY": PLANTED}
             started.append(subprocess.Popen(words, stdout=console, stderr=console, env=env, start_new_session=True))
         until = time.monotonic() + LONGEST_S
         while not store.sizes(KEYS.member(len(started) - 1)):
@@ -102,7 +105,7 @@ def wait(true: Callable[[], bool]) -> None:
 def test_what_a_further_machine_prints_comes_to_the_client(
     tmp_path: Path, machine: Callable[[FolderObjects], subprocess.Popen[bytes]]
 ) -> None:
-    """While it works, in a file of its own beside the first's; no checkpoint or model is made of it."""
+    """While it works, in a file of its own, without secrets; no checkpoint or model is made of it."""
     store, folder = sent(tmp_path, steps=30)
     both = [machine(store) for _ in range(2)]
     log = folder.path / "log-machine-2.txt"
@@ -115,11 +118,14 @@ def test_what_a_further_machine_prints_comes_to_the_client(
     assert both[1].poll() is None
     assert [one.wait(LONGEST_S) for one in both] == [0, 0], (tmp_path / "console-1").read_text()
     follow(store, KEYS, folder, "t")
-    lines = log.read_text().splitlines()
+    first, *lines = log.read_text().splitlines()
+    assert first == "its key: *** at https://u:***@rows.example/a.csv"
     assert lines == [f"the second works: {number}" for number in range(len(lines))]
     assert "the second works" not in folder.log_file.read_text()
     assert folder.state().state.value == "succeeded"
     assert log.name not in things_in(folder)
+    revealed = [path for path in tmp_path.rglob("*") if path.is_file() and b"pl4nted-" in path.read_bytes()]
+    assert {path.name for path in revealed} <= {"job.json"}  # which has the worker's own program
 
 
 def test_a_newer_start_adds_to_the_log_that_is_here(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from tonnage.errors import TonnageError
@@ -22,13 +21,16 @@ from tonnage.places.bucket.layout import SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
-from tonnage.runs.logs import machine_log
+from tonnage.runs.log_parts import forget
+from tonnage.runs.logs import index_file, machine_log
+from tonnage.runs.secrets import mask_values
 from tonnage.runs.spec import load_spec
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.meeting import LOOK_S, Beside
 from tonnage.supervisor.members import Member, meeting_env
 from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, become_subreaper, kill_below, set_process_attribute
+from tonnage.supervisor.shim import DRAIN_S, LogKeeper
 
 END_S: Final = 10.0  # for workers whose first machine has ended
 
@@ -57,9 +59,12 @@ def work_beside(
     first = beside.meet()
     if beside.code is None and not shared:
         lay_beside(objects, keys, own)
-    log.unlink(missing_ok=True)  # of an older start, in a folder that stays
+    forget(str(log))  # of an older start, in a folder that stays
+    index_file(log).unlink(missing_ok=True)
     spec = load_spec(sent_content(objects, keys, SENT[0]).decode(), where=SENT[0])
     job = load_job(sent_content(objects, keys, SENT[1]).decode(), where=SENT[1])
+    mask_values(os.environ, job.secrets)
+    keeper = LogKeeper(log)
     words = [word.replace(str(folder.path), str(own.path)) for word in job.argv]
     exits = own.path / "exits"
     watch = _Leaving(spec.launch.notices, leave)
@@ -68,7 +73,7 @@ def work_beside(
             shutil.rmtree(exits, ignore_errors=True)
             make_private_folder(exits)
         env = {**dict(job.env), **meeting_env(first, member), "TONNAGE_EXITS": str(exits)}
-        _work(words, env, beside, log)
+        _work(words, env, beside, keeper)
         first = beside.meet()  # the first starts its workers again, or ends
     watch.stop()
     try:
@@ -85,13 +90,15 @@ def _end_now() -> None:
     os._exit(int(WorkerExit.PREEMPTED))
 
 
-def _work(words: Sequence[str], env: Mapping[str, str], beside: Beside, log: Path) -> None:
-    """The workers until they end, or a while after this machine is to end. What they print goes to `log`."""
-    with log.open("ab") as out:
-        agent = subprocess.Popen(
-            words, env={**os.environ, **env}, stdout=out, stderr=out,
-            preexec_fn=lambda: set_process_attribute(PR_SET_PDEATHSIG, signal.SIGTERM),
-        )  # fmt: skip
+def _work(words: Sequence[str], env: Mapping[str, str], beside: Beside, keeper: LogKeeper) -> None:
+    """The workers until they end, or a while after this machine is to end. What they print goes to `keeper`."""
+    agent = subprocess.Popen(
+        words, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        preexec_fn=lambda: set_process_attribute(PR_SET_PDEATHSIG, signal.SIGTERM),
+    )  # fmt: skip
+    assert agent.stdout is not None
+    keeping = threading.Thread(target=keeper.keep, args=(agent.stdout.fileno(),), daemon=True)
+    keeping.start()
     until: float | None = None
     while agent.poll() is None:
         beside.flush()
@@ -103,6 +110,7 @@ def _work(words: Sequence[str], env: Mapping[str, str], beside: Beside, log: Pat
             agent.wait(LOOK_S)
     kill_below(os.getpid())
     agent.wait()
+    keeping.join(DRAIN_S)
 
 
 class _Leaving(NoticeWatch):

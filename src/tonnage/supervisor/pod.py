@@ -32,6 +32,7 @@ from tonnage.runs.liveness import heartbeat_file, heartbeat_in, read_heartbeat, 
 from tonnage.runs.log_parts import LOG, read_at
 from tonnage.runs.logs import machine_log, machine_logs
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
+from tonnage.runs.secrets import mask_values
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.jobs import exit_of
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, set_process_attribute
@@ -154,6 +155,7 @@ def _work_beside(folder: RunFolder, sent: Path, index: int) -> int:
     if (ended := folder.state()).state.ended:
         return exit_of(ended)
     job = load_job((sent / "job.json").read_text(encoding="utf-8"), where=str(sent))
+    mask_values(os.environ, job.secrets)
     exits = exits_folder(folder.path, max(1, folder.state().attempt))
     exits.mkdir(parents=True, exist_ok=True)
     log = folder.path / machine_log(index + 1)
@@ -246,9 +248,10 @@ class Repeater:
     def _repeat_journal(self, *, last: bool) -> None:
         """From its beginning: a client that comes late finds it in what the node still has of this output."""
         if JOURNAL in self._offsets and (last or self._since_journal >= JOURNAL_EVERY_BYTES):
-            self._since_journal = self._offsets[JOURNAL] = 0
+            self._offsets[JOURNAL] = 0
             while self._repeat(JOURNAL, last=last):
                 pass
+            self._since_journal = 0  # its own bytes do not call for it again, however long it is
 
     def _beat(self, *, supervised: bool) -> None:
         try:

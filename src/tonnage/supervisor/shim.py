@@ -189,7 +189,8 @@ class LogKeeper:
         """Copy all that comes from a descriptor, until it ends."""
         while block := os.read(source, 65536):
             self.write(block)
-        self._put(self._rest)
+        rest, self._rest = self._rest, b""
+        self._put(rest)
 
     def write(self, block: bytes) -> None:
         """Whole lines at once; the beginning of one waits for its end where it may hold half a secret."""
