@@ -8,6 +8,7 @@ import io
 import json
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.places.bucket.layout import things_in
 from tonnage.places.file import SSHPlace, read_places
 from tonnage.places.ssh import agent, mirror
 from tonnage.places.ssh.line import SSHConnection
@@ -23,6 +25,7 @@ from tonnage.places.ssh.questions import against
 from tonnage.places.ssh.shipping import inputs_of, own_code, spec_there, wheels
 from tonnage.runs import RunFolder, RunSpec, log_parts
 from tonnage.runs.spec import DataSource, DataSpec, FilePrint
+from tonnage.supervisor import pod
 from tonnage.supervisor.shim import LogKeeper
 
 SEEN = {
@@ -257,6 +260,21 @@ def test_a_log_is_read_while_it_begins_anew(tmp_path: Path) -> None:
     log_parts.turn(str(log))
     log.write_text("part 4\n")
     assert log_parts.read_at(str(log), 21, 100) == (21, b"part 3\npart 4\n")
+
+
+def test_older_parts_of_logs_stay_where_they_are(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """One rule for machines by SSH, pods and buckets: who follows has their bytes, or was told that they stay."""
+    folder = RunFolder(tmp_path)
+    folder.checkpoints.mkdir()
+    stays = {"log.1.txt", "log.3.txt", "log-machine-2.1.txt", "log.txt.turned", "log-machine-2.txt.turned"}
+    comes = {"result.json", "log.txt.index", "notes.1.txt"}
+    for name in stays | comes:
+        (tmp_path / name).write_text("x")
+    by_ssh = {one[0] for one in ask("list", tmp_path, run=str(tmp_path))[0]["files"]}
+    assert pod.main(["--pack", "--run", str(tmp_path)]) == 0
+    with tarfile.open(fileobj=io.BytesIO(capfdbinary.readouterr().out)) as archive:
+        by_pod = set(archive.getnames())
+    assert by_ssh == by_pod == set(things_in(folder)) == comes
 
 
 def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> None:

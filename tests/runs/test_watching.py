@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.runs import EventKind, RunFolder, RunSpec, RunStatus
+from tonnage.runs import EventKind, RunFolder, RunSpec, RunStatus, log_parts
 from tonnage.runs.liveness import (
     Heartbeat,
     Held,
@@ -21,10 +21,11 @@ from tonnage.runs.liveness import (
     read_heartbeat,
     write_heartbeat,
 )
-from tonnage.runs.logs import LogIndex, offset_since
+from tonnage.runs.logs import LogIndex, RunLogs, position_since, timed_lines
 from tonnage.runs.requests import clear_requests, read_request, write_request
 from tonnage.runs.spec import DataSource, DataSpec
 from tonnage.runs.tail import Tail, last_lines, offset_of_last_lines
+from tonnage.supervisor.shim import LogKeeper
 
 NOW = datetime.now(UTC)
 
@@ -49,14 +50,51 @@ def test_only_whole_lines_are_read(tmp_path: Path) -> None:
     assert tail.lines() == []
 
 
-def test_a_long_file_is_read_in_pieces(tmp_path: Path) -> None:
+def test_a_long_log_is_read_in_pieces(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole lines, no more bytes at once than asked for; a line that is longer comes in pieces."""
-    path = tmp_path / "log"
-    path.write_text("one\ntwo\n" + "x" * 20 + "\n")
-    tail, found = Tail(path), []
-    while lines := tail.lines(most_bytes=9):
-        found.append(lines)
-    assert found == [["one", "two"], ["x" * 9], ["x" * 9], ["xx"]]
+    monkeypatch.setattr("tonnage.runs.logs.PIECE_BYTES", 9)
+    folder.log_file.write_text("one\ntwo\n" + "x" * 20 + "\nhal")
+    logs = RunLogs(folder, offsets={})
+    assert list(logs.lines()) == ["one", "two", "x" * 9, "x" * 9, "xx"]
+    with folder.log_file.open("a") as file:
+        file.write("f\n\n")
+    assert list(logs.lines()) == ["half", ""]
+    folder.log_file.write_text("anew\n")  # a shorter one in its place
+    assert list(logs.lines()) == ["anew"]
+
+
+def test_a_follower_loses_no_line_at_a_turn(folder: RunFolder) -> None:
+    """Lines of a part that another has followed come; what has gone with the oldest part is said."""
+    keeper, logs, found = LogKeeper(folder.log_file, largest_bytes=100), RunLogs(folder, offsets={}), []
+    for number in range(60):
+        keeper.write(b"line %03d\n" % number)
+        if number % 7 == 0:
+            found += list(logs.lines())
+    found += list(logs.lines())
+    assert found == [f"line {number:03d}" for number in range(60)]
+    assert (folder.path / "log.3.txt").exists()
+    late = list(RunLogs(folder, offsets={}).lines())
+    gone = 60 * 9 - sum(path.stat().st_size for path in folder.path.glob("log*.txt"))
+    assert late[0] == f"tonnage: {gone:,} bytes of the log have gone with its oldest parts"
+    assert late[1:] == found[gone // 9 :]
+
+
+def test_times_of_a_log_that_began_anew(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes count from the first byte that was ever written, whatever part it is in."""
+    monkeypatch.setattr("tonnage.runs.logs.NOTE_EVERY_S", 0.0)
+    log_parts.begin_at(str(folder.log_file), 1000, b"earlier\n")
+    index = folder.path / "log.txt.index"
+    keeper = LogKeeper(folder.log_file, largest_bytes=20)
+    for number in range(4):
+        keeper.write(b"line %03d\n" % number)
+    assert [one["offset"] for one in Tail(index).values()] == [1008, 1017, 1026, 1035]
+    second = datetime.fromisoformat([*Tail(index).values()][1]["at"])
+    since = position_since(folder.log_file, second)
+    assert since == 1017
+    shown = [line.split("  ")[1] for line in timed_lines(folder.log_file, since)]
+    assert shown == ["line 001\n", "line 002\n", "line 003\n"]
+    log_parts.forget(str(folder.log_file))
+    assert not index.exists()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 500, 20_000])
@@ -74,7 +112,7 @@ def test_last_lines_of_a_long_file(tmp_path: Path, count: int) -> None:
 def test_no_file_has_no_lines(tmp_path: Path) -> None:
     """A run that has printed nothing yet."""
     assert last_lines(tmp_path / "none", 5) == []
-    assert offset_since(tmp_path / "none", NOW) == 0
+    assert position_since(tmp_path / "none", NOW) == 0
 
 
 def test_log_since(tmp_path: Path) -> None:
@@ -83,8 +121,8 @@ def test_log_since(tmp_path: Path) -> None:
     log.write_text("early\n")
     index = LogIndex(log)
     index.note(0)
-    assert offset_since(log, NOW - timedelta(hours=1)) == 0
-    assert offset_since(log, datetime.now(UTC) + timedelta(hours=1)) == len("early\n")
+    assert position_since(log, NOW - timedelta(hours=1)) == 0
+    assert position_since(log, datetime.now(UTC) + timedelta(hours=1)) == len("early\n")
 
 
 def test_requests_are_read_as_written(folder: RunFolder) -> None:

@@ -50,32 +50,30 @@ def logs(
     if folder.mirror_file.exists() and (told := look_at_place(session.settings, folder)):
         session.say(told)
     log = _log(folder, machine, follow=follow, times=times, since=since)
-    offset = _shown_from(log, tail=tail, since=since)
+    position = _shown_from(log, tail=tail, since=since)
     if follow:
         from tonnage.runs.logs import RunLogs, machine_logs
-        from tonnage.runs.tail import offset_of_last_lines
 
-        offsets = {log.name: offset}
-        if machine is None and tail is not None:
-            offsets |= {name: offset_of_last_lines(folder.path / name, tail) for name in machine_logs(folder)}
+        offsets = {log.name: position}
+        if machine is None:
+            others = machine_logs(folder)
+            offsets |= {name: _shown_from(folder.path / name, tail=tail, since=None) for name in others}
         _follow(run, folder, session, times=times, logs=RunLogs(folder, offsets=offsets, machine=machine))
     elif log.exists():
-        _print_log(log, times=times, offset=offset)
+        _print_log(log, times=times, position=position)
 
 
-def _print_log(log: Path, *, times: bool, offset: int) -> None:
-    """The log from a byte on."""
+def _print_log(log: Path, *, times: bool, position: int) -> None:
+    """The log from a position on."""
+    from tonnage.runs.logs import bytes_from, timed_lines
+
     if times:
-        from tonnage.runs.logs import timed_lines
-
-        for line in timed_lines(log, offset):
+        for line in timed_lines(log, position):
             write_stdout(line)
         return
     decoder = getincrementaldecoder("utf-8")(errors="replace")  # a letter may lie across two blocks
-    with log.open("rb") as file:
-        file.seek(offset)
-        for block in iter(lambda: file.read(1 << 16), b""):
-            write_stdout(decoder.decode(block))
+    for block in bytes_from(log, position):
+        write_stdout(decoder.decode(block))
     write_stdout(decoder.decode(b"", final=True))
 
 
@@ -120,12 +118,12 @@ def _timed(line: str) -> None:
 
 
 def _shown_from(log: Path, *, tail: int | None, since: str | None) -> int:
-    """The offset of the first line to show."""
-    from tonnage.runs.logs import offset_since
-    from tonnage.runs.tail import offset_of_last_lines
+    """The position of the first line to show: in the newest part, or where `since` begins, in an older one too."""
+    from tonnage.runs.log_parts import newest_begins
+    from tonnage.runs.logs import position_of_last_lines, position_since
 
-    offset = 0 if since is None else offset_since(log, _instant(since))
-    return offset if tail is None else max(offset, offset_of_last_lines(log, tail))
+    position = newest_begins(str(log)) if since is None else position_since(log, _instant(since))
+    return position if tail is None else max(position, position_of_last_lines(log, tail))
 
 
 def _instant(text: str) -> datetime:

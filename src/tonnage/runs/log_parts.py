@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 MOST_LOG_BYTES = 64 << 20  # of log that a client takes over at once; of more its end comes
 KEPT_LOG_BYTES = 1 << 20  # this end
 LARGEST_PART_BYTES = 64 << 20
 OLDER_PARTS = 3  # kept beside the newest: log.1.txt is the one before it
 LOG = "log.txt"
+_STAYS = re.compile(r"log(-machine-\d+)?(\.\d+\.txt|\.txt\.turned(\.new)?)")
 
 
 def older_part(log: str, number: int) -> str:
@@ -23,6 +25,17 @@ def older_part(log: str, number: int) -> str:
     """
     stem, suffix = os.path.splitext(log)
     return f"{stem}.{number}{suffix}"
+
+
+def is_older_part(name: str) -> bool:
+    """Whether a file of a run's folder is an older part of a log, or the note of a turn: who follows has its bytes.
+
+    >>> [is_older_part(name) for name in ("log.1.txt", "log-machine-2.3.txt", "log.txt.turned")]
+    [True, True, True]
+    >>> [is_older_part(name) for name in ("log.txt", "log-machine-2.txt", "log.txt.index")]
+    [False, False, False]
+    """
+    return _STAYS.fullmatch(name) is not None
 
 
 def turn(log: str, older: int = OLDER_PARTS) -> None:
@@ -49,8 +62,13 @@ def begin_at(log: str, position: int, content: bytes) -> None:
 
 
 def forget(log: str) -> None:
-    """Remove all parts: what is written next is the first byte."""
-    for path in (log, log + ".turned", *(older_part(log, number) for number in range(1, OLDER_PARTS + 1))):
+    """Remove all parts and notes: what is written next is the first byte."""
+    for path in (
+        log,
+        log + ".turned",
+        log + ".index",
+        *(older_part(log, number) for number in range(1, OLDER_PARTS + 1)),
+    ):
         if os.path.exists(path):
             os.remove(path)
 
@@ -63,6 +81,15 @@ def _begins(log: str, inode: int) -> int:
     except (FileNotFoundError, ValueError):
         return 0
     return int(note["was"] if note["inode"] == inode else note["begins"])
+
+
+def newest_begins(log: str) -> int:
+    """The position of the first byte of the newest part; the end of all where that is not begun."""
+    try:
+        inode = os.stat(log).st_ino
+    except FileNotFoundError:
+        inode = -1
+    return _begins(log, inode)
 
 
 def open_parts(log: str) -> list[tuple[int, int, int]]:

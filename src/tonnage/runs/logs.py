@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder, append_values
-from tonnage.runs.log_parts import LOG
-from tonnage.runs.tail import Tail
+from tonnage.runs.log_parts import LOG, end_of, left_out, newest_begins, read_at
+from tonnage.runs.tail import Tail, offset_of_last_lines
 
 NOTE_EVERY_S: Final = 1.0
 PIECE_BYTES: Final = 1 << 20
@@ -44,20 +44,45 @@ def log_of_machine(folder: RunFolder, number: int) -> Path:
     raise InputError(f"the run has no log of machine {number}", hint=hint)
 
 
+class LogTail:
+    """Where reading has come to in a log, whose newest part may have been begun since."""
+
+    def __init__(self, log: Path, position: int = 0) -> None:
+        self._log, self._position = log, position
+
+    def lines(self) -> list[str]:
+        """Whole lines since the last call, PIECE_BYTES at most; a line that is longer comes in pieces.
+
+        What has gone with the oldest part is said in a line.
+        """
+        begin, block = read_at(str(self._log), self._position, PIECE_BYTES)
+        if not block and end_of(str(self._log)) < self._position:  # a new log in its place
+            begin, block = read_at(str(self._log), 0, PIECE_BYTES)
+            self._position = begin
+        gone = begin - self._position
+        whole = block if len(block) == PIECE_BYTES and b"\n" not in block else block[: block.rfind(b"\n") + 1]
+        self._position = begin + len(whole)
+        said = [left_out(gone, str(self._log), gone=gone).rstrip()] if gone else []
+        return said + whole.decode("utf-8", errors="replace").removesuffix("\n").split("\n") if whole else said
+
+
 class RunLogs:
-    """The logs of all machines of a run, or of one, as they grow. Lines of further machines have its number before."""
+    """The logs of all machines of a run, or of one, as they grow. Lines of further machines have its number before.
+
+    `offsets`: the position in each where reading begins (`log_parts`); 0 where there is none.
+    """
 
     def __init__(self, folder: RunFolder, *, offsets: Mapping[str, int], machine: int | None = None) -> None:
         self._folder, self._offsets, self._machine = folder, offsets, machine
-        self._tails: dict[str, Tail] = {}
+        self._tails: dict[str, LogTail] = {}
 
     def lines(self) -> Iterator[str]:
         """Whole lines since the last call, a few MiB of them in memory."""
         for name in self._names():
             offset = self._offsets.get(name, 0)
-            tail = self._tails.setdefault(name, Tail(self._folder.path / name, offset=offset))
+            tail = self._tails.setdefault(name, LogTail(self._folder.path / name, offset))
             before = "" if name == LOG or self._machine is not None else f"[{machine_of(name)}] "
-            while found := tail.lines(most_bytes=PIECE_BYTES):
+            while found := tail.lines():
                 for line in found:
                     yield before + line
 
@@ -77,9 +102,24 @@ def machine_of(log: str) -> int:
 
 
 def lengths(folder: RunFolder) -> dict[str, int]:
-    """Of the logs that are there, in bytes: from where on a newer start's words come."""
+    """Of the logs that are there, in bytes with all that was ever written: where a newer start's words begin."""
     found = (folder.path / name for name in (LOG, *machine_logs(folder)))
-    return {path.name: path.stat().st_size for path in found if path.exists()}
+    return {path.name: end_of(str(path)) for path in found if path.exists()}
+
+
+def position_of_last_lines(log: Path, count: int) -> int:
+    """Where the last `count` whole lines of the newest part begin, from the first byte that was ever written."""
+    return newest_begins(str(log)) + offset_of_last_lines(log, count)
+
+
+def bytes_from(log: Path, position: int) -> Iterator[bytes]:
+    """The log from a position on, in blocks, over all parts that are still there."""
+    while True:
+        begin, block = read_at(str(log), position, PIECE_BYTES)
+        if not block:
+            return
+        yield block
+        position = begin + len(block)
 
 
 def index_file(log: Path) -> Path:
@@ -93,30 +133,39 @@ class LogIndex:
         self._path = index_file(log)
         self._next = 0.0
 
-    def note(self, offset: int) -> None:
-        """What comes after `offset` bytes is written now."""
+    def note(self, position: int) -> None:
+        """What comes from this position on is written now."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + NOTE_EVERY_S
-        append_values(self._path, {"at": datetime.now(UTC).isoformat(), "offset": offset})
+        append_values(self._path, {"at": datetime.now(UTC).isoformat(), "offset": position})
 
 
-def timed_lines(log: Path, offset: int = 0) -> Iterator[str]:
-    """Lines of a log from an offset on, each with the time (UTC) its part was written, to the second."""
+def timed_lines(log: Path, position: int = 0) -> Iterator[str]:
+    """Lines of a log from a position on, each with the time (UTC) its part was written, to the second."""
     notes = [(int(one["offset"]), str(one["at"])) for one in Tail(index_file(log)).values()]
-    with log.open("rb") as file:
-        file.seek(offset)
-        for raw in file:
-            while len(notes) > 1 and notes[1][0] <= offset:
-                notes.pop(0)
-            at = notes[0][1][:19].replace("T", " ") if notes else "?"
-            yield f"{at}  {raw.decode('utf-8', errors='replace')}"
-            offset += len(raw)
+    offset, _ = read_at(str(log), position, 1)
+    for raw in _lines_of(bytes_from(log, offset)):
+        while len(notes) > 1 and notes[1][0] <= offset:
+            notes.pop(0)
+        at = notes[0][1][:19].replace("T", " ") if notes else "?"
+        yield f"{at}  {raw.decode('utf-8', errors='replace')}"
+        offset += len(raw)
 
 
-def offset_since(log: Path, since: datetime) -> int:
+def _lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines with their ends, wherever blocks are cut."""
+    rest = b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def position_since(log: Path, since: datetime) -> int:
     """Where in a log the lines written at `since` or later begin, to the second; its end where there are none."""
     for noted in Tail(index_file(log)).values():
         if datetime.fromisoformat(noted["at"]) >= since:
             return int(noted["offset"])
-    return log.stat().st_size if log.exists() else 0
+    return end_of(str(log))

@@ -18,23 +18,17 @@ class Tail:
         self._path = path
         self.offset = offset  # bytes
 
-    def lines(self, *, most_bytes: int = -1) -> list[str]:
-        """Whole lines since the last call; none where the file is not there yet.
-
-        `most_bytes`: of one call, for files that may be long. A line that is longer comes in pieces.
-        """
+    def lines(self) -> list[str]:
+        """Whole lines since the last call; none where the file is not there yet."""
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, 2) < self.offset:  # a new file in its place
                     self.offset = 0
                 file.seek(self.offset)
-                block = file.read(most_bytes)
+                block = file.read()
         except FileNotFoundError:
             return []
         whole = block[: block.rfind(b"\n") + 1]
-        if not whole and len(block) == most_bytes:
-            self.offset += len(block)
-            return [block.decode("utf-8", errors="replace")]
         self.offset += len(whole)
         return whole.decode("utf-8", errors="replace").split("\n")[:-1]
 

@@ -22,7 +22,7 @@ from tonnage.places.bucket.objects import Objects
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.log_parts import forget
-from tonnage.runs.logs import index_file, machine_log
+from tonnage.runs.logs import machine_log
 from tonnage.runs.secrets import mask_values
 from tonnage.runs.spec import load_spec
 from tonnage.runs.states import WorkerExit
@@ -60,7 +60,6 @@ def work_beside(
     if beside.code is None and not shared:
         lay_beside(objects, keys, own)
     forget(str(log))  # of an older start, in a folder that stays
-    index_file(log).unlink(missing_ok=True)
     spec = load_spec(sent_content(objects, keys, SENT[0]).decode(), where=SENT[0])
     job = load_job(sent_content(objects, keys, SENT[1]).decode(), where=SENT[1])
     mask_values(os.environ, job.secrets)

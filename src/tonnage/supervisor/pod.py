@@ -29,7 +29,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import heartbeat_file, heartbeat_in, read_heartbeat, write_heartbeat
-from tonnage.runs.log_parts import LOG, read_at
+from tonnage.runs.log_parts import LOG, is_older_part, read_at
 from tonnage.runs.logs import machine_log, machine_logs
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.secrets import mask_values
@@ -99,7 +99,7 @@ def _pack(folder: RunFolder) -> int:
     left_out = {*REPEATED, *machine_logs(folder), *FILES, folder.checkpoints.name, folder.pid_file.name}
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         for path in sorted(folder.path.iterdir()):
-            passing = path.suffix in {".lock", ".turned"} or path.name.endswith(REPEATED_TO)
+            passing = path.suffix == ".lock" or path.name.endswith(REPEATED_TO) or is_older_part(path.name)
             if path.name not in left_out and not passing:
                 archive.add(path, arcname=path.name)
         for name in WHOLE:

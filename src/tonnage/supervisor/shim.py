@@ -26,8 +26,8 @@ from tonnage.http.urls import without_secrets
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Held, hold_lock, workers_lock
-from tonnage.runs.log_parts import LARGEST_PART_BYTES, turn
-from tonnage.runs.logs import LogIndex, index_file
+from tonnage.runs.log_parts import LARGEST_PART_BYTES, newest_begins, turn
+from tonnage.runs.logs import LogIndex
 from tonnage.runs.requests import notice_request
 from tonnage.runs.restarts import SIGNAL_BASE, describe_exit
 from tonnage.runs.secrets import secret_values
@@ -229,15 +229,12 @@ class LogKeeper:
         if self._file >= 0 and os.fstat(self._file).st_size >= self._largest:
             os.close(self._file)
             self._file = -1
-            self._turn()
+            turn(str(self._path))
         if self._file < 0:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._begins = newest_begins(str(self._path))
             self._index = LogIndex(self._path)
-        self._index.note(os.fstat(self._file).st_size)
-
-    def _turn(self) -> None:
-        turn(str(self._path))
-        index_file(self._path).unlink(missing_ok=True)
+        self._index.note(self._begins + os.fstat(self._file).st_size)
 
 
 if __name__ == "__main__":

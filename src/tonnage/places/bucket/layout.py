@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.log_parts import is_older_part
 from tonnage.runs.logs import MACHINE_LOG
 from tonnage.values import dataclass
 
@@ -33,9 +34,8 @@ SENT: Final = ("spec.json", "job.json", "place.json")
 ALONG: Final = ("prediction.json", "heartbeat.json", "journal.jsonl")  # sent too, where they are there
 LEASE: Final = "lease.json"
 APART: Final = frozenset({*GROWN, *SENT, *ALONG, "inputs", "exits", "checkpoints", "reserve", "stop", "cancel",
-                          "notice", "progress", "mirror.json", "place.log", "log.txt.turned"})  # fmt: skip
+                          "notice", "progress", "mirror.json", "place.log"})  # fmt: skip
 STEP: Final = re.compile(r"checkpoints/step-(\d+)")
-OLDER_LOG: Final = re.compile(r"log\.\d+\.txt")  # a part of the log, whose objects have it already
 NUMBER_DIGITS: Final = 6
 EPOCH_DIGITS: Final = 4
 
@@ -139,7 +139,7 @@ def things_in(folder: RunFolder) -> list[str]:
     others = sorted(
         one.name for one in folder.path.iterdir()
         if one.name not in APART and one.suffix not in {".lock", ".pid"} and not one.name.startswith(".")
-        and not MACHINE_LOG.fullmatch(one.name) and not OLDER_LOG.fullmatch(one.name)
+        and not MACHINE_LOG.fullmatch(one.name) and not is_older_part(one.name)
     )  # fmt: skip
     return [*(f"checkpoints/{name}" for name in steps if STEP.fullmatch(f"checkpoints/{name}")), *others]
 

@@ -31,12 +31,11 @@ OWN = ("spec.json", "job.json", "place.json", "prediction.json")  # the client's
 FOLLOWED = ("journal.jsonl", "metrics.jsonl", "samples.jsonl", "log.txt")  # brought as they grow, the journal first
 APART = ("inputs", "exits")  # folders that stay there
 PRUNE_AFTER_S = 3600.0  # an object that no run uses may be one that a client is about to use
-PASSING = ("supervisor.pid", "workers.lock", "heartbeat.json", "reserve", "stop", "cancel", "notice", "progress",
-           "log.txt.turned")  # fmt: skip
+PASSING = ("supervisor.pid", "workers.lock", "heartbeat.json", "reserve", "stop", "cancel", "notice", "progress")
 
 
 if __name__ != "agent":  # there the text of this module is before the agent's own
-    from tonnage.runs.log_parts import LOG, end_of, goes_on_at, left_out, open_parts
+    from tonnage.runs.log_parts import LOG, end_of, goes_on_at, is_older_part, left_out, open_parts
 
 if TYPE_CHECKING:
     Frame = tuple[str, int, int, str | int, int]  # name, offset, bytes, path or open descriptor, offset in that
@@ -379,6 +378,7 @@ def listing(request: dict[str, Any], _body: BinaryIO, _frames: list[Frame]) -> d
             path = os.path.join(above, name)
             inside = os.path.relpath(path, run)
             passing = inside in OWN + FOLLOWED + PASSING or name.startswith(("lease.", ".draft-")) or ".lock" in name
+            passing = passing or is_older_part(inside)
             early = goes_on and inside.split(os.sep)[0] not in MADE
             if not passing and not early and os.path.isfile(path):
                 with contextlib.suppress(FileNotFoundError):  # an old checkpoint that has just gone
