@@ -16,7 +16,7 @@ from tonnage.api.backups import BackupOptions, backup
 from tonnage.api.compliance_controls import CONTROLS, each_control
 from tonnage.api.complying import compliance
 from tonnage.api.encryption_notes import note_encryption
-from tonnage.api.gateway import gateway_folder, load_gateway_file
+from tonnage.api.gateway import load_gateway_file
 from tonnage.api.pages import make_ui_key
 from tonnage.api.watch import audit_file
 from tonnage.errors import PlanRefused
@@ -202,10 +202,36 @@ def test_how_gateways_encrypt_is_what_they_noted_when_they_started(
             keys.close()
         file = written_gateway(settings.home.parent / f"team{number}.yaml", store, entry)
         gateway = load_gateway_file(file, settings=settings)
-        note_encryption(gateway_folder(gateway.store, settings), gateway, file, AT)
+        note_encryption(settings.home, gateway, file, AT)
     found = {one.key: one for one in compliance(settings=settings, now=AT + timedelta(days=30)).found.answers}
     assert found["gateways"].outcome == outcome
     assert words in found["gateways"].found
+
+
+def test_every_gateway_file_that_is_still_there_counts_once(settings: Settings) -> None:
+    """Two files on one store are two answers; a file that was removed is none; a damaged note is not known."""
+    store = str(settings.home / "store.db")
+    keys = StateKeyStore(store)
+    keys.opened("a key of over 20 characters", what="key", now=AT)
+    keys.close()
+    plain = written_gateway(settings.home.parent / "plain.yaml", store, {})
+    sealed = written_gateway(settings.home.parent / "sealed.yaml", store, {"key": "env:A"})
+    for file in (plain, sealed, sealed):
+        note_encryption(settings.home, load_gateway_file(file, settings=settings), file, AT)
+    assert answer_on_gateways(settings)[0] == "partly"
+    plain.unlink()
+    assert answer_on_gateways(settings)[0] == "yes"
+    for damage in ("{", "[]", "{}", '{"file": "a", "at": 7}'):
+        (note, _) = sorted((settings.home / "gateway" / "encryption-notes").iterdir())
+        note.write_text(damage)
+        outcome, words = answer_on_gateways(settings)
+        assert (outcome, f"{note} cannot be read" in words, "start its gateway again" in words) == (
+            "unknown", True, True)  # fmt: skip
+
+
+def answer_on_gateways(settings: Settings) -> tuple[str, str]:
+    found = {one.key: one for one in compliance(settings=settings).found.answers}["gateways"]
+    return found.outcome, found.found
 
 
 def written_gateway(path: Path, store: str, entry: dict[str, Any]) -> Path:

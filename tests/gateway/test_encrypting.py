@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -214,6 +215,10 @@ def test_where_the_key_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert caught.value.hint
 
 
+def no_room(path: Path, text: str) -> None:
+    raise OSError(errno.ENOSPC, f"no room for {len(text)} characters", str(path))
+
+
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`gateway rotate --from` and `gateway log`, and what they say where nothing is encrypted."""
     from tonnage.cli import run
@@ -240,8 +245,15 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "encrypt.key does not open the data keys" in capsys.readouterr().err
     assert run(["gateway", "rotate", str(new), "--from", "env:OLD_7391"]) == 0
     assert "2 data keys" in capsys.readouterr().err
-    (note,) = read_encryption_notes(tmp_path / "home")
+    (note,), fault = read_encryption_notes(tmp_path / "home")
+    assert fault is None
     assert (note.file, note.key_from, note.keys, note.plain) == (str(new), "env", 2, ())
+    with monkeypatch.context() as full:
+        full.setattr("tonnage.api.encryption_notes.write_whole", no_room)
+        assert run(["gateway", "rotate", str(new)]) == 0
+    said = capsys.readouterr().err
+    assert "3 data keys" in said
+    assert "not noted for `tonnage compliance`: [Errno 28]" in said
     assert run(["gateway", "log", str(new), str(log)]) == 0
     assert json.loads(capsys.readouterr().out)["body"] == ASKED
     log.write_text(json.dumps({"request": "r2", "at_s": 1.5, "body": body}) + "\n")

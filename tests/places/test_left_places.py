@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.api import placing
 from tonnage.api.failover import leave_place, with_silence
+from tonnage.errors import TonnageError
 from tonnage.places.record import PlaceRecord, write_record
 from tonnage.runs import RunFolder
 from tonnage.runs.guards import SpendMeter, breach
@@ -66,3 +68,36 @@ def test_a_run_that_leaves_a_silent_place_pays_for_its_machines(
     assert beat.spent_usd == pytest.approx(1.0 + 12.0, abs=0.3)
     assert not has_supervisor(folder)
     assert folder.state().state.value == "lost"
+
+
+class Silent:
+    """A place that does not answer."""
+
+    def teardown(self, folder: RunFolder) -> None:
+        raise TonnageError(f"{folder.path.name}: no answer")
+
+
+@pytest.mark.parametrize(
+    ("end", "usd"), [(None, 1.0 + 12.0), (EventKind.FAILED, 1.0), (EventKind.STOPPED, 1.0), (EventKind.SUCCEEDED, 1.0)]
+)
+def test_a_run_that_had_ended_pays_for_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: EventKind | None, usd: float
+) -> None:
+    """Its place may be gone for weeks before it is resumed elsewhere."""
+    monkeypatch.setattr(placing, "executor_of", lambda *_: Silent())
+    folder = RunFolder(tmp_path / "one")
+    folder.create(RunSpec(name="one", task="mlp", data=DataSpec(train=DataSource(location="/r.csv", format="csv")),
+                          guard=HOURLY))  # fmt: skip
+    folder.record(EventKind.SUBMITTED, who="cli", name="one", place="gone")
+    folder.record(EventKind.STARTED, who="supervisor", attempt=1)
+    if end is not None:
+        folder.record(end, who="supervisor", reason="BadInput")
+    folder.mirror_file.write_text("{}")
+    heard = datetime.now(UTC) - timedelta(hours=2)
+    write_heartbeat(folder, Heartbeat(at=heard, pid=os.getpid(), host="there", held_s=600.0, spent_usd=1.0))
+    assert leave_place(current_settings(), folder) != ""
+    beat = read_heartbeat(folder)
+    assert beat is not None
+    assert beat.spent_usd == pytest.approx(usd, abs=0.3)
+    assert (beat.held_s == 600.0) == (end is not None)
+    assert not has_supervisor(folder)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import socket
+import time
 from base64 import b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import boto3
 import pytest
 from tests.places.conftest import aws, google, google_key, moto_url
 
-from tonnage.errors import InputError, MissingExtra
+from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.secret_references import fill_environment, read_variables
 from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.http_service import Asked, HTTPAnswer
@@ -36,6 +39,8 @@ def test_an_object_or_lines() -> None:
         (VALUE, "holds no variables"),
         (f'["{VALUE}"]', "holds no variables"),
         (f"A=1\n{VALUE}", "holds no variables"),
+        ("{}", "holds no variables"),
+        (f"# of the Hub\n\n# {VALUE}", "holds no variables"),
         (f'{{"{VALUE}": "x"}}', "name 1 of the secret is no name of a variable"),
         (f"{VALUE} 2=x", "name 1 of the secret is no name of a variable"),
         (f'{{"A": ["{VALUE}"]}}', "the value of A is no text"),
@@ -90,6 +95,24 @@ def test_a_machine_of_google_needs_no_google_auth(google: FakeGoogle, monkeypatc
     }
     fill_environment("gcp:projects/my-project/secrets/keys", environment, "--secret")
     assert environment["HF_TOKEN"] == VALUE
-    google.before.clear()
+    for answer, words in (
+        (HTTPAnswer(status=404), "answered 404 and gave no token"), (HTTPAnswer(status=403), "answered 403"),
+        (HTTPAnswer(document={"token_type": "Bearer"}), "has no token"),
+    ):  # fmt: skip
+        google.before[:] = [partial(lambda given, _: given, answer)]
+        with pytest.raises(TonnageError, match=words) as caught:
+            fill_environment("gcp:projects/my-project/secrets/keys", environment, "--secret")
+        assert not isinstance(caught.value, MissingExtra)
+    google.before[:] = [late]
+    monkeypatch.setattr("tonnage.secret_references.google.METADATA_TIMEOUT_S", 0.1)
+    with pytest.raises(TonnageError, match="gave no token: ReadTimeout"):
+        fill_environment("gcp:projects/my-project/secrets/keys", environment, "--secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        environment["GCE_METADATA_HOST"] = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(MissingExtra, match="gcp:projects/my-project/secrets/keys"):
         fill_environment("gcp:projects/my-project/secrets/keys", environment, "--secret")
+
+
+def late(_: Asked) -> HTTPAnswer:
+    time.sleep(0.4)
+    return HTTPAnswer(status=503)

@@ -176,6 +176,8 @@ def _sealed(state: InstallationState) -> tuple[Outcome, str]:
 
 def _gateways(state: InstallationState) -> tuple[Outcome, str]:
     """Requests and answers that gateways keep. A gateway says how it encrypts when it starts."""
+    if state.encryption_fault is not None:
+        return "unknown", state.encryption_fault
     if not state.encryption:
         return "unknown", "no gateway of this home was started since gateways write down whether they encrypt"
     found = "; ".join(_gateway_words(state, one) for one in state.encryption)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.gateway.file.described import Gateway
 
-NOTE: Final = "encryption-note.json"
+NOTES: Final = Path("gateway", "encryption-notes")  # in the home: one for each gateway file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +33,42 @@ class EncryptionNote:
     plain: tuple[str, ...] = ()
 
 
-def note_encryption(folder: Path, gateway: Gateway, file: Path | str, now: datetime) -> None:
-    """Write down how a gateway encrypts, in its `folder` of the home. Raises OSError, AccountsError."""
+def note_encryption(home: Path, gateway: Gateway, file: Path | str, now: datetime) -> None:
+    """Write down in the home how the gateway of a file encrypts. Raises OSError, AccountsError."""
     from tonnage.gateway.state_keys import state_keys_made
 
-    values: dict[str, Any] = {"file": str(Path(file).absolute()), "at": now.isoformat()}
+    name = str(Path(file).absolute())
+    values: dict[str, Any] = {"file": name, "at": now.isoformat()}
     if gateway.encrypt is not None:
         made = state_keys_made(gateway.store)
         values |= {"key_from": gateway.encrypt.key.partition(":")[0], "keys": len(made),
                    "newest_at": max(made).isoformat(), "plain": list(gateway.encrypt.plain)}  # fmt: skip
-    make_private_folder(folder)
-    write_whole(folder / NOTE, json.dumps(values) + "\n")
+    make_private_folder(home / NOTES)
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    write_whole(home / NOTES / f"{digest}.json", json.dumps(values) + "\n")
 
 
-def read_encryption_notes(home: Path) -> tuple[EncryptionNote, ...]:
-    """The notes of a home, in the order of their files."""
-    found = []
-    for path in (home / "gateway").glob(f"*/{NOTE}"):
-        values = json.loads(path.read_text(encoding="utf-8"))
-        newest = values.get("newest_at")
-        found.append(EncryptionNote(
-            file=values["file"], at=datetime.fromisoformat(values["at"]), key_from=values.get("key_from"),
-            keys=values.get("keys", 0), plain=tuple(values.get("plain", ())),
-            newest_at=None if newest is None else datetime.fromisoformat(newest),
-        ))  # fmt: skip
-    return tuple(sorted(found, key=lambda one: one.file))
+def read_encryption_notes(home: Path) -> tuple[tuple[EncryptionNote, ...], str | None]:
+    """The notes of a home whose gateway files are still there, in the order of these; and why some cannot be read."""
+    found, faults = [], []
+    for path in sorted((home / NOTES).glob("*.json")):
+        try:
+            note = _note_in(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            faults.append(f"{path} cannot be read ({error}): start its gateway again, or remove it")
+            continue
+        if Path(note.file).exists():
+            found.append(note)
+    return tuple(sorted(found, key=lambda one: one.file)), "; ".join(faults) or None
+
+
+def _note_in(text: str) -> EncryptionNote:
+    """ValueError, KeyError or TypeError for what is no note."""
+    values = json.loads(text)
+    file, at = str(values["file"]), datetime.fromisoformat(values["at"])
+    newest = values.get("newest_at")
+    return EncryptionNote(
+        file=file, at=at, key_from=values.get("key_from"), keys=values.get("keys", 0),
+        plain=tuple(values.get("plain", ())),
+        newest_at=None if newest is None else datetime.fromisoformat(newest),
+    )  # fmt: skip

@@ -76,7 +76,8 @@ def leave_place(settings: Settings, folder: RunFolder) -> str:
             executor.teardown(folder)
         except TonnageError as error:
             fault = error.message
-    if fault and not folder.state().state.ended:
+    ended = folder.state().state.ended
+    if fault and not ended:
         reason = RunReason.SUPERVISOR_LOST.value
         folder.record(EventKind.LOST, who="cli", reason=reason, message=f"{place_of(folder)} does not answer: {fault}")
     if folder.mirror_file.exists():
@@ -84,7 +85,7 @@ def leave_place(settings: Settings, folder: RunFolder) -> str:
         beat = read_heartbeat(folder)
         if beat is not None:
             now = datetime.now(UTC)
-            if fault:
+            if fault and not ended:  # machines of a run that had ended were no longer its own
                 beat = with_silence(beat, folder.spec().guard, now=now)
             write_heartbeat(folder, replace(beat, at=now - timedelta(seconds=SILENT_AFTER_S + 1)))
         else:

@@ -96,7 +96,7 @@ def open_gateway(
     def reload() -> Gateway:
         made = with_state_keys(load_gateway_file(path, settings=settings), settings)
         try:
-            note_encryption(gateway_folder(made.store, settings), made, path, datetime.now(UTC))
+            note_encryption(settings.home, made, path, datetime.now(UTC))
         except OSError as error:  # a full disk does not keep a gateway from its new file
             say(f"how this gateway encrypts is not noted for `tonnage compliance`: {error}")
         return made

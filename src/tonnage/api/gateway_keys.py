@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,15 +34,19 @@ def with_state_keys(gateway: Gateway, settings: Settings) -> Gateway:
     return replace(gateway, state_keys=open_state_keys(gateway.store, secret, what=WHAT))
 
 
-def rotate_gateway_keys(path: Path | str, *, before: str | None = None, settings: Settings | None = None) -> int:
+def rotate_gateway_keys(
+    path: Path | str, *, before: str | None = None, settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
+) -> int:  # fmt: skip
     """Wrap the data keys with the key that the file names now, and make a new one for what is kept from now on. How
     many data keys there are then: older ones open what was kept before.
 
     `before`: a reference to the key that they are wrapped with; None: the same as now. A gateway that runs takes it at
-    SIGHUP. Raises as `with_state_keys`.
+    SIGHUP. `say` is called where the keys are rotated and the note for `tonnage compliance` cannot be written. Raises
+    as `with_state_keys`.
     """
     from tonnage.api.encryption_notes import note_encryption
-    from tonnage.api.gateway import gateway_folder, load_gateway_file
+    from tonnage.api.gateway import load_gateway_file
     from tonnage.gateway.state_keys import rotate_state_keys
 
     settings = settings or current_settings()
@@ -52,7 +56,11 @@ def rotate_gateway_keys(path: Path | str, *, before: str | None = None, settings
     after = _secret(gateway, gateway.encrypt.key, WHAT, settings)
     old, what = (after, WHAT) if before is None else (_secret(gateway, before, "--from", settings), "--from")
     count = rotate_state_keys(gateway.store, old, after, what=what)
-    note_encryption(gateway_folder(gateway.store, settings), gateway, path, datetime.now(UTC))
+    try:
+        note_encryption(settings.home, gateway, path, datetime.now(UTC))
+    except OSError as error:  # the keys are rotated all the same
+        if say is not None:
+            say(f"the keys are rotated, which is not noted for `tonnage compliance`: {error}")
     return count
 
 

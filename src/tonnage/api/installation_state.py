@@ -49,6 +49,7 @@ class InstallationState:
     page_started: dict[str, Any] | None  # the newest line of the audit that says how the page was started
     backup: BackupNote
     encryption: tuple[EncryptionNote, ...]  # of gateways that were started from this home
+    encryption_fault: str | None
     open_files: tuple[str, ...]  # of the home, that others on this machine may read
     clear_secrets: tuple[str, ...]  # file:line of settings at home that look like secrets
     secret_stores: tuple[tuple[str, int], ...]  # scheme of references in settings at home, and how many there are
@@ -74,12 +75,13 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
     watch_at, firing = _watch(home)
     runs, oldest = _runs(home)
     budgets = _budgets(home)
+    encryption, encryption_fault = read_encryption_notes(home)
     own = settings.database_url.startswith("sqlite")
     return InstallationState(
         at=now, version=__version__, home=home, database=without_secrets(settings.database_url), database_is_own=own,
         database_encrypted_way=None if own else bool(re.search(r"sslmode=(require|verify)", settings.database_url)),
         keys=keys, keys_fault=keys_fault, audit=verdict, audit_fault=audit_fault, page_started=started,
-        backup=read_backup_note(home), encryption=read_encryption_notes(home),
+        backup=read_backup_note(home), encryption=encryption, encryption_fault=encryption_fault,
         open_files=tuple(_readable_by_others(home)),
         clear_secrets=tuple(_clear_secrets(home)), secret_stores=_secret_stores(home),
         watch_at=watch_at, rules_firing=firing, history_since=_history_since(home), runs=runs, oldest_run_at=oldest,

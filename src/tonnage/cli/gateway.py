@@ -197,7 +197,7 @@ def rotate(
     """
     from tonnage import api
 
-    count = api.rotate_gateway_keys(file, before=before, settings=session.settings)
+    count = api.rotate_gateway_keys(file, before=before, settings=session.settings, say=session.say)
     session.say(f"{count} data keys, wrapped with the key in {file}; SIGHUP has a gateway that runs take the newest. "
                 "With its key in a variable (env:) it keeps that of its start: restart it then")  # fmt: skip
 

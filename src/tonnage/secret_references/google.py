@@ -55,7 +55,7 @@ def _token(asked: SecretReference, environment: Mapping[str, str]) -> str:
     try:
         auth, transport = import_module("google.auth"), import_module("google.auth.transport.requests")
     except ImportError as error:
-        token = _machines_token(environment)
+        token = _machines_token(asked, environment)
         if token is None:
             raise MissingExtra(f"reading {asked}", "google") from error
         return token
@@ -69,8 +69,9 @@ def _token(asked: SecretReference, environment: Mapping[str, str]) -> str:
     return str(credentials.token)
 
 
-def _machines_token(environment: Mapping[str, str]) -> str | None:
-    """Of the service account of a machine of Google without google-auth; None where no metadata server answers.
+def _machines_token(asked: SecretReference, environment: Mapping[str, str]) -> str | None:
+    """Of the service account of a machine of Google without google-auth; None where there is no metadata server.
+    TonnageError where there is one and it gives no token.
 
     Source: Google, «Authenticate workloads using service accounts», Directly acquiring an access token.
     """
@@ -80,7 +81,17 @@ def _machines_token(environment: Mapping[str, str]) -> str | None:
     url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
     try:
         with httpx.Client(timeout=METADATA_TIMEOUT_S, trust_env=False) as client:
-            answer = client.get(url, headers={"Metadata-Flavor": "Google"}).raise_for_status()
-        return str(answer.json()["access_token"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            answer = client.get(url, headers={"Metadata-Flavor": "Google"})
+    except (httpx.ConnectError, httpx.ConnectTimeout):
         return None
+    except httpx.HTTPError as error:
+        raise TonnageError(f"{asked}: the metadata server {host} gave no token: {error!r}",
+                           hint="the same command tries again") from error  # fmt: skip
+    if answer.status_code != 200:
+        raise TonnageError(f"{asked}: the metadata server {host} answered {answer.status_code} and gave no token",
+                           hint="give this machine a service account with the scope cloud-platform")  # fmt: skip
+    try:
+        return str(answer.json()["access_token"])
+    except (ValueError, KeyError, TypeError):
+        raise TonnageError(f"{asked}: the answer of the metadata server {host} has no token",
+                           hint=f"is {METADATA_HOST} a metadata server of Google?") from None  # fmt: skip

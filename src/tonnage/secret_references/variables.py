@@ -45,7 +45,7 @@ def variables_in(text: str, what: str) -> dict[str, str]:
         found = json.loads(text)
     except ValueError:
         found = _lines(text, what)
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not found:
         raise InputError(f"{what}: the secret holds no variables", hint=FORMS)
     for number, (name, value) in enumerate(found.items(), 1):
         if NAME.fullmatch(name) is None:

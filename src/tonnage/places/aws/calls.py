@@ -12,7 +12,7 @@ from typing import Any, Final
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.s3 import ATTEMPTS, client_of, code_of
-from tonnage.places.bucket.secrets import secret_of, storing
+from tonnage.places.bucket.secrets import aws_parameter, secret_of, storing
 from tonnage.places.contract import PlaceFinding
 from tonnage.secret_references import SecretReference
 from tonnage.values import dataclass
@@ -154,8 +154,9 @@ class AWSAccount:
                 yield unasked(f"the secret {asked.name}", error)
 
     def _parameter(self, asked: SecretReference) -> Iterator[PlaceFinding]:
-        name = asked.name.rpartition(":parameter")[2]  # of an ARN too
-        named = {"ParameterFilters": [{"Key": "Name", "Option": "Equals", "Values": [name]}]}
+        names = aws_parameter(asked)
+        name = names[-1]
+        named = {"ParameterFilters": [{"Key": "Name", "Option": "Equals", "Values": list(names)}]}
         try:
             found = self.call("ssm", "DescribeParameters", named)["Parameters"]
         except AwsError as error:

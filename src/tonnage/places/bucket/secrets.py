@@ -37,7 +37,7 @@ def storing(asked: SecretReference) -> str | None:
     if asked.scheme == "aws":
         return f"aws secretsmanager create-secret --name {asked.name} --secret-string file://keys.json"
     if asked.scheme == "aws-ssm":
-        return f"aws ssm put-parameter --name {asked.name} --type SecureString --value file://keys.json"
+        return f"aws ssm put-parameter --name {aws_parameter(asked)[-1]} --type SecureString --value file://keys.json"
     if asked.scheme == "gcp":
         _, project, short = google_secret(asked)
         return f"gcloud secrets create {short} --project {project} --data-file=keys.json"
@@ -45,6 +45,21 @@ def storing(asked: SecretReference) -> str | None:
         vault, name = azure_secret(asked)
         return f"az keyvault secret set --vault-name {vault} --name {name} --file keys.json"
     return None
+
+
+def aws_parameter(asked: SecretReference) -> tuple[str, ...]:
+    """The names that a parameter of AWS may have, without version or label: an ARN writes `keys` and `/keys` alike.
+    The last one is the usual one.
+
+    >>> aws_parameter(parse_reference("aws-ssm:/ml/keys:3"))
+    ('/ml/keys',)
+    >>> aws_parameter(parse_reference("aws-ssm:arn:aws:ssm:us-east-1:123456789012:parameter/keys"))
+    ('/keys', 'keys')
+    """
+    if not asked.name.startswith("arn:"):
+        return (asked.name.partition(":")[0],)
+    name = asked.name.partition(":parameter")[2].partition(":")[0]
+    return (name,) if name.count("/") > 1 else (name, name.removeprefix("/"))
 
 
 def google_secret(asked: SecretReference) -> tuple[str, str, str]:
