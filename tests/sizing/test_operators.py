@@ -44,6 +44,16 @@ def test_resnet50_forward_flop_match_published() -> None:
     assert flop == pytest.approx(8.18e9, rel=0.01)
 
 
+@pytest.mark.parametrize(("depth", "kernels"), [(18, 20 + 17 + 8), (34, 36 + 33 + 16), (50, 53 + 49 + 16)])
+def test_residual_networks_launch_a_kernel_for_each_norm_rectifier_and_sum(depth: int, kernels: int) -> None:
+    """He et al. 2015, table 1: a norm for each convolution, no rectifier behind the shortcuts that project (3 of 18 and
+    34 layers, 4 of 50), a sum for each block."""
+    shape = find_model(f"resnet-{depth}")
+    operators = convolution_operators(shape, Pass(batch=1.0, query=1.0, keys=1.0))
+    behind = [op for op in operators if op.name == "norm and activation"]
+    assert sum(float(op.count * op.kernels) for op in behind) == kernels
+
+
 def test_a_column_of_layouts_equals_its_rows() -> None:
     """Formulas over columns give what they give one by one."""
     shape = find_model("gpt2")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from tonnage.workload.shapes import Convolution
+from tonnage.workload.shapes import Convolution, Residual
 
 Block = Literal["basic", "bottleneck"]
 STEM_CHANNELS = 64
@@ -89,29 +90,26 @@ def _block(
     block: Block, channels: int, width: int, input_side: int, side: int, groups: int, narrowing: int
 ) -> list[Convolution]:
     """One residual block; a 1 x 1 shortcut is added where width or side changes."""
+    layers: list[tuple[int, int, int, int, int, Residual]]
     if block == "basic":
-        layers = [(channels, width, 3, side, 1), (width, width, 3, side, 1)]
+        layers = [(channels, width, 3, side, 1, "none"), (width, width, 3, side, 1, "closing")]
     else:
         inner = width // narrowing
-        layers = [(channels, inner, 1, input_side, 1), (inner, inner, 3, side, groups), (inner, width, 1, side, 1)]
+        layers = [
+            (channels, inner, 1, input_side, 1, "none"),
+            (inner, inner, 3, side, groups, "none"),
+            (inner, width, 1, side, 1, "closing"),
+        ]
     if channels != width or input_side != side:
-        layers.append((channels, width, 1, side, 1))
+        layers.append((channels, width, 1, side, 1, "shortcut"))
     return [
-        Convolution(in_channels=inputs, out_channels=outputs, kernel=kernel, output_side=output_side, groups=split)
-        for inputs, outputs, kernel, output_side, split in layers
-    ]
+        Convolution(
+            in_channels=inputs, out_channels=outputs, kernel=kernel, output_side=output_side, groups=split,
+            residual=residual,
+        )
+        for inputs, outputs, kernel, output_side, split, residual in layers
+    ]  # fmt: skip
 
 
 def _repeated(block: list[Convolution], times: int) -> list[Convolution]:
-    return [
-        Convolution(
-            in_channels=part.in_channels,
-            out_channels=part.out_channels,
-            kernel=part.kernel,
-            output_side=part.output_side,
-            groups=part.groups,
-            count=times,
-        )
-        for part in block
-        if times > 0
-    ]
+    return [replace(part, count=times) for part in block if times > 0]

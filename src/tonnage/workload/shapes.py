@@ -7,11 +7,16 @@ from typing import Literal
 from tonnage.values import dataclass
 
 Architecture = Literal["encoder", "decoder", "encoder-decoder", "vision-transformer", "convolution", "diffusion"]
+Residual = Literal["none", "closing", "shortcut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """One convolution: channels in and out, square kernel, output side length in pixels, groups, repeats."""
+    """One convolution: channels in and out, square kernel, output side length in pixels, groups, repeats.
+
+    `residual`: what it is to a residual block. The `closing` one's output has the block's input added before the
+    activation; a `shortcut` projects that input, with a norm and no activation.
+    """
 
     in_channels: int
     out_channels: int
@@ -19,6 +24,7 @@ class Convolution:
     output_side: int
     groups: int = 1
     count: int = 1
+    residual: Residual = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tonnage.workload.file.fields import Amount, Count, CountOrZero, Flag, Spelled, StrictModel, TokenLength, Word, key
-from tonnage.workload.shapes import Convolution, ModelShape
+from tonnage.workload.shapes import Convolution, ModelShape, Residual
 
 LengthOrZero = Annotated[int, Field(ge=0, le=10**7), Spelled("whole number, 0 or more")]
 ParametersOrZero = Annotated[int, Field(ge=0, le=10**13), Spelled("whole number, 0 or more")]
@@ -22,6 +22,12 @@ class ConvolutionFields(StrictModel):
     output_side: Count = key("Side of the output.", unit="pixels", example="112")
     groups: Count = key("Groups the channels fall into.", default=1, example="1")
     count: Count = key("How many such convolutions.", default=1, example="1")
+    residual: Residual = key(
+        "Its part in a residual block: `closing`, whose output has the block's input added; `shortcut`, a projection "
+        "of that input, without activation.",
+        default="none",
+        example="closing",
+    )
 
 
 class InlineShape(StrictModel):
