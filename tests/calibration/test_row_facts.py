@@ -83,7 +83,7 @@ TRANSFORMER_XL = "NVIDIA/DeepLearningExamples@1:PyTorch/LanguageModeling/Transfo
 DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {"source_group": "Lambda-benchmark", "model": "TransformerXL-base", "gpu": "V100-16GB", "precision": "fp32"},
-        {"vocab": 267_735, "exchanges": "n", "peer_to_peer": "n", "micro_batch_per_gpu": 8, "state": ""},
+        {"vocab": 267_735, "softmax": "", "exchanges": "n", "peer_to_peer": "n", "micro_batch_per_gpu": 8, "state": ""},
     ),
     (
         {"source_group": "Lambda-benchmark", "model": "BERT-base", "gpu": "RTX6000Ada", "precision": "tf32"},
@@ -111,11 +111,15 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-base", "precision": "fp16"},
-        {"optimizer": "LAMB", "optimizer_fused": "n", "state": "cast-model", "loss": "half", "vocab": None},
+        {"optimizer": "LAMB", "optimizer_fused": "n", "state": "cast-model", "loss": "half", "softmax": "adaptive"},
     ),
     (
         {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-base", "precision": "tf32"},
         {"optimizer": "LAMB", "optimizer_fused": "n", "state": "", "loss": ""},
+    ),
+    (
+        {"source_group": "NVIDIA-DLE", "source": TRANSFORMER_XL, "model": "TransformerXL-large", "precision": "tf32"},
+        {"optimizer": "LAMB", "softmax": ""},
     ),
     (
         {"source_group": "NVIDIA-DLE", "source": MXNET, "precision": "fp16"},
@@ -133,13 +137,15 @@ def test_sources_fill_what_their_scripts_say(row: Row, cells: dict[str, Any], ex
 
 
 def test_an_adaptive_softmax_has_rare_words_and_the_whole_vocabulary_has_none(row: Row, catalog: Catalog) -> None:
-    """Transformer-XL over clusters of words sizes the clusters beyond its head; over all words it has none."""
+    """A softmax over clusters of words has those beyond its head; over all words, or where none is stated, it has
+    none: the name of a model does not say it."""
     cells = {"n_layers": 16, "d_model": 512, "n_heads": 8, "n_kv_heads": 8, "d_ff": 2048, "seq_len": 192,
              "model": "TransformerXL-base", "family": "TransformerXL-base", "params": None}  # fmt: skip
-    clusters = build_case(row(**cells, vocab=None), catalog)
+    clusters = build_case(row(**cells, vocab=None, softmax="adaptive"), catalog)
+    unstated = build_case(row(**cells, vocab=None), catalog)
     whole = build_case(row(**cells, vocab=267_735), catalog)
     assert sum(words for _, words in clusters.trainer.rare_words) + clusters.jobs[0].model.vocab == 267_735
-    assert whole.trainer.rare_words == ()
+    assert whole.trainer.rare_words == unstated.trainer.rare_words == ()
 
 
 def test_gpus_that_do_not_talk_directly_meet_over_their_host(row: Row, catalog: Catalog) -> None:

@@ -72,6 +72,7 @@ class TrainingRow:
     network_gbit_per_s_per_gpu: float | None = None
     network_gbit_per_s_per_node: float | None = None
     # No columns of a file: what the scripts of a documented source say.
+    softmax: str = ""  # adaptive: over clusters of WikiText-103's words that are slices of one table
     exchanges: str = ""  # n: its processes never sum their gradients
     peer_to_peer: str = ""  # n: GPUs of a node talk through its memory
     doubt: str = ""  # why the row is suspect, where its reader found so

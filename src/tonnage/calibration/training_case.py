@@ -162,7 +162,7 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
     return {
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
         "target_tokens": row.target_tokens or 0,
-        "rare_words": RARE_WORDS if segment and not row.vocab else (),
+        "rare_words": RARE_WORDS if row.softmax == "adaptive" else (),
         "exchanges": row.exchanges != "n",
         "interleave": _degree(row.sharding, "vp"),
         "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,

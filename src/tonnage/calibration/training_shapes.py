@@ -87,12 +87,13 @@ def _from_columns(row: TrainingRow) -> ModelShape:
     assert row.n_layers is not None
     kind = architecture(row.family or row.model)  # a model of one's own is called as its folder is
     heads = row.n_heads or max(1, row.d_model // 128)
+    vocab = ADAPTIVE_SOFTMAX_HEAD if row.softmax == "adaptive" else row.vocab or USUAL_VOCABULARY[kind]
     sizes: dict[str, Any] = {
         "layers": row.n_layers,
         "hidden": row.d_model,
         "heads": heads,
         "ffn": row.d_ff or 4 * row.d_model,
-        "vocab": row.vocab or _vocabulary(row, kind),
+        "vocab": vocab,
     }
     if kind == "encoder-decoder":
         return _encoder_decoder(row, {**sizes, "layers": row.n_layers // 2})
@@ -105,7 +106,7 @@ def _from_columns(row: TrainingRow) -> ModelShape:
         max_positions=0 if relative else min(row.seq_len or 0, 1 << 17),
         positions="relative" if relative else "learned",
         relative_projections=relative,
-        extra_parameters=(ADAPTIVE_SOFTMAX_TABLE - sizes["vocab"]) * row.d_model if relative and not row.vocab else 0,
+        extra_parameters=(ADAPTIVE_SOFTMAX_TABLE - sizes["vocab"]) * row.d_model if row.softmax == "adaptive" else 0,
         token_types=2 if kind == "encoder" else 0,
         **sizes,
     )
@@ -136,10 +137,6 @@ def _encoder_decoder(row: TrainingRow, sizes: dict[str, Any]) -> ModelShape:
         norms_per_layer=2,
         **sizes,
     )
-
-
-def _vocabulary(row: TrainingRow, kind: str) -> int:
-    return ADAPTIVE_SOFTMAX_HEAD if RELATIVE_WORDS.search(row.model) else USUAL_VOCABULARY[kind]
 
 
 def _efficientnet(row: TrainingRow) -> ModelShape:
