@@ -15,9 +15,10 @@ from tonnage.sizing.layer_operators import layer_operators
 from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.program_profiles import trainer_of
-from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
+from tonnage.sizing.trainer_profile import PLAIN, State, TrainerProfile
+from tonnage.sizing.training_parts import part_seconds
 from tonnage.sizing.training_time import TrainingStep
-from tonnage.sizing.training_work import step_work
+from tonnage.sizing.training_work import layer_tensors, step_work
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
 from tonnage.workload.programs import Loss, Program, documented
@@ -213,7 +214,7 @@ def test_processes_that_exchange_no_gradients_pay_for_none(devices: Make) -> Non
 
 XL = ModelShape(
     name="xl", architecture="decoder", layers=16, hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=2048,
-    vocab=20_000, positions="relative", relative_projections=True,
+    vocab=20_000, positions="relative", relative_projections=True, fused_qkv=True, qkv_bias=False, output_bias=False,
 )  # fmt: skip
 
 
@@ -229,15 +230,38 @@ def _parts(work: TrainJob, trainer: TrainerProfile = PLAIN) -> dict[str, float]:
 
 def test_gradients_of_a_shared_table_are_added_up_whole() -> None:
     """Four passes over a table that embeds words and weighs logits; nineteen where an adaptive softmax slices it in
-    four; none where the head has weights of its own, or kernels add up in place."""
+    four; one where the head has weights of its own; none where kernels add up in place."""
     work = job("gpt2", length=64, precision="fp32")
     table = 50257 * 768 * 4.0
     assert _parts(work)["table gradients"] == pytest.approx(4 * table)
-    assert "table gradients" not in _parts(replace(work, model=replace(work.model, tied_embeddings=False)))
+    untied = replace(work, model=replace(work.model, tied_embeddings=False))
+    assert _parts(untied)["table gradients"] == pytest.approx(table)
+    assert _parts(replace(work, objective="classification"))["table gradients"] == pytest.approx(table)
     assert "table gradients" not in _parts(work, replace(PLAIN, fused=True))
     sliced = replace(PLAIN, rare_words=((0.05, 20_000.0), (0.04, 160_000.0), (0.01, 67_735.0)))
     moved = _parts(replace(work, model=XL), sliced)["table gradients"]
     assert moved == pytest.approx(19 * 267_735 * 512 * 4.0)
+
+
+@pytest.mark.parametrize(("state", "width"), [("autocast", 4.0), ("cast-model", 2.0)])
+def test_gradients_of_tables_are_as_wide_as_those_of_weights(state: State, width: float) -> None:
+    """Autocast's are of 32 bit, a cast model's of 16."""
+    moved = _parts(job("gpt2", length=64, precision="fp16"), replace(PLAIN, state=state))["table gradients"]
+    assert moved == pytest.approx(4 * 50257 * 768 * width)
+
+
+def test_a_compiler_leaves_the_gradients_of_tables(devices: Make) -> None:
+    """They are between a product and a scatter: no share of element-wise traffic, merged or eager, reaches them."""
+    device = devices("A100-80GB-SXM", precision="fp32")
+
+    def seconds(assumed: Assumptions, *, compile: bool) -> float:
+        works = step_work(job("gpt2", length=64, precision="fp32", compile=compile), one_layout(micro_batch=1)).works
+        (part,) = (one for one in works if one.operator.name == "table gradients")
+        return float(part_seconds(part, device, np.array([4.0]), assumed)[0][0])
+
+    shares = replace(Assumptions(), compiled_traffic_fraction=0.1, unfused_traffic_factor=0.5)
+    merged, eager = seconds(Assumptions(), compile=True), seconds(Assumptions(), compile=False)
+    assert merged == eager == seconds(shares, compile=True) == seconds(shares, compile=False)
 
 
 def test_an_adaptive_softmax_makes_logits_of_rare_words_for_the_tokens_that_are_rare() -> None:
@@ -264,6 +288,26 @@ def test_an_odd_vocabulary_slows_tensor_cores_that_wait_for_copies(
     there, layouts = devices(device), one_layout(micro_batch=12)
     odd, even = (float(step(one, there, layouts=layouts).forward_s[0]) for one in (plain, padded))
     assert least < odd / even < most
+
+
+# Tensors of a layer: parameters that the modules of transformers list for one block of each model; of T5 the mean of
+# 8 in the encoder and 13 in the decoder, of ResNet-50 (torchvision) 159 in 16 blocks, stem included.
+TENSORS = [
+    ("llama-2-7b", 9.0), ("bert-base-uncased", 16.0), ("gpt2", 12.0), ("opt-1.3b", 16.0), ("qwen2.5-7b", 12.0),
+    ("qwen3-8b", 11.0), ("t5-base", 10.5), ("deberta-v3-base", 16.0), ("resnet-50", 159 / 16),
+    ("deepseek-v2-lite", 14.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "tensors"), TENSORS)
+def test_tensors_of_a_layer_follow_from_its_shape(model: str, tensors: float) -> None:
+    """Matrices, biases, norms: no model has the count of another because it is gated or not."""
+    assert layer_tensors(find_model(model)) == tensors
+
+
+def test_transformer_xl_has_eleven_tensors_a_layer() -> None:
+    """Three matrices of attention without biases, two of the MLP with, two norms with scale and shift."""
+    assert layer_tensors(XL) == 11.0
 
 
 def test_an_optimizer_with_a_ratio_for_each_tensor_launches_for_each(devices: Make) -> None:

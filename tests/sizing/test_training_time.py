@@ -219,7 +219,7 @@ def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:
 
 def test_many_small_gathers_over_many_ranks_cost_their_hops(devices: Callable[..., Devices]) -> None:
     """ZeRO-3 of GPT-3 175B: arXiv:2104.04473, table 2, prints that 1,536 A100 take as long a step as 768 (67 s): each
-    tensor is gathered by itself round all ranks. A layer at a time, as FSDP does, costs a sixteenth of the hops."""
+    tensor is gathered by itself round all ranks. A layer at a time, as FSDP does, costs a twelfth of the hops."""
     gpt3 = {"layers": 96, "hidden": 12_288, "heads": 96, "kv_heads": 96, "head_dim": 128, "ffn": 49_152}
     work = job("gpt2-xl", batch=1536, length=2048)
     work = replace(work, model=replace(work.model, **gpt3))
@@ -234,6 +234,6 @@ def test_many_small_gathers_over_many_ranks_cost_their_hops(devices: Callable[..
         return float(estimate_training_step(work, layout, device, unhidden, trainer).data_parallel_s[0])
 
     layered, apart = TrainerProfile(), TrainerProfile(separate_gathers=True)
-    hops = 2 * 96 * 16 * (192 * 14e-6 + 1344 * 3.4e-6)
-    assert data_parallel_s(1536, apart) - data_parallel_s(1536, layered) == pytest.approx(15 / 16 * hops, rel=0.05)
+    hops = 2 * 96 * 12 * (192 * 14e-6 + 1344 * 3.4e-6)
+    assert data_parallel_s(1536, apart) - data_parallel_s(1536, layered) == pytest.approx(11 / 12 * hops, rel=0.05)
     assert data_parallel_s(1536, apart) > 1.3 * data_parallel_s(768, apart)

@@ -27,8 +27,7 @@ def _nvidia_examples(row: TrainingRow) -> Facts:
     (PyTorch/Classification/ConvNets/configs.yml). MXNet: `--fuse-bn-relu 1 --fuse-bn-add-relu 1` with NHWC
     (MxNet/Classification/RN50v1.5/fit.py), which cuDNN has in 16 bit alone (cudnnBatchNormOps_t). PaddlePaddle:
     `fuse_bn_act_ops`, `fuse_bn_add_act_ops` under AMP (PaddlePaddle/Classification/RN50v1.5/program.py). Transformer-XL
-    in PyTorch: see `_transformer_xl`; in TensorFlow it steps by LAMB (tf/main.py). Its base model shares one table among
-    all clusters of words (`div_val` 1), the large one has narrower tables for rare words. TensorFlow's BERT and ELECTRA
+    in PyTorch: see `_transformer_xl`; in TensorFlow it steps by LAMB (tf/main.py). TensorFlow's BERT and ELECTRA
     compile with XLA (`use_xla`, `xla` true in their scripts/run_pretraining*.sh, run_squad.sh and configs). Paddle
     pre-trains BERT under AMP with cuDNN's fused attention (scripts/run_pretraining.sh: `--fuse-mha`; that table came
     with the commit that brought it, the one of SQuAD is older)."""
@@ -49,7 +48,8 @@ def _nvidia_examples(row: TrainingRow) -> Facts:
 
 
 def _clusters(row: TrainingRow) -> dict[str, Any]:
-    """Clusters of the base configuration (`adaptive: true`, `div_val: 1` of wt103_base.yaml)."""
+    """All clusters of words share one table in the base configuration (`adaptive: true`, `div_val: 1` of
+    wt103_base.yaml); the large one has narrower tables for rare words (`div_val: 4`), which nothing here describes."""
     return {"softmax": "adaptive"} if row.model.endswith("base") else {}
 
 

@@ -106,6 +106,9 @@ def _from_columns(row: TrainingRow) -> ModelShape:
         max_positions=0 if relative else min(row.seq_len or 0, 1 << 17),
         positions="relative" if relative else "learned",
         relative_projections=relative,
+        qkv_bias=not relative,  # kimiyoung/transformer-xl, pytorch/mem_transformer.py: `qkv_net`, `o_net` without bias
+        output_bias=not relative,
+        fused_qkv=relative,
         extra_parameters=(ADAPTIVE_SOFTMAX_TABLE - sizes["vocab"]) * row.d_model if row.softmax == "adaptive" else 0,
         token_types=2 if kind == "encoder" else 0,
         **sizes,

@@ -55,8 +55,11 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
 
 
 def _behind(conv: Convolution, span: Pass) -> tuple[int, float]:
-    """Passes over the output of a convolution without gates, and the kernels that take them. What a sum moves is counted
-    in training alone: the share of this traffic that engines leave (`elementwise_left`) is fitted without it."""
+    """Passes over the output of a convolution without gates, and the kernels that take them.
+
+    What a sum moves is counted in training alone: the share of this traffic that engines leave (`elementwise_left`) is
+    fitted without it.
+    """
     if conv.residual == "shortcut":
         return NORM_PASSES, 1.0
     if conv.residual == "closing":

@@ -17,7 +17,7 @@ from tonnage.sizing.rates import operator_s, output_tiles
 from tonnage.sizing.training_work import COMPILED, HAND_FUSED, UNFUSED, OperatorWork
 from tonnage.values import dataclass
 
-# Passes over those counted, for UNFUSED, COMPILED, HAND_FUSED, IMAGES in `training_work`.
+# Passes over those counted, for UNFUSED, COMPILED, HAND_FUSED, IMAGES in `training_work`; one for APART.
 TRAFFIC = (
     "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
 )  # fmt: skip
@@ -136,7 +136,7 @@ def _fused(part: OperatorWork, seconds: Num, devices: Devices, element: Array, a
     its bandwidth; a library's kernels take two 16-bit elements at a time."""
     if part.operator.kind != "elementwise":
         return seconds
-    factors = np.array([getattr(assumed, name) for name in TRAFFIC])
+    factors = np.array([*(getattr(assumed, name) for name in TRAFFIC), 1.0])
     issued: Num = 0.0
     if devices.multiprocessor_hz is not None:
         wide = np.where(np.asarray(part.fused) == UNFUSED, element, VECTOR_BYTES)

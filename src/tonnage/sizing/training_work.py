@@ -26,9 +26,11 @@ from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss, parameter_share, training_stages
+from tonnage.sizing.training_state import trained_numbers
 from tonnage.values import dataclass
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
+from tonnage.workload.shapes import ModelShape
 
 ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
@@ -50,7 +52,9 @@ CAST_BYTES = 4.0
 # 32 bit.
 COMPOSITE_KERNELS, COMPOSITE_PASSES, COMPOSITE_BYTES = 8.0, 9.0, 4.0
 ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
-UNFUSED, COMPILED, HAND_FUSED, IMAGES = 0.0, 1.0, 2.0, 3.0  # the last: between convolutions, by a library's kernels
+# Who merges element-wise work into its neighbours. IMAGES: a library's kernels, between convolutions. APART: nothing
+# does, and what is counted moves: tables larger than a cache, between a product and a scatter.
+UNFUSED, COMPILED, HAND_FUSED, IMAGES, APART = 0.0, 1.0, 2.0, 3.0, 4.0
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
 
 
@@ -107,7 +111,7 @@ def step_work(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = 
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, trainer=trainer)
-    works = (*_works(job, stages, layouts, numbers, trainer), *_table_gradients(job, layouts, numbers, trainer))
+    works = (*_works(job, stages, layouts, numbers, trainer), *_table_gradients(job, layouts, trainer))
     rows, full = len(layouts.nodes), job.method == "full"
     modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA are none of the model's
     flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in modelled), start=np.float64(0.0))
@@ -160,26 +164,27 @@ def _works(
     return tuple(found)
 
 
-def _table_gradients(
-    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
-) -> tuple[OperatorWork, ...]:
-    """What autograd moves to add up the gradients of a table that embeds words and weighs their logits, a third of it
-    counted as forward.
+def _table_gradients(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> tuple[OperatorWork, ...]:
+    """What autograd moves to make the gradient of the table that embeds words, a third of it counted as forward.
 
-    The embedding's is a whole table of zeros with a few rows written (1 pass). A head's is one more, added to it (3).
+    It is a whole table of zeros with a few rows written (1 pass). Where the table also weighs the logits, the head's
+    gradient is one more, added to it (3). Both are of the width that trained weights' gradients have. A compiler merges
+    neither: one is written by a product, the other scattered to.
     Each cluster of an adaptive softmax slices the table: its gradient is a whole table of zeros with the slice copied
     in (1 each, 2 in all), and all are added one by one (3 each). Source: PyTorch, `slice_backward`,
     `embedding_dense_backward`. Hand-written kernels add a head's gradient to the table's as they make it.
     """
     shape = job.model
-    if trainer.fused or job.method != "full" or not shape.tied_embeddings or not has_vocabulary_loss(job):
+    if trainer.fused or job.method != "full" or not shape.vocab:
         return ()
+    shared = shape.tied_embeddings and has_vocabulary_loss(job)
     slices = 1 + len(trainer.rare_words) if trainer.rare_words else 0
-    passes = 1 + 3 * max(slices, 1) + (slices + 2 if slices else 0)
+    passes = 1 + shared * (3 * max(slices, 1) + (slices + 2 if slices else 0))
     words = shape.vocab + sum(words for _, words in trainer.rare_words)
-    moved = passes * words * shape.embedding_width * numbers.element_bytes / layouts.tensor_parallel
+    width = trained_numbers(job, trainer).gradient_bytes
+    moved = passes * words * shape.embedding_width * width / layouts.tensor_parallel
     gradients = elementwise("table gradients", moved_bytes=moved / 3.0, kernels=0.0)
-    return (OperatorWork(operator=gradients, times=1.0, backward=2.0, again=0.0, fused=_fusion(job, trainer)),)
+    return (OperatorWork(operator=gradients, times=1.0, backward=2.0, again=0.0, fused=APART),)
 
 
 def _casts(op: Operator, *, times: Num, again: Num, fused: float) -> OperatorWork:
@@ -268,7 +273,7 @@ def _data_columns(
         "data_ranks": layouts.data_ranks,
         "gradient_bytes": float(trainer.exchanges) * share.trained * np.where(shards, numbers.element_bytes, reduced),
         "gathered_bytes": np.where(shards, gathered, 0.0),
-        "gathers": np.where(shards, layers * (_layer_tensors(job) if trainer.separate_gathers else 1.0), 0.0),
+        "gathers": np.where(shards, layers * (layer_tensors(job.model) if trainer.separate_gathers else 1.0), 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
         "accumulated_bytes": share.trained * (8.0 if trainer.fused else reduced + 8.0),
@@ -278,21 +283,46 @@ def _data_columns(
 
 
 def _optimizer_tensors(job: TrainJob, trainer: TrainerProfile) -> float:
-    """Trained tensors of a layer that the optimizer launches kernels for: nine of a gated decoder without biases
-    (Llama), sixteen with biases (BERT), two for each adapter; none where one kernel takes them all."""
+    """Trained tensors of a layer that the optimizer launches kernels for: all of its own, or two for each adapter; none
+    where one kernel takes them all."""
     if trainer.optimizer_fused:
         return 0.0
     if job.method != "full":
         return (
             2.0 * sum(count for *_, count in adapted_matrices(job.model, job.lora.targets)) / max(job.model.layers, 1)
         )
-    return _layer_tensors(job)
+    return layer_tensors(job.model)
 
 
-def _layer_tensors(job: TrainJob) -> float:
-    if job.model.relative_projections and job.model.causal:
-        return 11.0  # Transformer-XL: three matrices of attention without biases, two of the MLP with, two norms
-    return 9.0 if job.model.gated_mlp else 16.0
+def layer_tensors(shape: ModelShape) -> float:
+    """Tensors of a layer: its matrices, biases, and scales and shifts of its norms; of encoder and decoder layers, or
+    of residual blocks, the mean. A matrix that all experts of a mixture have is one (they are stacked).
+
+    >>> from tonnage.workload.known import find_model
+    >>> [layer_tensors(find_model(name)) for name in ("llama-2-7b", "bert-base-uncased", "gpt2")]
+    [9.0, 16.0, 12.0]
+    """
+    if shape.convolutions:
+        return 3.0 * sum(conv.count for conv in shape.convolutions) / shape.layers
+    attention, norm = _attention_tensors(shape), 2 if shape.norm == "layer" and shape.norm_bias else 1
+    layer = attention + shape.norms_per_layer * norm + (3 if shape.gated_mlp else 2) * (1 + shape.mlp_bias)
+    if shape.experts:
+        layer += 1 + shape.router_bias + (3 if shape.shared_expert_ffn else 0) + shape.shared_expert_gate
+    if shape.architecture != "encoder-decoder":
+        return float(layer)
+    return layer + (attention + norm) * shape.layers / (shape.layers + shape.encoder_layers)  # a decoder's crosses over
+
+
+def _attention_tensors(shape: ModelShape) -> int:
+    """Matrices and biases of one attention, with those of relative positions (one matrix in Transformer-XL, two and a
+    bias in DeBERTa) and of its norms."""
+    if shape.kv_latent:
+        return 5 + 2 * (shape.query_latent > 0)  # queries have two matrices and a norm where they are compressed
+    first = 1 if shape.fused_qkv else 3
+    biases = (first if shape.key_bias or shape.fused_qkv else 2) if shape.qkv_bias else 0
+    relative = (1 if shape.causal else 3) if shape.relative_projections else 0
+    beside = 2 * shape.qk_norm + shape.attention_sinks
+    return first + biases + 1 + shape.output_bias + relative + beside
 
 
 def counted_flop_per_token(job: TrainJob) -> float:
