@@ -131,6 +131,19 @@ def test_what_was_predicted_is_beside_what_was_measured(tmp_path: Path, said: st
     assert {end: found[predicted, end] for end in ("value", "low", "high")} == {"value": 0.5, "low": 0.4, "high": 0.7}
 
 
+def test_the_planned_cost_of_an_hour_is_of_the_hours_in_its_month(tmp_path: Path) -> None:
+    """USD 400 for 200 hours a month."""
+    late = Late(tmp_path)
+    assert late.service.planned is not None
+    planned = replace(late.service.planned, usd_per_month=400.0, hours_per_month=200.0)
+    write_record(late.folder, replace(late.service, planned=planned))
+    found = {
+        key.label("end"): value for key, value in home_figures(late.settings, datetime.now(UTC))
+        if key.metric == "tonnage_service_predicted_cost_usd_per_hour"
+    }  # fmt: skip
+    assert found == {"value": 2.0, "low": 0.005, "high": 0.005}
+
+
 def test_what_cannot_be_made_is_said_and_nothing_is_changed(tmp_path: Path) -> None:
     """More replicas than `--replicas` allows, a layout that needs a restart, replicas that should do, no figures."""
     late = Late(tmp_path)

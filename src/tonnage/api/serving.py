@@ -159,6 +159,7 @@ def planned_replica(
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
     made = replace(
         made, workload_file=Path(target).absolute(), requests_per_month=job.requests_per_bill,
+        hours_per_month=job.hours_per_month, rate_varies=job.traffic is not None,
         target=absolute_target(str(target)), p95_latency_s=job.p95_latency_s,
     )  # fmt: skip
     return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
@@ -220,7 +221,9 @@ def _planned_decoder(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
         cluster_file=partial(render_kserve, engine, service, vendor=_vendor(found, catalog)),
-        slots=service.most_requests, devices=0 if gpus is None else len(gpus),
+        slots=service.most_requests,
+        speculates=service.draft is not None or any("speculative" in one for one in service.extra),
+        devices=0 if gpus is None else len(gpus),
     )  # fmt: skip
 
 

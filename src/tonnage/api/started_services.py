@@ -138,6 +138,7 @@ def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningSer
             rank=option.rank, provider=option.provider, instance_type=option.instance_type, machines=option.count,
             usd_per_month=option.cost_usd.value, low_usd_per_month=option.cost_usd.low,
             high_usd_per_month=option.cost_usd.high, requests_per_month=planned.requests_per_month,
+            hours_per_month=planned.hours_per_month, rate_varies=planned.rate_varies,
             p95_latency_s=planned.p95_latency_s, tensor_parallel=int(layout.get("tensor_parallel", 1)),
             concurrency=int(layout["concurrency"]) if "concurrency" in layout else None,
             predicted_p95_s=_ends(run.latency_p95_s), predicted_ttft_p95_s=_ends(run.ttft_p95_s),
@@ -214,6 +215,7 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
         devices=_replica_devices(planned, asked, most, tell), usd_per_machine_hour=record.usd_per_machine_hour,
         replicas_per_machine=record.replicas_per_machine, smoke=read_smoke_test(asked.smoke),
+        event_per_token=not planned.speculates,
     )  # fmt: skip
 
     def placed(made: PlannedReplica, name: str, port: int) -> EngineCommand:

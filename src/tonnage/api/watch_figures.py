@@ -10,7 +10,6 @@ from tonnage.api.backup_notes import read_backup_note
 from tonnage.api.committing import FILE, open_book
 from tonnage.metric_names import REGISTRY
 from tonnage.settings import Settings
-from tonnage.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from tonnage.budgets.file import Budget
@@ -66,10 +65,8 @@ def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
             if value is not None:
                 yield series(REGISTRY[f"tonnage_service_{name}"].name, {"service": one.name}), float(value)
         if one.planned is not None:
-            month = one.planned.usd_per_month, one.planned.low_usd_per_month, one.planned.high_usd_per_month
-            hourly = tuple(usd / HOURS_PER_MONTH for usd in month)
             for name, ends in (("usd_per_1000_requests", one.planned.usd_per_1000_requests()),
-                               ("cost_usd_per_hour", hourly),
+                               ("cost_usd_per_hour", one.planned.usd_per_hour()),
                                ("p95_seconds", one.planned.predicted_p95_s or ()),
                                ("ttft_p95_seconds", one.planned.predicted_ttft_p95_s or ()),
                                ("tpot_p95_seconds", one.planned.predicted_tpot_p95_s or ())):  # fmt: skip

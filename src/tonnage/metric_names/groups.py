@@ -23,8 +23,9 @@ _COSTS: Final[tuple[tuple[str, str, MetricKind, str | None], ...]] = (  # `servi
      "service_predicted_p95_seconds"),
     ("ttft_p95_seconds", "95th percentile from request to the first piece of a streamed answer over the last minute, at"
      " the balancer", "gauge", "service_predicted_ttft_p95_seconds"),
-    ("tpot_p95_seconds", "95th percentile over answers of the mean time between the events of a stream over the last"
-     " minute, at the balancer; an engine sends one for each token", "gauge", "service_predicted_tpot_p95_seconds"),
+    ("tpot_p95_seconds", "95th percentile over answers of the mean time of an output token after the first piece of a"
+     " stream over the last minute, at the balancer: by the tokens of its usage, else one an event (none with"
+     " speculation)", "gauge", "service_predicted_tpot_p95_seconds"),
     ("p95_to_promise_ratio", "That over the p95 latency that the workload promises", "gauge", None),
     ("input_tokens_total", "Tokens read", "counter", None),
     ("output_tokens_total", "Tokens written", "counter", None),

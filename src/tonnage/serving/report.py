@@ -23,6 +23,7 @@ from tonnage.reports.wording import (
 from tonnage.serving.engines.engine import EngineCommand, EnginePlace
 from tonnage.serving.engines.kserve_file import ClusterReplicas
 from tonnage.sizing.estimates import Figure
+from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
 
 
@@ -48,6 +49,9 @@ class PlannedReplica:
     workload_file: Path | None = None
     target: str = ""  # what was asked to be served
     requests_per_month: float | None = None  # at the workload's busy rate
+    hours_per_month: float = float(HOURS_PER_MONTH)
+    rate_varies: bool = False
+    speculates: bool = False  # its engine sends several tokens in one event of a stream
     p95_latency_s: float | None = None  # as the workload promises it
 
 

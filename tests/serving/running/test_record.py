@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -132,6 +133,18 @@ def test_show_sets_its_cost_beside_the_plan(home: Path) -> None:
     assert found["apis"] is None
     assert "without a workload file" in found["why_no_apis"]
     assert "$1.80 (--usd-per-hour)" in page
+
+
+def test_an_hour_of_the_plan_is_one_of_its_month(home: Path) -> None:
+    """USD 1,000 a month of 200 hours are USD 5 an hour; with a rate that moves they are of a mean day, and no hour's at
+    the busy rate is said."""
+    for varies in (False, True):
+        planned = replace(PLANNED, hours_per_month=200.0, rate_varies=varies)
+        with recorded(folder_of(home), service(planned=planned)):
+            write_costs(folder_of(home), {"machines": 1, "usd_per_hour": 1.75})
+            lines = told("show", "reviews").splitlines()
+        hourly = next(line for line in lines if line.strip().startswith("USD an hour"))
+        assert ("5 (2.5 to 10)" in hourly, "(" in hourly) == (not varies, not varies)
 
 
 def test_prices_per_token_are_those_of_what_it_answers(home: Path, tmp_path: Path) -> None:

@@ -45,10 +45,12 @@ class ReplicaApp:
         prefix_bytes: int | None = None,
         on_fault: Callable[[str], None] | None = None,
         on_answer: Callable[[float, AnswerTimes], None] | None = None,
+        event_per_token: bool = True,
     ) -> None:
         self.balancer, self.upstreams, self.pages, self.prefix_bytes = balancer, upstreams, pages, prefix_bytes
         self.on_fault = on_fault
         self.on_answer = on_answer  # (when it ended, its times): of answers that are whole
+        self.event_per_token = event_per_token  # of streams, from the engine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -102,7 +104,7 @@ class ReplicaApp:
             if tried:
                 self.balancer.counts.retried += 1
             tried.append(seat.name)
-            begun = _Begun(send)
+            begun = _Begun(send, StreamClock(event_per_token=self.event_per_token))
             try:
                 await self._on(seat, scope, begun, body)
             except UpstreamFault as error:
@@ -117,7 +119,7 @@ class ReplicaApp:
                 first_s, now_s = begun.clock.first_s, monotonic()
                 self.on_answer(now_s, AnswerTimes(
                     whole_s=now_s - begin_s, first_s=None if first_s is None else first_s - begin_s,
-                    between_s=begun.clock.between_s,
+                    per_token_s=begun.clock.per_token_s,
                 ))  # fmt: skip
             return
         self.balancer.counts.failed += 1
@@ -155,8 +157,8 @@ class ReplicaApp:
 class _Begun:
     """Whether something of the answer has gone out; `clock`: of a stream's pieces."""
 
-    def __init__(self, send: Send) -> None:
-        self._send, self.yes, self.clock = send, False, StreamClock()
+    def __init__(self, send: Send, clock: StreamClock) -> None:
+        self._send, self.yes, self.clock = send, False, clock
 
     async def __call__(self, message: dict[str, Any]) -> None:
         self.yes = True

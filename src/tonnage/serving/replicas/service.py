@@ -54,6 +54,7 @@ class ReplicatedService:
     devices: tuple[tuple[Device, ...], ...] = ()
     usd_per_machine_hour: float | None = None  # None: not known
     replicas_per_machine: int | None = 1  # None: all share one
+    event_per_token: bool = True  # of a stream; not with speculative decoding
     smoke: SmokeTest | None = None
 
 
@@ -77,6 +78,7 @@ class Service:
         self.app = ReplicaApp(
             self.balancer, self.replicas.upstreams, self.page, prefix_bytes=settings.prefix_bytes,
             on_fault=self.replicas.report_fault, on_answer=self.latencies.add,
+            event_per_token=settings.event_per_token,
         )  # fmt: skip
         self.law: ControlLaw = control_law(settings.scaled, settings.schedule)
         self.meter = CostMeter(

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import DataError, InputError
 from tonnage.files import make_private_folder, write_whole
+from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
 
 RECORD: Final = "running.json"
@@ -38,12 +39,19 @@ class PlannedCost:
     low_usd_per_month: float
     high_usd_per_month: float
     requests_per_month: float
+    hours_per_month: float = float(HOURS_PER_MONTH)  # in which the service is held
+    rate_varies: bool = False  # dollars are then of a mean day, not of the busy rate
     p95_latency_s: float | None = None  # promised; None: it is not
     tensor_parallel: int = 1
     concurrency: int | None = None  # of a replica, as planned
     predicted_p95_s: Ends | None = None  # from request to answer
     predicted_ttft_p95_s: Ends | None = None  # to the first token; None where none are generated
     predicted_tpot_p95_s: Ends | None = None  # for each token after it
+
+    def usd_per_hour(self) -> Ends:
+        """Value, low and high end."""
+        hours = self.hours_per_month
+        return self.usd_per_month / hours, self.low_usd_per_month / hours, self.high_usd_per_month / hours
 
     def usd_per_1000_requests(self) -> tuple[float, float, float]:
         """Value, low and high end."""

@@ -12,7 +12,6 @@ from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_money, render_unit_money, short
 from tonnage.service.answer import BreakEven
 from tonnage.serving.running.record import Ends, PlannedCost, RunningService
-from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
 
 P95: Final = "p95 latency in s"
@@ -101,10 +100,9 @@ def _spans(costs: Mapping[str, Any], planned: PlannedCost | None) -> Table:
 
 def _predicted(planned: PlannedCost) -> dict[str, str]:
     """What the plan says, with its interval, by the name of a line."""
-    month = planned.usd_per_month, planned.low_usd_per_month, planned.high_usd_per_month
-    value, low, high = (usd / HOURS_PER_MONTH for usd in month)
     known = {
-        "USD an hour": (value, low, high), P95: planned.predicted_p95_s, TTFT: planned.predicted_ttft_p95_s,
+        "USD an hour": None if planned.rate_varies else planned.usd_per_hour(),
+        P95: planned.predicted_p95_s, TTFT: planned.predicted_ttft_p95_s,
         TPOT: planned.predicted_tpot_p95_s, "USD per 1,000 requests": planned.usd_per_1000_requests(),
     }  # fmt: skip
     return {name: _spanned(ends) for name, ends in known.items() if ends is not None}
