@@ -49,6 +49,8 @@ def test_the_table_is_the_published_one() -> None:
         ("13.0", "575.57.08", "fails", "needs 580.65.06"),
         ("13.1", "580.65.06", "limited", "PTX"),
         ("13.0", "580", "works", ""),  # a branch alone
+        ("12.4", "550.54", "works", ""),  # the first two of 550.54.14
+        ("12.4", "550.53", "limited", ""),
         ("13.1", "580", "limited", ""),
         ("12.9", "570", "limited", ""),
         ("13.0", "570", "fails", "cuda-compat-13-0"),

@@ -119,7 +119,9 @@ def test_two_snapshots(inside: Run, tmp_path: Path) -> None:
     assert work["changed_keys"] == []
 
 
-@pytest.mark.parametrize(("limit", "code"), [("0.1", 4), ("1%", 4), ("$0.10", 4), ("1000", 0), ("100000 %", 0)])
+@pytest.mark.parametrize(
+    ("limit", "code"), [("0.1", 4), ("1%", 4), ("0,125", 4), ("$0.10", 4), ("1000", 0), ("100000 %", 0)]
+)
 def test_fail_above(inside: Run, repository: Path, limit: str, code: int) -> None:
     """Exit 4 above the limit, in dollars or as a share; the report is printed all the same."""
     file = repository / "work" / "bert.tonnage.yaml"
@@ -139,6 +141,10 @@ def test_nothing_fits_any_more(inside: Run, tmp_path: Path) -> None:
     done = inside("diff", str(BERT), str(other), *DAY)
     assert done.returncode == 3
     assert "nothing fits" in done.stdout
+    assert "after the change" in done.stderr
+    still = inside("diff", str(other), str(other), *DAY)
+    assert (still.returncode, still.stderr) == (0, "")
+    assert "nothing fits" in still.stdout
 
 
 @pytest.mark.parametrize(
@@ -148,6 +154,7 @@ def test_nothing_fits_any_more(inside: Run, tmp_path: Path) -> None:
         ((str(BERT), "--against", "no-such-branch"), "no git revision 'no-such-branch'"),
         ((str(BERT), "--against=--help"), "no git revision '--help'"),
         ((str(BERT), str(SERVE), "--fail-above", "lots"), "found 'lots'"),
+        ((str(BERT), str(SERVE), "--fail-above", "1,000"), "hint: 1000, or 1.000"),
         ((str(BERT), str(SERVE), "--runs", "0"), "found 0.0 runs a month"),
         ((str(BERT), str(SERVE), "--runs", "nan"), "runs a month"),
         ((str(BERT), "--snapshot-after", "2026-11-20"), "--snapshot-after without"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -97,3 +98,11 @@ def test_devices_that_a_release_has_left_out_are_refused() -> None:
     [volta] = found("ssh", machine="aws/p3.16xlarge", cuda="13.0", told=told)
     assert volta.startswith("refused: CUDA 13.0 has left V100-16GB out")
     assert found("slurm", machine=None, gpu="mi300x") == []
+
+
+@pytest.mark.parametrize(("cuda", "taken"), [("12", False), ("12.8", True), ("12.8.1", True), ("12.8.1.2", False)])
+def test_cuda_is_written_as_a_release(cuda: str, taken: bool) -> None:
+    """CUDA 12 alone is none: each release has its own least driver."""
+    terms = {"kind": "ssh", **PLACES["ssh"], "cuda": cuda}
+    with nullcontext() if taken else pytest.raises(ValueError, match="cuda"):
+        assert model_of("ssh").model_validate(terms)

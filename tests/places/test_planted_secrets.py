@@ -21,15 +21,17 @@ from tests.places.test_dry_runs import PLACES
 from tonnage.api.launching import prepare
 from tonnage.api.placing import executor_at
 from tonnage.cli import run
-from tonnage.errors import InputError
+from tonnage.errors import FetchError, InputError
 from tonnage.places.bucket.cloud import Request
 from tonnage.places.bucket.executor import BucketRuns
+from tonnage.places.bucket.filled import FillRequest, request_key, state_key
 from tonnage.places.bucket.objects import open_objects
 from tonnage.places.file import KINDS, read_places
 from tonnage.runs.journal import EventKind
-from tonnage.runs.secrets import masked
+from tonnage.runs.secrets import MASKED, mask_values, masked
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec, dump_spec
 from tonnage.settings import Settings, load_settings
+from tonnage.supervisor import fill
 
 PLANTED = "pl4nted-s3cret-value"
 URL_PASSWORD = "pl4nted-of-the-url"
@@ -194,6 +196,31 @@ def test_a_place_without_a_secret_says_what_is_needed(kind: str, settings: Setti
 
 
 def test_logs_of_ours_mask_what_was_read() -> None:
-    """Values of variables that a secret has set are masked wherever they come up."""
-    known = {"HF_TOKEN": PLANTED, "TONNAGE_SECRET_1": URL_PASSWORD}
-    unplanted(masked(f"401 for {PLANTED} at https://u:{URL_PASSWORD}@rows.example", known))
+    """Values of variables that a secret has set are masked wherever they come up, whatever their names."""
+    known = {"ROWS_KEY": PLANTED, "TONNAGE_SECRET_1": URL_PASSWORD, "REGION": "eu-west-1"}
+    words = f"401 in eu-west-1 for {PLANTED} at https://u:{URL_PASSWORD}@rows.example"
+    assert PLANTED in masked(words, known)
+    mask_values(known, ("ROWS_KEY",))
+    assert "401 in eu-west-1 for ***" in unplanted(masked(words, known))
+
+
+def test_a_machine_that_fills_a_disk_masks_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Why it failed, in the bucket and on the console."""
+    monkeypatch.setenv(MASKED, "")
+    monkeypatch.setenv("ROWS_KEY", PLANTED)
+    mask_values(os.environ, ("ROWS_KEY",))
+
+    def fails(*_: object) -> None:
+        raise FetchError(f"401: the key {PLANTED} is refused", hint=f"not {PLANTED}")
+
+    monkeypatch.setattr(fill, "fetch", fails)
+    objects = open_objects(f"file://{tmp_path}/bucket")
+    objects.write(request_key("d1"), FillRequest(key="k", sources=("https://rows.example/a",)).content())
+    assert fill.DiskWriter(objects, "d1", tmp_path / "disk", every_s=9.0).carry_out() == 1
+    said = capsys.readouterr()
+    state = objects.read(state_key("d1"))
+    assert state is not None
+    assert "401: the key ***" in unplanted(said.err)
+    assert "401: the key ***" in unplanted(state.content.decode())

@@ -49,7 +49,7 @@ def diff_files(
 ) -> Answer[tuple[CostChange, ...]]:
     """Two files compared, or any number with another revision or snapshot of prices.
 
-    The answer's fault is NothingFits where something fitted before and nothing does now, else PlanRefused above
+    The answer's fault is NothingFits where nothing fits now and it was not so before, else PlanRefused above
     `fail_above`. Raises InputError for what cannot be compared.
     """
     from tonnage.reports.cost_change import cost_change_report
@@ -84,6 +84,9 @@ def _read_limit(text: str) -> _Limit:
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         raise InputError(f"--fail-above: found '{text}', expected USD a month or a share", hint="such as 500 or 10%")
+    whole, comma, after = match["number"].partition(",")
+    if comma and len(after) == 3 and int(whole):
+        raise InputError(f"--fail-above: '{text}' is read in two ways", hint=f"{whole}{after}, or {whole}.{after}")
     number = float(match["number"].replace(",", "."))
     if match["unit"] == "%":
         return _Limit(f"{number:g} %", None, number / 100)
@@ -137,11 +140,12 @@ def _compare(pair: _Pair, asked: DiffOptions, settings: Settings) -> CostChange:
 
 
 def _lost(changes: Sequence[CostChange]) -> TonnageError | None:
-    """Where something fitted before and nothing does now."""
-    lost = [one.name for one in changes if one.after.lacks == "nothing fits"]
+    """Where nothing fits now and it was not so before: something fitted, or the file is new."""
+    none = "nothing fits"
+    lost = [one.name for one in changes if one.after.lacks == none and one.before.lacks is None]
     if not lost:
         return None
-    return NothingFits(f"nothing fits {', '.join(lost)} any more", hint="`tonnage plan` says what binds")
+    return NothingFits(f"nothing fits {', '.join(lost)} after the change", hint="`tonnage plan` says what binds")
 
 
 def _over(changes: Sequence[CostChange], limit: _Limit) -> TonnageError | None:

@@ -30,7 +30,7 @@ class Compatibility:
 
 
 def check_driver(cuda: Version, driver: Version, *, forward_package: bool = False) -> Compatibility:
-    """Whether a driver runs code of a CUDA release. `driver` may be a branch alone, such as (580,).
+    """Whether a driver runs code of a CUDA release. `driver` may be a part of its version: (580,).
 
     `forward_package`: the image has NVIDIA's cuda-compat of the release.
 
@@ -135,8 +135,8 @@ def show_plain(version: Version) -> str:
 
 
 def _not_older(driver: Version, least: Version) -> bool:
-    """Of a branch alone, as far as it is known: the newest of a branch has what its first had."""
-    return driver >= least[: len(driver)] if len(driver) == 1 else driver >= least
+    """As far as a driver is known: the newest of a branch has what its first had, and `550.54` what `550.54.14` has."""
+    return driver >= least[: len(driver)]
 
 
 def _too_old(family: CudaMajor, shown: str, name: str, level: str) -> Compatibility:

@@ -21,7 +21,8 @@ def diff(
     """Show what a change costs a month: of a workload file, against a git revision, or of prices.
 
     Each key that changed is priced by itself. `-o md` writes the comment for a pull request. A file that only one
-    side has counts as added or removed. Exit code 3: nothing fits after the change; 4: over --fail-above.
+    side has counts as added or removed. Exit code 3: nothing fits after the change, and it was not so before; 4: over
+    --fail-above.
     """
     from tonnage import api
 

@@ -11,6 +11,7 @@ from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 
 VERSION: Final = r"^\d+(\.\d+){0,3}$"
+RELEASE: Final = r"^\d+\.\d+(\.\d+)?$"  # of CUDA: 12 alone is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class PlaceTerms(StrictModel):
     gpu: str | None = None  # the type, as the place calls it; None: any
     gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
     driver: Annotated[str, Field(pattern=VERSION)] | None = None  # of NVIDIA, on its machines: 580.65.06, or 580 alone
-    cuda: Annotated[str, Field(pattern=VERSION)] | None = None  # that PyTorch there, or in the image, is built with
+    cuda: Annotated[str, Field(pattern=RELEASE)] | None = None  # that PyTorch there, or in the image, is built with
     nccl: Annotated[str, Field(pattern=VERSION)] | None = None  # beside that PyTorch
     cuda_compat: bool = False  # the image has NVIDIA's package cuda-compat of its CUDA
     grace_s: Annotated[int, Field(ge=5, le=3600)] = 60  # to save in, before the machine is taken away

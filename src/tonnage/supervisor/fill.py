@@ -36,7 +36,7 @@ from tonnage.places.bucket.filled import (
     state_key,
 )
 from tonnage.places.bucket.objects import Objects, open_objects
-from tonnage.runs.secrets import mask_values
+from tonnage.runs.secrets import mask_values, masked
 from tonnage.secret_references import fill_environment
 from tonnage.supervisor.bucket import LAST_WORDS_S, insisted
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _say_here(text: str) -> None:
-    sys.stdout.write(f"tonnage: {text}\n")
+    sys.stdout.write(masked(f"tonnage: {text}\n"))
 
 
 def _end(*_: object) -> None:
@@ -91,7 +91,7 @@ class DiskWriter:
             files = self._fetch(self._request())
             state = self._whole(files)
         except TonnageError as error:
-            reason = f"{error.message}; {error.hint}" if error.hint else error.message
+            reason = masked(f"{error.message}; {error.hint}" if error.hint else error.message)
             state = replace(self._state, stage="failed", reason=reason)
             sys.stderr.write(f"tonnage: {reason}\n")
         finally:
@@ -164,7 +164,7 @@ class DiskWriter:
             try:
                 self._objects.write(state_key(self._disk_id), self._state.content())
             except TonnageError as error:
-                sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
+                sys.stderr.write(masked(f"tonnage: {error.message}; it is tried again\n"))
             if stop.wait(self._every_s):
                 return
 

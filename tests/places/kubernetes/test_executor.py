@@ -6,7 +6,8 @@ import importlib.util
 import json
 import resource
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -376,7 +377,7 @@ def test_what_may_not_be_asked_is_unchecked(cluster: FakeCluster, tmp_path: Path
     assert [one.kind for one in grows.check(written(tmp_path, "b"))] == ["doubtful"]
 
 
-THERE = Path("/work/runs/a")
+THERE = Path("/mnt/runs/a")
 
 
 def told(folder: RunFolder, *lines: str, now: datetime | None = None, token: str = "t", pod: str = "0") -> None:
@@ -480,6 +481,23 @@ def log_of(size: int, *, first: bytes, last: bytes) -> Iterator[bytes]:
     yield last
 
 
+def peak_of_small(act: Callable[[], object]) -> int:
+    """Bytes of Python's own objects, which take several times as long to count."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def peak_of_process(act: Callable[[], object]) -> int:
+    """By how many bytes the most that this process ever had has grown."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    act()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+
 @pytest.mark.parametrize("size", [8 << 20, pytest.param(2 << 30, marks=pytest.mark.slow)])
 def test_a_log_of_gigabytes_takes_no_memory(
     cluster: FakeCluster, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
@@ -495,10 +513,8 @@ def test_a_log_of_gigabytes_takes_no_memory(
     cluster.said[pod["metadata"]["name"]] = lambda: log_of(
         size, first=b'journal.jsonl@0 {"a": 1}\n', last=b'journal.jsonl@9 {"b": 2}\n'
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run.logs(folder)
-    grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert grown_mib < 64
+    peak_bytes = peak_of_small if size < 2 << 30 else peak_of_process
+    assert peak_bytes(lambda: run.logs(folder)) < min(size // 2, 64 << 20)
     kept = 1 << 20
     left = size - most - kept
     note = f"tonnage: {left:,} bytes of the log stay there: {run.folder_there(folder).path}/log.txt\n".encode()
