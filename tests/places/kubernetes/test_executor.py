@@ -549,6 +549,61 @@ def test_logs_of_further_pods_come(cluster: FakeCluster, tmp_path: Path) -> None
     assert set(read_mirror(folder, read_record(folder).token).read_until) == {"0", "1"}  # type: ignore[union-attr]
 
 
+def test_a_further_pods_node_that_is_lost_hides_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+    """No kubelet answers for its log: what the first pod says comes all the same; the first one's own is an error."""
+    run, folder = executor(cluster), written(tmp_path)
+    run.submit(submission(run, folder), folder)
+    cluster.controller.close()
+    pods = [running_pod(cluster, folder, run, index=index) for index in range(2)]
+    cluster.said[pods[0]["metadata"]["name"]] = lambda: [b"log.txt@0 first\n"]
+    cluster.controller.lost.add(pods[1]["metadata"]["uid"])
+    run.logs(folder)
+    assert folder.log_file.read_text() == "first\n"
+    cluster.controller.lost.add(pods[0]["metadata"]["uid"])
+    with pytest.raises(ApiError, match="no route to host"):
+        run.logs(folder)
+
+
+def test_a_run_that_was_elsewhere_keeps_its_log(tmp_path: Path) -> None:
+    """What a cluster's pods print comes behind what is here, once, though a client dies in its first reading."""
+    folder = written(tmp_path)
+    folder.log_file.write_text("before\n")
+
+    def cut() -> Iterator[bytes]:
+        yield b"log.txt@0 one\n"
+        yield b"log.txt@4 %s\n" % (b"x" * (1 << 20))  # enough to be written
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        append(folder, "t", cut(), now=None, where=THERE)
+    with folder.log_file.open("a") as file:
+        file.write("written and not noted")
+    told(folder, "log.txt@0 one", "log.txt@4 " + "x" * (1 << 20))
+    assert folder.log_file.read_text() == "before\none\n" + "x" * (1 << 20) + "\n"
+
+
+@pytest.mark.parametrize("until", [None, "2026-01-01T00:00:00+00:00"])
+def test_a_copy_of_an_older_version_goes_on(tmp_path: Path, until: str | None) -> None:
+    """It knew of one pod's log alone."""
+    folder = written(tmp_path)
+    folder.log_file.write_text("one\nnot noted")
+    older = {"token": "t", "there": {"log.txt": 4}, "log_bytes": 4, "read_until": until}
+    folder.mirror_file.write_text(json.dumps(older))
+    assert read_mirror(folder, "t").read_until == ({} if until is None else {"0": until})
+    told(folder, "log.txt@0 one", "log.txt@4 two")
+    assert folder.log_file.read_text() == "one\ntwo\n"
+
+
+def test_a_heartbeat_of_another_place_is_no_clock(tmp_path: Path) -> None:
+    """A pod repeats the one that was sent with the run until its supervisor has begun: it is old, its clock right."""
+    folder, server = written(tmp_path), datetime(2020, 1, 1, tzinfo=UTC)
+    told(folder, beat_line(server - timedelta(hours=9)), now=server - timedelta(hours=9))
+    told(folder, now=server, token="next")
+    told(folder, beat_line(server - timedelta(hours=2)), now=server + timedelta(seconds=5), token="next")
+    assert read_mirror(folder, "next").ahead_s == 0.0
+    assert not has_supervisor(folder)
+
+
 def beat_line(at: datetime, *, supervised: bool = True) -> str:
     beat = {"at": at.isoformat(), "pid": 7, "host": "pod", "held_s": 40.0, "spent_usd": 0.04}
     return "beat " + json.dumps({"at": beat["at"], "beat": beat, "progress": "", "supervised": supervised})

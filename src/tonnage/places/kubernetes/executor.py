@@ -153,7 +153,9 @@ class Kubernetes:
                 with self.api.blocks(f"{self._pod_path(pod)}/log", **query) as blocks:
                     append(folder, record.token, blocks, now=self.api.server_time, where=where, pod=index)
             except ApiError as error:
-                if error.code not in {400, 404}:  # its container has not begun, or is gone with its node
+                # 400, 404: its container has not begun, or is gone with its node. What else a node of a further pod
+                # answers keeps nothing of the run from here: its log is read on from the same place the next time.
+                if index == "0" and error.code not in {400, 404}:
                     raise
 
     def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:

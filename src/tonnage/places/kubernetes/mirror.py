@@ -25,6 +25,7 @@ from tonnage.runs import log_parts
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import hold_lock
 from tonnage.runs.log_parts import LOG, left_out
+from tonnage.runs.logs import machine_logs
 from tonnage.values import dataclass
 
 HEAD: Final = re.compile(rb"(journal\.jsonl|metrics\.jsonl|log(?:-machine-\d+)?\.txt)([@~])(\d+)")
@@ -51,12 +52,30 @@ class PodMirror:
 
 
 def read_mirror(folder: RunFolder, token: str) -> PodMirror:
-    """That of this submission; a new one begins where the last one left the files, which lie on the same volume."""
+    """That of this submission; a new one begins where the last one left the files, which lie on the same volume.
+
+    Its pods' clocks may be others: nothing is known of them. Without any, logs are appended to as they are here.
+    """
     try:
-        found = PodMirror(**json.loads(folder.mirror_file.read_text(encoding="utf-8")))
+        stored: dict[str, Any] = json.loads(folder.mirror_file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return PodMirror(token=token)
-    return found if found.token == token else replace(found, token=token, read_until={})
+        return PodMirror(token=token, here=_sizes(folder, (LOG, *machine_logs(folder))))
+    found = PodMirror(**_as_now(stored))
+    return found if found.token == token else PodMirror(token=token, there=found.there, here=found.here)
+
+
+def _as_now(stored: dict[str, Any]) -> dict[str, Any]:
+    """As it is written now; an older version had one log, and read that of the first pod alone."""
+    if "log_bytes" not in stored:
+        return stored
+    until = stored["read_until"]
+    return {"token": stored["token"], "there": stored["there"], "here": {LOG: stored["log_bytes"]},
+            "read_until": {} if until is None else {"0": until}}  # fmt: skip
+
+
+def _sizes(folder: RunFolder, names: Iterable[str]) -> dict[str, int]:
+    """Bytes of the files that are here."""
+    return {name: path.stat().st_size for name in names if (path := folder.path / name).exists()}
 
 
 def append(
@@ -146,6 +165,8 @@ class _Copies:
         self._beat: bytes | None = None
         for name in (LOG, *mirror.here):
             self._cut_log(name, mirror.here.get(name, 0))
+        if not folder.mirror_file.exists():
+            self.keep({}, last=False)  # a client that dies in its first reading leaves nothing that comes twice
 
     def take(self, line: bytes) -> None:
         if line.startswith(BEAT):
@@ -204,7 +225,7 @@ class _Copies:
                 file.writelines(content)
         self._waiting, self._bytes = {}, 0
         logs = [name for name in {LOG, *self._there} if name not in {JOURNAL, METRICS}]
-        here = {name: path.stat().st_size for name in logs if (path := self._folder.path / name).exists()}
+        here = _sizes(self._folder, logs)
         until = {**self._mirror.read_until, **read_until}
         kept_mirror = replace(self._mirror, there=dict(self._there), here=here, read_until=until)
         write_whole(self._folder.mirror_file, json.dumps(asdict(kept_mirror)) + "\n", durable=False)

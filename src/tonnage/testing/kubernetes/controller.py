@@ -50,6 +50,7 @@ class Controller:
         self.held = False
         self.processes: dict[str, Process] = {}
         self._failures: dict[str, int] = {}
+        self.lost: set[str] = set()  # uids of pods whose node answers no more
         self._ports: dict[str, int] = {}  # by the name under which the first pod is reached
         self._counted: set[str] = set()
         self._ended = threading.Event()
@@ -270,7 +271,10 @@ class Controller:
             self._delete([pod])
 
     def lose(self, path: str) -> None:
-        """A pod's node loses its power: all its processes die in one instant, and the pod is a disrupted one."""
+        """A pod's node loses its power: all its processes die in one instant, and the pod is a disrupted one.
+
+        Its log cannot be read: no kubelet answers there.
+        """
         with self.store.lock:
             pod = self.store.get(path)
             process = self.processes[pod["metadata"]["uid"]]
@@ -279,6 +283,7 @@ class Controller:
                     one.kill()
             gone = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
             pod["status"].setdefault("conditions", []).append(gone)
+            self.lost.add(pod["metadata"]["uid"])
 
 
 def _applies(rule: Mapping[str, Any], code: int, met: set[str]) -> bool:

@@ -198,6 +198,8 @@ class _APIServerHandler(QuietHandler):
         """All of it: sinceTime leaves out lines that the client knows, and it knows them."""
         del query
         pod = self.cluster.store.get(path)
+        if pod["metadata"]["uid"] in self.cluster.controller.lost:
+            raise FakeServerRefusal(500, "dial tcp 10.0.0.7:10250: connect: no route to host")
         if (said := self.cluster.said.get(pod["metadata"]["name"])) is not None:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain")
