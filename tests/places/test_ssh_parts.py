@@ -36,7 +36,7 @@ SEEN = {
 
 
 def place(**given: Any) -> SSHPlace:
-    terms: dict[str, Any] = {"kind": "ssh", "host": "box", "folder": "/home/me/t", "cores": 8, "memory_gib": 64, "gpus": 8}
+    terms = {"kind": "ssh", "host": "box", "folder": "/home/me/t", "cores": 8, "memory_gib": 64, "gpus": 8}
     return SSHPlace(**(terms | given))
 
 
