@@ -14,6 +14,7 @@ from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_fit import apply, fit_training, memory_key
+from tonnage.calibration.training_fitted import TrainingFit
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
 from tonnage.calibration.training_memory_rows import memory_batch
 from tonnage.calibration.training_table import training_batch
@@ -21,6 +22,7 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters
 from tonnage.sizing.training_parts import part_seconds
+from tonnage.workload.known import find_model
 
 Row = Callable[..., TrainingRow]
 
@@ -178,3 +180,16 @@ def test_blocks_that_an_allocator_kept_pull_no_parameter_up(row: Row, catalog: C
     assert kept == 0.0
     assert over == static_over > 0.0 > static_under
     assert batch.log_ratios(begin).tolist() == [over, static_under, static_over, static_under]
+
+
+def test_a_mixture_of_experts_is_unknown_to_dense_rows(row: Row, catalog: Catalog) -> None:
+    """No row of the grid has experts: a plan of one names them, and its interval is wider by judgement."""
+    fit = fit_training(measured_by(Assumptions(), grid(row), catalog), catalog)
+    device = catalog.accelerator("A100-80GB-SXM")
+
+    def foreign(model: str, rows: TrainingFit) -> tuple[str, ...]:
+        return tuple(rows.unseen_factors(device, "bf16", "pytorch", shape=find_model(model)).foreign)
+
+    assert foreign("llama-2-7b", fit) == ()
+    assert foreign("mixtral-8x7b-v0.1", fit) == ("mixture of experts",)
+    assert foreign("mixtral-8x7b-v0.1", replace(fit, structures=frozenset({"mixture of experts"}))) == ()

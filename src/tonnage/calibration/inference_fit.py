@@ -10,13 +10,14 @@ from typing import Final
 import numpy as np
 
 from tonnage.calibration.inference_classes import fit_class
-from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format, structures_of
+from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.unseen import structures_of
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine, with_fronts
 from tonnage.sizing.estimates import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Final
 
-from tonnage.calibration.unseen import UnseenFactors, unseen
+from tonnage.calibration.unseen import SEEN_STRUCTURES, UnseenFactors, structures_of, unseen
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import BEHIND, Engine, with_fronts
 from tonnage.values import dataclass
@@ -20,17 +20,6 @@ SEEN_FORMATS: Final = frozenset(
     {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
      "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
 )  # fmt: skip
-
-
-# What a decoder may have that dense models with keys of their own lack. No row of the packaged calibration has them.
-STRUCTURES: Final = ("mixture of experts", "latent attention")
-SEEN_STRUCTURES: Final[frozenset[str]] = frozenset()
-
-
-def structures_of(shape: ModelShape) -> frozenset[str]:
-    """Which of `STRUCTURES` a model has."""
-    has = (shape.experts > 0, shape.kv_latent > 0)
-    return frozenset(name for name, there in zip(STRUCTURES, has, strict=True) if there)
 
 
 def generation_of(device: Accelerator) -> str:

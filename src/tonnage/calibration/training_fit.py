@@ -19,6 +19,7 @@ from tonnage.calibration.training_fitted import Residuals, TrainingFit, generati
 from tonnage.calibration.training_judge import time_case
 from tonnage.calibration.training_memory_rows import MemoryBatch, memory_batch
 from tonnage.calibration.training_table import TrainingBatch, training_batch
+from tonnage.calibration.unseen import structures_of
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
@@ -130,6 +131,7 @@ def fit_cases(batch: TrainingBatch, *, start: TrainingFit | None = None) -> Trai
         generations=frozenset(_generations(batch.cases)),
         precisions=frozenset(case.jobs[0].precision for case in batch.cases),
         engines=frozenset(case.program_class for case in batch.cases) - {""},
+        structures=frozenset(name for case in batch.cases for name in structures_of(case.jobs[0].model)),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from tonnage.calibration.unseen import UnseenFactors, unseen
+from tonnage.calibration.unseen import SEEN_STRUCTURES, UnseenFactors, structures_of, unseen
 from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.values import dataclass
+from tonnage.workload.shapes import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class TrainingFit:
     generations: frozenset[str]
     precisions: frozenset[str]
     engines: frozenset[str]
+    structures: frozenset[str] = SEEN_STRUCTURES  # of models, beyond dense ones
 
     def assumptions(self, base: Assumptions | None = None) -> Assumptions:
         """`base` (the shipped assumptions) with the fitted values. Raises InputError where a value belongs to other
@@ -47,17 +49,26 @@ class TrainingFit:
         return replace(base or Assumptions(), **dict(self.values))
 
     def unseen_factors(
-        self, device: Accelerator, precision: str, program: str, *, devices: Container[str] | None = None
+        self,
+        device: Accelerator,
+        precision: str,
+        program: str,
+        *,
+        shape: ModelShape | None = None,
+        devices: Container[str] | None = None,
     ) -> UnseenFactors:
-        """What of device, its generation, precision and program class no fitted row had. `devices`: those that rows
-        name, where that is known; of a generation that no row had, there was no device either."""
+        """What of device, its generation, precision, program class and structure of the model (`shape`) no fitted row
+        had. `devices`: those that rows name, where that is known; of a generation that no row had, there was no device
+        either."""
         generation = generation_of(device)
         near = unseen(
             (device.name, device.name, devices if generation in self.generations else ()),
             (f"engine {program}" if program else "program not stated", program, self.engines),
         )
         foreign = unseen(
-            (f"{generation} GPUs", generation, self.generations), (f"precision {precision}", precision, self.precisions)
+            (f"{generation} GPUs", generation, self.generations),
+            (f"precision {precision}", precision, self.precisions),
+            *((name, name, self.structures) for name in sorted(structures_of(shape) if shape else ())),
         )
         return UnseenFactors(near=near, foreign=foreign)
 

@@ -132,7 +132,10 @@ def _judged(case: TrainingCase, value: float, fitted: TrainingFit | None) -> Jud
         return _skipped(row, "a link between its devices has no published bandwidth")
     image, unseen_factors = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
     if fitted is not None:
-        unseen_factors = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
+        job = case.jobs[0]
+        unseen_factors = fitted.unseen_factors(
+            case.machine.accelerator, job.precision, case.program_class, shape=job.model
+        )
     return JudgedRow(
         row_id=row.id,
         metric=row.metric,

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from tonnage.values import dataclass
+from tonnage.workload.shapes import ModelShape
+
+# What a model may have that dense ones with keys of their own lack. No row of the packaged calibration has them.
+STRUCTURES: Final = ("mixture of experts", "latent attention")
+SEEN_STRUCTURES: Final[frozenset[str]] = frozenset()
+
+
+def structures_of(shape: ModelShape) -> frozenset[str]:
+    """Which of `STRUCTURES` a model has."""
+    has = (shape.experts > 0, shape.kv_latent > 0)
+    return frozenset(name for name, there in zip(STRUCTURES, has, strict=True) if there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +24,8 @@ class UnseenFactors:
     """What no fitted row had, in words. Intervals widen with each.
 
     `near`: left-out rows say by how much (a device, an engine). `foreign`: none does (generation or vendor of the
-    device, number format, a way to spread the model).
+    device, number format, structure of the
+    model, a way to spread it).
     """
 
     near: tuple[str, ...] = ()

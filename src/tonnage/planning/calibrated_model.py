@@ -110,11 +110,15 @@ class CalibratedModel:
         return "vision time" if job.model.architecture in IMAGES else "encoder time"
 
     def _unseen_in_training(self, job: TrainJob, device: Accelerator) -> UnseenFactors:
-        """What of device, precision and program no fitted row had."""
+        """What of device, precision, program and structure of the model no fitted row had."""
         if self.training is None:
             return UnseenFactors()
         found: UnseenFactors = self.training.unseen_factors(
-            device, job.precision, program_class(job) or "pytorch", devices=self._devices("training")
+            device,
+            job.precision,
+            program_class(job) or "pytorch",
+            shape=job.model,
+            devices=self._devices("training"),
         )
         return found
 
