@@ -150,8 +150,7 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Transformer-XL: TensorFlow 1 in 16 bit takes up to 1.4 times what its primitives move on a V100; boards with a large
   cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone says; an H100 in tf32
   is 1.3 times slower. One document's V100s of 16 and of 32 GB take 190 and 220 ms for the same step in fp32, 93 and
-  115 ms in fp16: launches for each tensor of an unfused LAMB would explain the first, not the second, and are not
-  modelled.
+  115 ms in fp16: launches for each tensor of an unfused LAMB, which are counted, explain the first, not the second.
 - Training throughput beyond 20 %: 119 rows of 27 tables, no more than eight of one table and precision, of both signs.
   EfficientNet under TensorFlow 2 in fp16 is a third faster than planned on one A100 and a fifth on 64, in tf32 as
   planned: its batches are not stated.

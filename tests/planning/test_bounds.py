@@ -16,9 +16,10 @@ from tonnage.sizing.devices import Machine, peak_tflops, product_flop_per_s, sta
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import predict_training, work_of
-from tonnage.units import TERA
+from tonnage.units import TERA, to_gib
 from tonnage.workload.jobs import Constraints, Lengths, TrainJob
 from tonnage.workload.known import find_model
+from tonnage.workload.parameters import count_parameters
 
 CATALOG = load_catalog()
 PACKAGED = CalibratedModel.packaged()
@@ -81,6 +82,17 @@ def test_no_plan_passes_the_devices_own_products(precision: str, name: str) -> N
             run = size_training(work, [machine(name)], Constraints(accept_risk=("memory",)), ROOMY).detail(0)
             mfu = dict(run.rates)["mfu_fraction"]
             assert 0 < mfu.low <= mfu.value <= mfu.high <= most / printed * (1 + 1e-9), (model, method)
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_memory_keeps_the_state_at_its_low_end(ranks: int) -> None:
+    """Weights, gradients and AdamW's two moments, 4 bytes each and shared out by ZeRO-3, are no less in any program."""
+    work = job("llama-2-7b", 1024, "bf16", sharding="zero3", recompute="full", data_parallel=ranks, micro_batch=1)
+    machines = [machine("H200-SXM", ranks, "nvlink4")]
+    run = size_training(work, machines, Constraints(accept_risk=("memory",)), PACKAGED).detail(0)
+    least = to_gib(16 * count_parameters(work.model).total / ranks)
+    assert least <= run.memory_gib.low <= run.memory_gib.value <= run.memory_gib.high
+    assert run.intervals[1].spread.low_factor == pytest.approx(run.memory_gib.low / run.memory_gib.value)
 
 
 @pytest.mark.parametrize("name", ["A100-80GB-SXM", "H100-SXM", "MI300X"])

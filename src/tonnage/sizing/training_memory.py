@@ -123,6 +123,14 @@ def estimate_training_memory(
     return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions(), channels)
 
 
+def state_bytes(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = None) -> Array:
+    """Weights, gradients, optimizer and adapters of `job`, bytes per device: all of it is there at the end of backward,
+    so that no step peaks below it."""
+    trainer = trainer_of(job) if trainer is None else trainer
+    state = training_state(job, layouts, parameter_share(job, layouts), trainer)
+    return state.weights + state.gradients + state.optimizer + state.adapters
+
+
 def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None = None) -> TrainingMemory:
     """`estimate_training_memory` of what is laid out."""
     job, layouts, trainer, share, state, kept = (

@@ -38,7 +38,7 @@ from tonnage.sizing.fitting import fits, holds, room
 from tonnage.sizing.layouts import SHARDINGS, Layouts
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.trainer_profile import TrainerProfile
-from tonnage.sizing.training_memory import TrainingMemory
+from tonnage.sizing.training_memory import TrainingMemory, state_bytes
 from tonnage.sizing.training_prediction import peak_memory, predict_training
 from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
@@ -75,6 +75,7 @@ class TrainingTable:
     """Layouts that fit, with their step times: the columns `detail` reads."""
 
     job: TrainJob
+    trainer: TrainerProfile | None  # None: as the job's program does
     grid: LayoutGrid
     devices: Devices
     memory: TrainingMemory
@@ -204,6 +205,7 @@ def _timed(
     predicted = predict_training((job,), layouts, devices, assumed, trainer)
     return TrainingTable(
         job=job,
+        trainer=trainer,
         grid=LayoutGrid(machine=machine, layouts=layouts),
         devices=devices,
         memory=predicted.memory,
@@ -234,7 +236,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     job, layout = table.job, table.grid.layouts.row(row)
     step_s = float(table.step_s[row])
     machine = int(table.grid.machine[row])
-    of_time, of_memory = _time_interval(table, row), table.intervals.memory[machine]
+    of_time, of_memory = _time_interval(table, row), _memory_interval(table, row)
     per_step = float(job.global_batch)
     host = table.hosts.figure(machine, layout.nodes)
     rate = longer(of_time.around(step_s), per_step, host)
@@ -283,6 +285,14 @@ def _time_interval(table: TrainingTable, row: int) -> Interval:
     step_s, floor_s = float(table.step_s[row]), float(table.step.floor_s[row])
     interval = table.intervals.time[int(table.grid.machine[row])]
     return replace(interval, spread=interval.spread.above(step_s, floor_s))
+
+
+def _memory_interval(table: TrainingTable, row: int) -> Interval:
+    """The interval of a row's memory; its low end keeps the state, which follows from precision and sharding."""
+    interval = table.intervals.memory[int(table.grid.machine[row])]
+    layouts = table.grid.layouts.take(np.array([row]))
+    state = float(state_bytes(table.job, layouts, table.trainer)[0])
+    return replace(interval, spread=interval.spread.above(float(table.needed_bytes[row]), state))
 
 
 def _inverse(seconds: Figure, amount: float) -> Figure:
