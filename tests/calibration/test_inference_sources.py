@@ -295,6 +295,25 @@ def test_an_engine_answers_by_what_it_was_built_for(
     assert predicted_value(row) == pytest.approx(published, rel=0.30)
 
 
+@pytest.mark.parametrize(
+    ("version", "lengths", "requests", "step_tokens"),
+    [("258c7540 v0.17", (128, 2048), 256, 2048), ("258c7540 v1.0", (128, 2048), 384, 2048),
+     ("258c7540 v1.0", (20000, 2000), 64, 20064)],
+)  # fmt: skip
+def test_what_the_benchmark_tool_sets_depends_on_its_release(
+    version: str, lengths: tuple[int, int], requests: int, step_tokens: int
+) -> None:
+    """0.17 takes 10^9 bytes of weights for a GiB; 1.0 reads prompts whole, so that a step takes the longest one and a
+    token of each request."""
+    row = replace(
+        SERVED, source=f"NVIDIA/TensorRT-LLM perf-overview@{version}", model="llama3.1-70b", n_gpus=2, tp=2,
+        input_len=float(lengths[0]), output_len=float(lengths[1]),
+        note="all requests queued at once; fixed lengths; 1000 requests; KV cache fp8",
+    )  # fmt: skip
+    limits = case_of(row).limits
+    assert (limits.requests, limits.step_tokens) == (requests, step_tokens)
+
+
 def test_a_note_may_say_what_an_engine_was_set_to() -> None:
     """`key=value` of a note goes before nothing else, and a row without any has the engine's defaults."""
     row = replace(SERVED, source="mine", note=SERVED.note + "; most_requests=64; most_step_tokens=1024; built=y")
@@ -345,3 +364,4 @@ def test_clients_beyond_an_engines_cache_wait() -> None:
     half = replace(row, batch_size=32, concurrency=32.0)
     assert case_of(half).load == "static"
     assert predicted_value(half) == pytest.approx(4_118.0, rel=0.2)
+    assert predicted_value(replace(row, n_gpus=2)) == predicted_value(half)  # 32 for each of two replicas

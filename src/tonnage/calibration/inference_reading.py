@@ -25,7 +25,8 @@ from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.sizing.inference_time import fastest_step_s
 from tonnage.sizing.length_points import CHAT_SPREAD, SHAREGPT_SPREAD, chat_lengths
 from tonnage.sizing.schedulers import scheduler_of
-from tonnage.sizing.tuned_limits import tuned_limits
+from tonnage.sizing.tuned_limits import DECIMAL_GIB_BYTES, tuned_limits
+from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.families import complete_shape
@@ -298,16 +299,17 @@ def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
 
 def _at_once(case: InferenceCase) -> InferenceCase:
     """Clients that all ask at once of an engine that lets requests come and go: a batch from its prompts to its last
-    token if its cache holds them all, else some wait until others have been answered."""
+    token if the caches of its replicas hold them all, else some wait until others have been answered."""
     scheduler = scheduler_of(case.row.engine)
     if not case.row.concurrency or scheduler.admission == "fixed":
         return case
+    clients, case = case.batch, replace(case, batch=case.batch / case.replicas)  # each replica has its part of them
     room = decoder_rows(
         case.shape, case.served, scheduler, serving_devices([case.machine], case.served.compute),
         [case.machine.accelerator], [case.requests], tensor_parallel=np.array([float(case.tensor_parallel)]),
         concurrency=np.array([case.batch]), limits=[case.limits],
     )  # fmt: skip
-    return replace(case, load="served", prompts=int(case.batch)) if room.slots[0] < case.batch else case
+    return replace(case, load="served", prompts=int(clients)) if room.slots[0] < case.batch else case
 
 
 def _limits(case: InferenceCase) -> EngineLimits:
@@ -315,15 +317,14 @@ def _limits(case: InferenceCase) -> EngineLimits:
     row = case.row
     requests: float | None = row.most_requests
     tokens: float | None = row.most_step_tokens
-    if row.tuned == "y":
+    if row.tuned:
         requests, tokens = tuned_limits(
-            case.shape,
-            case.served,
-            memory_bytes=usable_bytes(case.machine.accelerator),
-            ranks=case.tensor_parallel,
-            prompt=case.input_tokens,
-            answer=case.output_tokens,
-        )
+            case.shape, case.served, memory_bytes=usable_bytes(case.machine.accelerator), ranks=case.tensor_parallel,
+            prompt=case.input_tokens, answer=case.output_tokens,
+            weights_gib_bytes=DECIMAL_GIB_BYTES if row.tuned == "decimal" else from_gib(1.0),
+        )  # fmt: skip
+        if row.chunked != "y":  # «Chunked prefill is disabled»: tensorrt_llm/bench/benchmark/utils/general.py
+            tokens = max(tokens, case.requests.input_tokens.maximum + requests)
     return EngineLimits(
         requests=requests,
         step_tokens=tokens,

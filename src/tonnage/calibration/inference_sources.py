@@ -121,12 +121,14 @@ def _tensorrt_llm_0_14(row: InferenceRow) -> Facts:
 
 def _tensorrt_llm_0_17(_: InferenceRow) -> Facts:
     """The same of 0.17: `trtllm-bench build` works out for the lengths of the data set what it builds an engine for,
-    and «in majority of cases» 0.95 of free memory is the cache's («Running the Benchmark»)."""
-    return {"tuned": "y", "built": "y", "chunked": "y", "cache_fraction": 0.95}
+    with 10^9 bytes of weights for a GiB, and «in majority of cases» 0.95 of free memory is the cache's («Running the
+    Benchmark»)."""
+    return {"tuned": "decimal", "built": "y", "chunked": "y", "cache_fraction": 0.95}
 
 
 def _tensorrt_llm_1_0(_: InferenceRow) -> Facts:
-    """The same of 1.0, whose PyTorch backend builds no engine and reads prompts whole by default."""
+    """The same of 1.0, whose PyTorch backend builds no engine and reads prompts whole by default: the
+    tool then takes at least the tokens of the longest prompt and one for each request."""
     return {"tuned": "y", "cache_fraction": 0.95}
 
 

@@ -139,7 +139,9 @@ class InferenceRow:
     most_requests: int | None = None  # requests in flight that the engine was set to, or built for; blank: its default
     most_step_tokens: int | None = None  # the same of the tokens of one step
     cache_fraction: float | None = None  # of the memory that the engine finds free, for keys and values; blank: its own
-    tuned: str = ""  # y: its benchmark tool set the engine to these lengths (`trtllm-bench`)
+    # y: its benchmark tool set the engine to these lengths (`trtllm-bench`); decimal: a release of it that took 10^9
+    # bytes of weights for a GiB (0.17)
+    tuned: str = ""
     built: str = ""  # y: a TensorRT engine, whose runtime holds buffers for all the requests that it was built for
     chunked: str = ""  # y: prompts are read in pieces of a step
     front_end: str = ""  # python: an HTTP server written in Python is in front of the engine
