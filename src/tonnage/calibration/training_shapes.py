@@ -23,8 +23,9 @@ RELATIVE_WORDS = re.compile(r"transformer-?xl", re.IGNORECASE)
 # (Dai et al. 2019, arXiv:1901.02860; Merity et al. 2016, arXiv:1609.07843).
 ADAPTIVE_SOFTMAX_HEAD, ADAPTIVE_SOFTMAX_TABLE = 20_000, 267_735
 # Its further clusters, (share of the tokens, words): up to the 40,000th and 200,000th word and the rest. Words by rank
-# r follow 1/r, from a rank on 1/r² (Ferrer i Cancho and Solé 2001, doi:10.1076/jqul.8.3.165.4101): with 103.2 million
-# tokens and the last word seen three times (Merity et al. 2016, table 1) that rank is 24,000.
+# r follow 1/r, from a rank on 1/r² (Ferrer i Cancho and Solé 2001, doi:10.1076/jqul.8.3.165.4101). That rank, 24,000,
+# is derived for WikiText-103 and is not the paper's: 103.2 million tokens, the last word seen three times (Merity et
+# al. 2016, table 1).
 RARE_WORDS = ((0.050, 20_000.0), (0.042, 160_000.0), (0.003, 67_735.0))
 USUAL_VOCABULARY = {"encoder": 30_522, "decoder": 50_304, "encoder-decoder": 32_128}  # where a row does not say
 

@@ -102,8 +102,9 @@ class Assumptions:
     )
     training_attention_hopper_share: float = parameter(
         0.573, 0.4, 1.2, fitted_by="training time", start=0.85,
-        source="the same on Hopper over that: kernels written for the generation before; fitted to published "
-        "training throughputs (docs/decisions/training-accuracy.md)",
+        source="the same on Hopper over that, and of products with rows that do not start at 16 bytes: kernels "
+        "written for the generation before; fitted to published training throughputs "
+        "(docs/decisions/training-accuracy.md)",
     )
     graphics_energy_factor: float = parameter(
         3.0, 0.7, 4.0, fitted_by="training time", start=1.2,

@@ -23,10 +23,12 @@ TRAFFIC = (
 )  # fmt: skip
 VECTOR_BYTES = 4.0
 STRIDED = 6.0  # instructions an element takes out of order, over those of one in a vector: judgement, 3 to 12
-# Rows that start at odd multiples of 2 bytes cannot be copied to the multiprocessors asynchronously, 4 bytes being the
-# least (PTX, `cp.async`). FLOP a multiprocessor then does in a cycle: half of an A100's, for a vocabulary of 50,304 in
-# place of 50,257 takes a fifth off a step of GPT-2 on it, a third of whose products it is (nanoGPT). Judgement, 512 to
-# 1,400; boards whose tensor cores do no more are not slowed.
+# FLOP a multiprocessor does in a cycle in products with rows that start at odd multiples of 2 bytes: half of an A100's,
+# for a vocabulary of 50,304 in place of 50,257 makes GPT-2 on it a quarter faster (x.com/karpathy/status/
+# 1621578354024677377), or an eighth: 112,046 -> 127,345 tokens/s, compiled, PyTorch 2.6 (rasbt/LLMs-from-scratch,
+# ch05/10_llm-training-speed). Known: such rows cannot be read asynchronously, 4 bytes being the least (PTX,
+# `cp.async`), which concerns both products of backward; why the forward one, whose odd rows are its output, is slow is
+# not known. Judgement, 512 to 1,400; boards whose tensor cores do no more are not slowed.
 COPIED_BYTES, UNCOPIED_FLOP = 4, 1024.0
 # Host time of a kernel that backward launches, over one of forward: autograd calls it without Python. On an H100 eager
 # forward takes 60 to 70 % of the host's step (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv: a
