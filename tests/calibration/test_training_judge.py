@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.workload.macs import convolution_macs
 
 from tonnage.calibration.efficientnet import efficientnet_shape
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
@@ -15,7 +16,6 @@ from tonnage.calibration.training_judge import judge_training
 from tonnage.calibration.training_memory_rows import with_program_unstated
 from tonnage.catalog import Catalog
 from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
-from tonnage.workload.convolutions import convolution_macs
 from tonnage.workload.parameters import count_parameters
 
 Row = Callable[..., TrainingRow]

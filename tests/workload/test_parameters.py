@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.workload.macs import convolution_macs
 
 from tonnage.errors import WorkloadError
 from tonnage.workload.adapters import Targets, lora_parameters
-from tonnage.workload.convolutions import convolution_macs
 from tonnage.workload.known import find_model, known_models, published_parameters
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import Convolution, ModelShape

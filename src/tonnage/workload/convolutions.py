@@ -1,8 +1,8 @@
-"""Residual networks as lists of convolutions, and what a forward pass of them costs."""
+"""Residual networks as lists of convolutions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -71,14 +71,6 @@ def resnet_sizes(
     )
     zero = dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn", "vocab"), 0)
     return {**zero, "layers": sum(depths), "hidden": widths[-1], "convolutions": convolutions}
-
-
-def convolution_macs(convolutions: Iterable[Convolution]) -> int:
-    """Multiply-accumulates of the convolutions for one image: k² · C_in/groups · C_out · side² each."""
-    return sum(
-        part.count * part.kernel**2 * (part.in_channels // part.groups) * part.out_channels * part.output_side**2
-        for part in convolutions
-    )
 
 
 def _halved(side: int) -> int:
