@@ -14,7 +14,8 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.errors import WorkloadError
-from tonnage.workload.file.text import MEGABYTE
+from tonnage.units import MIB
+from tonnage.workload.file.text import load_text
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.loading import load_workload, parse_workload
 from tonnage.workload.parameters import count_parameters
@@ -57,13 +58,25 @@ def test_a_folder_names_the_files_inside(tmp_path: Path) -> None:
     assert "a.tonnage.yaml" in (error.hint or "")
 
 
+def test_a_folder_that_may_not_be_listed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be entered, so that the file is not found; there are no names to compare with."""
+
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(WorkloadError, match="no such file") as caught:
+        load_text(tmp_path / "prices.csv")
+    assert caught.value.hint == f"looked for in {tmp_path}, whose files cannot be listed: Permission denied"
+
+
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     """10 MB is refused, also where it would be a good workload but for its length; 1 MB of comment is not."""
     path = tmp_path / "large.yaml"
     good = f"kind: train\nmodel: gpt2\n{DATA}#"
-    path.write_text(good + "x" * 10 * MEGABYTE)
+    path.write_text(good + "x" * 10 * MIB)
     assert "over 1 MB" in str(refusal_of(path))
-    path.write_text(good + "x" * (MEGABYTE - len(good)))
+    path.write_text(good + "x" * (MIB - len(good)))
     assert load_workload(path, as_of=AS_OF).name == "large"
 
 

@@ -19,7 +19,7 @@ from tonnage.sizing.training_work import OperatorWork
 from tonnage.values import dataclass
 
 KEPT: Final = 6  # results of a part: where the search is, and the last it tried
-MOST_ANEW: Final = 0.7  # share of a part's entries up to which only those of the changed rows are computed again
+MOST_RECOMPUTED: Final = 0.7  # share of a part's entries up to which only those of the changed rows are computed again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ class _Part:
         some = self._entries_of(changed, devices, element)
         if some is None:
             return None
-        anew = part_seconds(some.part, devices, element, assumed, some.scales)
-        merged = tuple(np.where(changed, new, old) for new, old in zip(anew, near.seconds, strict=True))
+        recomputed = part_seconds(some.part, devices, element, assumed, some.scales)
+        merged = tuple(np.where(changed, new, old) for new, old in zip(recomputed, near.seconds, strict=True))
         return _Result(read=near.read, peaks=devices.peak_flop_per_s, seconds=cast(PartSeconds, merged))
 
     def _entries_of(self, changed: NDArray[np.bool_], devices: Devices, element: Array) -> _Laid | None:
@@ -93,7 +93,7 @@ class _Part:
         key, owner = changed.tobytes(), self.whole.part.owner
         if key not in self._some:
             index = np.flatnonzero(changed if owner is None else changed[owner])
-            few = owner is not None and len(index) <= MOST_ANEW * len(owner)
+            few = owner is not None and len(index) <= MOST_RECOMPUTED * len(owner)
             part = _taken(self.whole.part, index) if few else None
             self._some[key] = _Laid(part=part, scales=part_scales(part, devices, element)) if part else None
         return self._some[key]

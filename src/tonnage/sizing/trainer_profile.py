@@ -43,7 +43,7 @@ class TrainerProfile:
     `flat_gradients`: 16-bit gradients are copied end to end before 32-bit ones are made of them (DeepSpeed's ZeRO).
     `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
     `lists_when_sharded`: the optimizer steps lists of tensors where weights are shared out. `wide_gathers`: 32-bit
-    weights that are shared out are gathered so, and their 16-bit copies are whole (autocast over FSDP).
+    weights that are shared out are gathered so, and their 16-bit copies are held whole (autocast over FSDP).
     `wide_reduction`: FSDP sums 16-bit gradients in 32 bit. `optimizer_by_tensor`: no list of temporaries while it
     steps. `standing_gradients`: zeroed between steps, never freed. `early_modules`: every kernel is loaded at first.
     `layers_compiled`: a compiler takes the layers one by one, the loss not with them.

@@ -37,7 +37,7 @@ class Kept:
 
     flying: Array
     once: Array
-    again: Array  # of `once`, what recomputation makes: it is there at the end of backward too
+    again: Array  # of `once`, what recomputation makes: it is held at the end of backward too
 
 
 def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Kept:

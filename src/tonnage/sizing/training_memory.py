@@ -204,7 +204,7 @@ def _ending_at_peak(
 ) -> tuple[Array, Array]:
     """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
-    the two counts; with accumulation the sums are there from the second one on, and a program with gradient buffers of
+    the two counts; with accumulation the sums are held from the second one on, and a program with gradient buffers of
     its own, or one that sets them to zero, keeps them always."""
     freed = moments.kept + moments.logits
     if trainer.gradients_in_backward:

@@ -124,7 +124,7 @@ def _master_bytes(numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
 
 
 def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, trainer: TrainerProfile) -> Num:
-    """Gradients that are there at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
+    """Gradients that are held at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
     reduced once a step), and where accumulation skips the reduction (`no_sync`, as the Trainer of transformers does:
     trainer.py, `training_step` under `accelerator.no_sync`) adds 16-bit ones of all weights."""
     shares = layouts.sharding >= ZERO2

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
-
-MEGABYTE: Final = 1024 * 1024
+from tonnage.units import MIB
 
 
 def looked_for(path: Path) -> str:
@@ -16,7 +14,11 @@ def looked_for(path: Path) -> str:
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"there is no folder {folder}"
-    return did_you_mean(nearest(path.name, [one.name for one in folder.iterdir()], count=1), f"looked for in {folder}")
+    try:
+        names = [one.name for one in folder.iterdir()]
+    except OSError as error:
+        return f"looked for in {folder}, whose files cannot be listed: {error.strerror or error}"
+    return did_you_mean(nearest(path.name, names, count=1), f"looked for in {folder}")
 
 
 def load_text(
@@ -33,13 +35,13 @@ def load_text(
     file = str(path)
     try:
         with path.open("rb") as stream:
-            raw = stream.read(largest_mb * MEGABYTE + 1)
+            raw = stream.read(largest_mb * MIB + 1)
     except FileNotFoundError:
         raise WorkloadError("no such file", hint=missing(path), file=file) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise WorkloadError(f"cannot be read: {reason}", hint="check the path", file=file) from error
-    if len(raw) > largest_mb * MEGABYTE:
+    if len(raw) > largest_mb * MIB:
         raise WorkloadError(f"is over {largest_mb} MB", hint=too_large, file=file)
     try:
         return raw.decode("utf-8-sig")
