@@ -42,7 +42,7 @@ def read(text: str) -> CompareRequest:
         ("to: databricks", "to: bedrock", "no alternative compared here is named 'bedrock'"),
         ("to: databricks", "to: aws", "is where it comes from"),
         ("to: databricks", "to: databricks, start: soon", "a date such as"),
-        ("kind: compare", "kind: comparison", "one of 'compare'"),
+        ("kind: compare", "kind: comparison", "expected 'compare'"),
         ("title: Two", "title: Two\nhorizons_weeks: {short: 9, medium: 4, long: 20}", "is not short < medium < long"),
         ("gpus: [H100]", "setup_hours: {low: 9, likely: 2, high: 3, because: so}", "is not low <= likely <= high"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_a_gain_that_hangs_on_the_host_is_as_uncertain_as_hosts_are() -> None:
     small, large = gains(64, 128), gains(512, 512)
     for name, measured in (("tf32", 2.38), ("bf16", 1.91)):
         assert small[name].low < measured < small[name].high
-        assert small[name].low < small[name].value * TRAINING_SPREAD.low_factor * 0.9
+        assert small[name].low < small[name].value * TRAINING_SPREAD.low_factor * 0.95
         assert large[name].low == pytest.approx(large[name].value * TRAINING_SPREAD.low_factor, rel=0.02)
 
 
@@ -286,8 +287,8 @@ def test_the_page_says_what_auto_is_and_which_gpu_of_a_name() -> None:
     assert answer.found.device == "1 x H100-SXM"
     assert "`train.precision: auto` is bf16 here" in said
     assert isinstance(answer.found.base, Figure)
-    assert answer.found.base.value < 1000 < answer.found.base.high
-    assert "ksamples" not in said
+    assert answer.found.base.low < 1000 < answer.found.base.high  # one unit, though its ends lie on both sides
+    assert len(re.findall(r"\b(?:k|M)?samples/s", said.partition("predicted.")[0])) == 1
     assert "more than their product" in said
     assert json.loads(answer.to_json())["auto_precision"] == "bf16"
 

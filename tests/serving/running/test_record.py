@@ -127,8 +127,8 @@ def test_show_sets_its_cost_beside_the_plan(home: Path) -> None:
     lines = {line.strip().partition("  ")[0]: line for line in page.splitlines()}
     assert lines["USD per 1,000 requests"].endswith("0.25 (0.125 to 0.5)")
     assert lines["p95 latency in s"].endswith("0.25 (0.125 to 0.5)")
-    assert lines["p95 time to first token in s"].endswith("0.05 (0.04 to 0.0625)")
-    assert "p95 time per output token in s" not in lines  # neither measured nor predicted
+    assert lines["p95 TTFT in s"].endswith("0.05 (0.04 to 0.0625)")
+    assert "p95 TPOT in s" not in lines  # neither measured nor predicted
     assert "the plan, at its busy rate" in page
     assert found["apis"] is None
     assert "without a workload file" in found["why_no_apis"]

@@ -15,8 +15,8 @@ from tonnage.serving.running.record import Ends, PlannedCost, RunningService
 from tonnage.values import dataclass
 
 P95: Final = "p95 latency in s"
-TTFT: Final = "p95 time to first token in s"
-TPOT: Final = "p95 time per output token in s"
+TTFT: Final = "p95 TTFT in s"
+TPOT: Final = "p95 TPOT in s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
