@@ -8,6 +8,7 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -122,13 +123,15 @@ def _side_by_side(task: Callable[[Any], Any], values: Sequence[Any], jobs: int) 
     global _task
     _task = task
     copyreg.pickle(MappingProxyType, _reduced)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside the threads of a matrix library
-        pool = multiprocessing.get_context("fork").Pool(min(jobs, len(values)))
+    # A `multiprocessing.Pool` that is terminated may wait for ever for a lock that one of its killed processes held.
+    pool = ProcessPoolExecutor(min(jobs, len(values)), mp_context=multiprocessing.get_context("fork"))
     try:
-        yield from pool.imap(_do, values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking beside the threads of a matrix library
+            results = pool.map(_do, values)
+        yield from results
     finally:
-        pool.terminate()
+        pool.shutdown(cancel_futures=True)
         _task = None
 
 
