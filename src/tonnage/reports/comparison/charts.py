@@ -65,7 +65,7 @@ def flip_fields(comparison: Comparison) -> Fields[WeightFlip]:
     """A weight at which another wins."""
     criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     return (
-        Field("aspect", lambda one: one.criterion, title="Aspect", show=criteria.__getitem__, wraps=True),
+        Field("aspect", lambda one: one.criterion, title="Criterion", show=criteria.__getitem__, wraps=True),
         Field("rival", lambda one: one.rival),
         Field("weight_now", lambda one: one.weight_now, title="Weight now", show=short, right=True),
         Field("weight_at_tie", lambda one: one.weight_at_tie),

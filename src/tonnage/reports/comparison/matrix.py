@@ -150,7 +150,7 @@ def _merged(titles: list[str], rows: list[tuple[str, ...]]) -> Table:
     by_cells: dict[tuple[str, ...], list[str]] = {}
     for title, *cells in zip(titles, *(row[1:] for row in rows), strict=True):
         by_cells.setdefault(tuple(cells), []).append(title)
-    columns = (Column(title="Aspect"), *(Column(title=", ".join(names), wraps=True) for names in by_cells.values()))
+    columns = (Column(title="Criterion"), *(Column(title=", ".join(names), wraps=True) for names in by_cells.values()))
     kept = list(by_cells)
     merged = tuple((row[0], *(cells[place] for cells in kept)) for place, row in enumerate(rows))
     return Table(columns=columns, rows=merged)
@@ -273,7 +273,7 @@ def _rubric_table(comparison: Comparison) -> Table:
     """What a score of each criterion that is scored here means."""
     given = {key for scores in comparison.scores.values() for key in scores}
     rows = tuple((one.title, rubric_words(one)) for one in comparison.criteria if one.key in given)
-    return Table(columns=(Column(title="Aspect", wraps=True), Column(title="Scores", wraps=True)), rows=rows)
+    return Table(columns=(Column(title="Criterion", wraps=True), Column(title="Scores", wraps=True)), rows=rows)
 
 
 def _hours_table(comparison: Comparison) -> Table:
