@@ -171,6 +171,8 @@ FILLED: list[tuple[dict[str, object], dict[str, object]]] = [
     ({"note": "KV cache fp8", "kv_cache": "fp16"}, {"kv_cache": "fp16"}),
     ({"note": "XLA", "source": "mine"}, {"compiled": "y"}),
     ({"note": "no XLA", "source": "mine"}, {"compiled": ""}),
+    ({"note": "batch-1 requests; fixed batch 8", "source": "mine"}, {"prompts": None, "lengths": ""}),
+    ({"note": "not suspect; half of what Triton does", "source": "mine"}, {"quality": "ok", "remote": ""}),
     ({"note": "closed Server, Triton; real lengths (<= 384)", "source": "mlcommons/inference_results_v4.1 x"},
      {"native": "y", "remote": "n", "latency_bound": "y", "mean_input_len": pytest.approx(177, rel=0.01)}),
     ({"note": "closed Server", "source": "mine"}, {"native": "", "latency_bound": ""}),

@@ -28,13 +28,15 @@ FACTS = Path(os.environ.get("TONNAGE_FACTS", "nowhere")) / "training_calibration
 @pytest.mark.parametrize(
     ("note", "source", "program"),
     [
-        ("NeMo 24.07 on Megatron-LM", "", "nemo"),  # the trainer, not what it is built on
+        ("NeMo 24.07; Megatron-LM", "", "nemo"),  # the trainer, not what it is built on
         ("Hugging Face + FlashAttention-2 baseline", "unslothai/unsloth@1:README.md", "transformers"),
+        ("LAMB; the rate is >2x the TF2 one on the same GPU", "x@1:PyTorch/BERT/README.md", "pytorch"),  # a comparison
         ("TF2, XLA", "", "tensorflow"),
         ("TF32, sparsity off", "", ""),  # a number format
         ("batch from repo configs.yml", "", ""),  # a remark
         ("", "pytorch/torchtitan@abc:docs/performance.md", "torchtitan"),
-        ("Lit-GPT LoRA, micro batch 4", "", "litgpt"),
+        ("Lit-GPT, micro batch 4", "", "litgpt"),
+        ("slower than torchtune would be", "", ""),  # a remark
     ],
 )
 def test_programs_are_named(row: Row, note: str, source: str, program: str) -> None:
@@ -47,7 +49,7 @@ FEATURES: list[tuple[str, dict[str, Any]]] = [
         "loss=chunked; channels_last=y; cached_tokens=640",
         {"loss": "chunked", "channels_last": "y", "cached_tokens": 640},
     ),
-    ("fused layernorm/swiglu/CE", {"kernels": "fused", "loss": "fused"}),
+    ("fused layernorm, fused CE", {"kernels": "fused", "loss": "fused"}),
     ("+ chunked cross entropy", {"loss": "chunked"}),
     ("transformers 4.31, PyTorch 2.1", {"program": "transformers", "program_version": "4.31"}),
     ("8xH100, 400 Gb/s per GPU", {"network_gbit_per_s_per_gpu": 400.0, "network_gbit_per_s_per_node": None}),
@@ -59,13 +61,15 @@ FEATURES: list[tuple[str, dict[str, Any]]] = [
     ("100Gb/s IB; 49.4 TFLOP/s/GPU", {"network_gbit_per_s_per_node": 100.0}),
     ("300 TFLOP/s per GPU, 100Gb/s IB", {"network_gbit_per_s_per_node": 100.0}),
     ("SQuAD fine-tune", {"objective": "classification"}),
+    ("no chunked loss; HFU not stated; as image 224 of x", {"loss": "", "flop_counted": "", "image_side": None}),
+    ("image 224; SDPA", {"image_side": 224, "attention": "sdpa"}),
     ("batch from repo configs.yml (not in table); DGX-H100", {"channels_last": "", "kernels": "", "attention": ""}),
 ]
 
 
 @pytest.mark.parametrize(("note", "expected"), FEATURES)
 def test_notes_name_features(row: Row, note: str, expected: dict[str, Any]) -> None:
-    """`key=value` and names of features fill blank columns; other words fill none."""
+    """`key=value` and clauses that name a feature and nothing else fill blank columns; other words fill none."""
     found = with_facts(row(note=note, attention="", source="", source_group=""))
     assert {name: getattr(found, name) for name in expected} == expected
 

@@ -3,10 +3,11 @@
 Three steps, each filling only cells that are still blank:
 
 1. `key=value` in the note, for every optional column (`request_rate_qps=4; pp=2`).
-2. The source: `inference_sources` knows how each documented source measured.
-3. Words of the note: named features (`FEATURES`) and counted ones (`COUNTS`).
+2. The source: `inference_sources` knows how each documented source measured, and in which words its tables say so.
+3. Clauses of the note that say nothing else: a named feature or a count (`VOCABULARY`).
 
-A row whose note calls it suspect is marked so. After this no prediction looks at a note or a source.
+A row with a clause that calls it suspect is marked so. After this no prediction looks at a note or a
+source.
 """
 
 from __future__ import annotations
@@ -18,39 +19,36 @@ from math import isfinite
 from typing import Any, Final
 
 from tonnage.calibration.columns import ENGINE_COLUMNS, LOAD_COLUMNS
-from tonnage.calibration.inference_sources import documented_facts
+from tonnage.calibration.inference_sources import documented_facts, words_of_source
+from tonnage.calibration.note_words import NoteWords, clauses_of, stated_in_clauses, words
 from tonnage.calibration.rows import InferenceRow
 
 KEY_VALUE: Final = re.compile(rf"(?<![\w.])({'|'.join((*ENGINE_COLUMNS, *LOAD_COLUMNS))})=([\w.,+/-]+)")
-# A feature by its name: column, value, words. Of several data sets and kinds of lengths, the first counts.
-FEATURES: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
-    (column, value, re.compile(words, re.IGNORECASE))
-    for column, value, words in (
-        ("traced", "y", r"torchscript"),
-        ("compiled", "y", r"(?<!no )\bxla\b"),
-        ("kv_cache", "fp8", r"kv cache fp8"),
-        ("remote", "y", r"triton"),
-        ("padding", "removed", r"remov\w*[ -]padding|padding removed"),
-        ("start_up", "y", r"inflated by start-up"),
-        ("data_set", "cnn/dailymail", r"cnn/dailymail"),
-        ("data_set", "openorca", r"openorca"),
-        ("data_set", "sharegpt", r"sharegpt"),
-        ("lengths", "varied", r"sharegpt"),
-        ("lengths", "fixed", r"fixed"),
-    )
+# Features and counts by their names, as clauses of any note. Of several data sets, the first counts.
+VOCABULARY: Final[tuple[NoteWords, ...]] = (
+    words("traced", r"torchscript(?: \d[\d.]*)?", "y"),
+    words("compiled", r"xla", "y"),
+    words("kv_cache", r"kv cache fp8", "fp8"),
+    words("remote", r"triton(?: (?:inference )?(?:server|client))?", "y"),
+    words("padding", r"padding removed|remov(?:e|ed|es)[ -]padding", "removed"),
+    words("data_set", r"cnn/dailymail(?: summari[sz]ation)?", "cnn/dailymail"),
+    words("data_set", r"openorca", "openorca"),
+    words("data_set", r"(?:\d+ )?sharegpt(?:-like)?(?: (?:prompts|requests))?", "sharegpt"),
+    words("lengths", r"(?:\d+ )?sharegpt(?:-like)?(?: (?:prompts|requests))?", "varied"),
+    words("lengths", r"fixed(?:[ -]length| lengths)?", "fixed"),
+    words("start_up", r"(?:latency_)?mean is inflated by start-up(?: outliers)?", "y"),
+    words("prompts", r"(\d+)\s+(?:sharegpt(?:-like)? )?(?:prompts|requests)"),
+    words("beams", r"beam width (\d+)"),
 )
-COUNTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("prompts", re.compile(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", re.IGNORECASE)),
-    ("beams", re.compile(r"beam width (\d+)", re.IGNORECASE)),
-)
-DOUBT: Final = re.compile(r"suspect|anomalous", re.IGNORECASE)
+DOUBT: Final = re.compile(r"(?:suspect|anomalous)\b|.*\blooks (?:anomalous|suspect)\b", re.IGNORECASE)
 
 
 def with_inference_facts(row: InferenceRow) -> InferenceRow:
     """The row with its blank columns filled from its note and its source; the same row where it is filled already."""
-    for facts in (_stated, documented_facts, _named):
+    for facts in (_stated, words_of_source, documented_facts, _named):
         row = _filled(row, facts(row))
-    return replace(row, quality="suspect") if DOUBT.search(row.note) and row.quality != "suspect" else row
+    doubted = any(map(DOUBT.match, clauses_of(row.note)))
+    return replace(row, quality="suspect") if doubted and row.quality != "suspect" else row
 
 
 def _filled(row: InferenceRow, found: Mapping[str, Any]) -> InferenceRow:
@@ -74,12 +72,4 @@ def _stated(row: InferenceRow) -> dict[str, Any]:
 
 
 def _named(row: InferenceRow) -> dict[str, str | int]:
-    """What words of the note name or count."""
-    found: dict[str, str | int] = {}
-    for column, value, words in FEATURES:
-        if column not in found and words.search(row.note):
-            found[column] = value
-    for column, words in COUNTS:
-        if stated := words.search(row.note):
-            found[column] = int(stated[1])
-    return found
+    return stated_in_clauses(row.note, VOCABULARY)

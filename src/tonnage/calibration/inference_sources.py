@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
+from tonnage.calibration.note_words import NoteWords, stated_anywhere, words
 from tonnage.calibration.rows import InferenceRow
 
 Facts = Mapping[str, Any]
@@ -20,11 +22,17 @@ POOL: Final = "pool"  # `mem_kind` of memory that an engine took beforehand, not
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
 
 
+def words_of_source(row: InferenceRow) -> Facts:
+    """Column -> value of what the tables of a known source state in their own words; empty for any other."""
+    known = (vocabulary for source, vocabulary in SOURCE_WORDS if source.search(row.source))
+    return stated_anywhere(row.note, chain.from_iterable(known))
+
+
 def documented_facts(row: InferenceRow) -> Facts:
     """Column -> value of what the row's source documents; empty for a source that is not known."""
     found: dict[str, Any] = {}
-    for words, reader in SOURCES:
-        if words.search(row.source):
+    for source, reader in SOURCES:
+        if source.search(row.source):
             found |= reader(row)
     return found
 
@@ -163,4 +171,35 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v0\.14$"), _tensorrt_llm_0_14),
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v0\.17$"), _tensorrt_llm_0_17),
     (re.compile(r"^NVIDIA/TensorRT-LLM perf-overview\S* v1\.0$"), _tensorrt_llm_1_0),
+)
+
+# In which words the tables of a source print a column.
+SOURCE_WORDS: Final[tuple[tuple[re.Pattern[str], tuple[NoteWords, ...]], ...]] = (
+    (
+        re.compile(_EXAMPLES),
+        (
+            words("remote", r"triton", "y"),
+            words("traced", r"format=torchscript trace", "y"),
+            words("start_up", r"inflated by start-up", "y"),
+        ),
+    ),
+    (
+        re.compile(r"^NVIDIA/FasterTransformer\b"),
+        (
+            words("compiled", r"tf with xla|tensorflow xla", "y"),
+            words("padding", r"padding removed|remove-padding", "removed"),
+            words("traced", r"torchscript", "y"),
+            words("remote", r"triton", "y"),
+        ),
+    ),
+    (re.compile(r"^NVIDIA/TensorRT demo\b"), (words("lengths", r"fixed seq len", "fixed"),)),
+    (
+        re.compile(r"^NVIDIA/TensorRT-LLM\b"),
+        (words("lengths", r"fixed ISL/OSL", "fixed"), words("remote", r"via triton", "y")),
+    ),
+    (
+        re.compile(r"^mlcommons/inference_results"),
+        (words("data_set", r"cnn/dailymail", "cnn/dailymail"), words("data_set", r"openorca", "openorca")),
+    ),
+    (re.compile(r"^gpustack/gpustack\b"), (words("lengths", r"random fixed-length", "fixed"),)),
 )

@@ -1,12 +1,13 @@
 """What a training row's program did, filled into its columns once: what its file states, what its source documents,
-and what the words of its note name.
+and what clauses of its note state.
 
 Four steps, each filling only cells that are still blank:
 
 1. `key=value` in the note, for every optional column (`loss=chunked; channels_last=y`).
-2. Words of the note: a named program (`PROGRAM_WORDS`), and named features (`FEATURE_WORDS`). Remarks of whoever wrote
-   the row down name neither and decide nothing.
-3. The source: `row_sources` knows of each documented source which program ran, and how it was set.
+2. The source: `row_sources` knows of each documented source which program ran, how it was set, and in which words its
+   tables say so.
+3. Clauses of the note that say nothing else: a named program (`PROGRAM_WORDS`), a named feature or number
+   (`VOCABULARY`). Remarks of whoever wrote the row down decide nothing. A rate in Gbit/s is its network.
 4. Words of the source's own name: a named program.
 
 After this no prediction looks at a note, a source or a source group.
@@ -20,7 +21,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tonnage.calibration.columns import PROGRAM_COLUMNS
-from tonnage.calibration.row_sources import documented_facts
+from tonnage.calibration.note_words import NoteWords, clauses_of, stated_in_clauses, words
+from tonnage.calibration.row_sources import documented_facts, words_of_source
 from tonnage.calibration.rows import TrainingRow
 from tonnage.workload.programs import ProgramName
 
@@ -50,32 +52,27 @@ PROGRAM_WORDS: Final = tuple(
     (name, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for name, words in _NAMES
 )
 
-# A feature by its name: column, value, words.
-FEATURE_WORDS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = tuple(
-    (column, value, re.compile(words, re.IGNORECASE))
-    for column, value, words in (
-        ("kernels", "fused", r"transformer engine|fused (?:layer ?norm|rms ?norm|swiglu|rotary|rope|mlp)|liger"),
-        ("attention", "flash", r"transformer engine|flash[- ]?att(?:entio)?n|\bFA-?[23]\b"),
-        ("attention", "sdpa", r"\bSDPA\b|scaled[_ ]dot[_ ]product|xformers|memory[- ]efficient attention"),
-        ("loss", "chunked", r"chunked (?:cross|CE|loss)"),
-        ("loss", "fused", r"fused[\w/ ,]*(?:\bCE\b|cross)|cut[- ]cross|liger"),
-        ("channels_last", "y", r"\bNHWC\b|channels[_ -]last"),
-        ("sequence_parallel", "y", r"sequence[ -]parallel"),
-        ("optimizer_in_backward", "y", r"(?:step|optimizer) fused in backward|optimizer[_ -]in[_ -](?:bwd|backward)"),
-        ("flop_counted", "hardware", r"\bHFU\b"),
-        ("adapter_targets", "all-linear", r"LoRA on all|all[- ]linear"),
-        ("adapter_targets", "attention", r"LoRA on q, ?v|LoRA on (?:the )?attention"),
-        ("objective", "language-model", r"pre-?train"),
-        ("objective", "classification", r"fine-?tun|squad|glue|\bsst|mrpc|few-shot"),
-    )
+# Features and numbers by their names, as clauses of any note.
+VOCABULARY: Final[tuple[NoteWords, ...]] = (
+    words("kernels", r"transformer engine|fused (?:layer ?norm|rms ?norm|swiglu|rotary|rope|mlp)|liger", "fused"),
+    words("attention", r"transformer engine|flash[- ]?att(?:entio)?n(?:[- ]?[23])?|FA-?[23]", "flash"),
+    words("attention", r"SDPA|scaled[_ ]dot[_ ]product(?: attention)?|xformers|memory[- ]efficient attention", "sdpa"),
+    words("loss", r"chunked (?:cross[- ]entropy|CE|loss)", "chunked"),
+    words("loss", r"fused (?:CE|cross[- ]entropy|loss)|cut[- ]cross[- ]entropy|liger", "fused"),
+    words("channels_last", r"NHWC|channels[_ -]last", "y"),
+    words("sequence_parallel", r"sequence[ -]parallel(?:ism)?", "y"),
+    words("optimizer_in_backward", r"optimizer[_ -]in[_ -](?:bwd|backward)|optimizer step fused in backward", "y"),
+    words("flop_counted", r"HFU(?: \d+(?:\.\d+)?)?", "hardware"),
+    words("adapter_targets", r"(?:LoRA on )?all[- ]linear(?: layers)?|LoRA on all (?:linear )?layers", "all-linear"),
+    words("adapter_targets", r"LoRA on (?:q, ?v|(?:the )?attention)", "attention"),
+    words("objective", r"pre-?train(?:ing)?", "language-model"),
+    words("objective", r"(?:(?:squad|glue|sst-?2|mrpc) )?fine-?tun(?:e|ing)|squad|glue|sst-?2|mrpc", "classification"),
+    words("cached_tokens", r"mem_len=(\d+)"),
+    words("target_tokens", r"target (\d+)"),
+    words("batch_tokens", r"batch (?:is|of) (\d+) tokens(?: (?:per|a) GPU)?"),
+    words("image_side", r"image (\d{2,3})|(\d{2,3})x\d{2,3}"),
+    words("vocab", r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)(?: padded)?"),
 )
-NUMBERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("cached_tokens", re.compile(r"mem_len=(\d+)")),
-    ("target_tokens", re.compile(r"target (\d+)")),
-    ("batch_tokens", re.compile(r"batch is (\d+) tokens", re.IGNORECASE)),
-    ("image_side", re.compile(r"image (\d{2,3})|(\d{2,3})x\d{2,3}(?!\d)")),
-)
-VOCABULARY: Final = re.compile(r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)", re.IGNORECASE)
 KEY_VALUE: Final = re.compile(rf"\b({'|'.join(PROGRAM_COLUMNS)})=([\w.,+-]+)")
 RATE: Final = re.compile(
     r"(?:(\d+)\s*(?:ports?|NICs?)?\s*[x×]\s*)?(\d+(?:\.\d+)?)\s*([GT])b(?:ps|/s|it/s)(?:\s*[x×]\s*(\d+))?",
@@ -86,7 +83,7 @@ PER_GPU: Final = re.compile(r"(?:per|/|each|\ba)[\s-]*GPU", re.IGNORECASE)
 
 def with_facts(row: TrainingRow) -> TrainingRow:
     """The row with its blank columns filled from its note and its source; the same row where it is filled already."""
-    for facts in (_stated, _named, documented_facts, _named_by_source, _numbers):
+    for facts in (_stated, words_of_source, _named, documented_facts, _named_by_source, _network_of):
         row = _filled(row, facts(row))
     return row
 
@@ -109,23 +106,27 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
     return found
 
 
-def _named(row: TrainingRow) -> dict[str, str]:
-    """The program and the features that words of the note name."""
-    found = _program(row.note)
-    for column, value, words in FEATURE_WORDS:
-        if column not in found and words.search(row.note):
-            found[column] = value
-    return found
+def _named(row: TrainingRow) -> dict[str, Any]:
+    """The program, the features and the numbers that clauses of the note name and say nothing else."""
+    programs = (_program(clause, whole=True) for clause in clauses_of(row.note))
+    named = [program for program in programs if program]
+    order = [name for name, _ in PROGRAM_WORDS]
+    program = min(named, key=lambda found: order.index(found["program"]), default={})
+    return {**stated_in_clauses(row.note, VOCABULARY), **program}
 
 
-def _named_by_source(row: TrainingRow) -> dict[str, str]:
+def _named_by_source(row: TrainingRow) -> dict[str, Any]:
     """The program that the source's name names, where nothing else does."""
     return {} if row.program else _program(row.source)
 
 
-def _program(text: str) -> dict[str, str]:
-    name = next((name for name, words in PROGRAM_WORDS if words.search(text)), None)
-    return {} if name is None else {"program": name, "program_version": _version(text, name)}
+def _program(text: str, *, whole: bool = False) -> dict[str, Any]:
+    """The program that a text names, with its version; `whole`: the text must say nothing else."""
+    for name, known in PROGRAM_WORDS:
+        stated = re.fullmatch(rf"(?:{known.pattern})(?:[ =@]*v?\d[\d.]*)?", text, known.flags) if whole else None
+        if stated or (not whole and known.search(text)):
+            return {"program": name, "program_version": _version(text, name)}
+    return {}
 
 
 def _version(text: str, name: ProgramName) -> str:
@@ -135,19 +136,11 @@ def _version(text: str, name: ProgramName) -> str:
     return stated[1] if stated else ""
 
 
-def _numbers(row: TrainingRow) -> dict[str, int | float]:
-    found: dict[str, int | float] = {}
-    for name, words in NUMBERS:
-        stated = words.search(row.note)
-        if stated:
-            found[name] = int(next(group for group in stated.groups() if group))
-    vocabulary = VOCABULARY.search(row.note)
-    if vocabulary:
-        found["vocab"] = int(vocabulary[1]) * (1000 if vocabulary[2] else 1)
-    return found | _network(row.note)
+def _network_of(row: TrainingRow) -> dict[str, Any]:
+    return _network(row.note)
 
 
-def _network(note: str) -> dict[str, int | float]:
+def _network(note: str) -> dict[str, Any]:
     """Gbit/s as stated: per GPU where the same clause says so, else per node. `8 x 400 Gb/s` is their sum.
 
     >>> _network("H100, 400 Gb/s per GPU"), _network("nodes of 8 x 400 Gbit/s")

@@ -10,10 +10,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from tonnage.calibration.note_words import NoteWords, stated_anywhere, words
 from tonnage.calibration.rows import TrainingRow
 
 Facts = Mapping[str, Any]
 NOTHING: Final[Facts] = MappingProxyType({})
+
+
+def words_of_source(row: TrainingRow) -> Facts:
+    """Column -> value of what the tables of a known source state in their own words; empty for any other."""
+    return stated_anywhere(row.note, SOURCE_WORDS.get(row.source_group, ()))
 
 
 def documented_facts(row: TrainingRow) -> Facts:
@@ -144,5 +150,35 @@ SOURCES: Final[Mapping[str, Callable[[TrainingRow], Facts]]] = MappingProxyType(
         "model-cards": _model_cards,
         "torchtune": _torchtune,
         "Lambda-benchmark": _lambda,
+    }
+)
+
+# In which words the tables of a source print a column.
+SOURCE_WORDS: Final[Mapping[str, tuple[NoteWords, ...]]] = MappingProxyType(
+    {
+        "NVIDIA-DLE": (
+            words("objective", r"pre-train", "language-model"),
+            words("objective", r"fine-tun|squad", "classification"),
+            words("channels_last", r"\bNHWC\b", "y"),
+            words("cached_tokens", r"mem_len=(\d+)"),
+            words("target_tokens", r"target (\d+)"),
+            words("batch_tokens", r"batch is (\d+) tokens"),
+        ),
+        "Lambda-benchmark": (words("objective", r"squad fine-tune", "classification"),),
+        "DLPerf": (words("program", r"OneFlow-GPT", "oneflow"),),
+        "Megatron-papers": (
+            words("vocab", r"vocab (\d+)"),
+            words("flop_counted", r"\bHFU\b", "hardware"),
+        ),
+        "torchtune": (
+            words("adapter_targets", r"LoRA on all", "all-linear"),
+            words("adapter_targets", r"LoRA on q, ?v", "attention"),
+        ),
+        "unsloth": (words("attention", r"\bFA2\b|FlashAttention-2", "flash"),),
+        "JAX-Toolbox": (
+            words("kernels", r"transformer engine", "fused"),
+            words("attention", r"transformer engine", "flash"),
+        ),
+        "HF-PEFT": (words("program", r"DeepSpeed ZeRO", "deepspeed"),),
     }
 )
