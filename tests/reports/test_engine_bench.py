@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from tonnage.reports.engine_bench import ROW_COLUMNS, SCHEMA, engine_bench_report
 from tonnage.reports.html import render_html
@@ -49,6 +50,59 @@ def test_a_busy_machine_is_said_at_the_top() -> None:
     """Times of a machine that others use are not relied on."""
     text = render_report(engine_bench_report(found(replace(GOOD, busy_before_cores=1.5))), "table")
     assert "up to 1.50 cores busy" in text.split("training rows")[0]
+
+
+def test_programs_beside_a_cell_are_said_too() -> None:
+    """A machine that was quiet before the cells and busy during them; what others took stands beside the phases."""
+    cells = [replace(GOOD, busy_during_cores=0.1), replace(SLOW, busy_during_cores=1.2)]
+    text = render_report(engine_bench_report(found(*cells)), "table")
+    words = " ".join(text.split())
+    assert "took up to 1.20 of a cell's own cores during 1 of 2 cells" in words.split("training rows")[0]
+    assert "cores that others took" in text
+    assert "1.20" in text.split("cores that others took")[1].split("predicted")[0]
+
+
+def test_the_page_says_whom_the_first_is_faster_than() -> None:
+    """One repeat shows nothing; three that agree do. In JSON the pair has ratio and confidence."""
+    once = render_report(engine_bench_report(found(GOOD, SLOW)), "table")
+    assert "after 3 s (one repeat does not show whether it is faster)." in " ".join(once.split())
+    cells = [replace(one, turn=turn, train_s=(one.train_s or 0) * (1 + turn / 100))
+             for one in (GOOD, SLOW) for turn in range(3)]  # fmt: skip
+    report = engine_bench_report(found(*cells))
+    assert "(faster than lightgbm)." in render_report(report, "table")
+    assert "yes (confidence 99 %)" in render_report(report, "table")
+    (pair,) = report.document()["faster"]
+    assert (pair["first"], pair["other"], pair["shared_repeats"], pair["faster"]) == ("xgboost", "lightgbm", 3, True)
+
+
+def test_what_is_not_measured_yet_is_predicted() -> None:
+    """Before the first cell the page has each engine's prediction, and calls nothing measured or failed."""
+    rows = sum_up(SPEC, (), HOST, {"d": 10}, train_rows={"d": 700})
+    before = replace(found(), rows=rows)
+    text = render_report(engine_bench_report(before), "table")
+    assert "d: nothing is measured yet." in text
+    assert "other programs" not in text
+    assert "versions" not in text
+    assert {row.engine.name for row in rows if row.predicted_s is not None} == {"xgboost", "lightgbm", "catboost"}
+    assert all(f"  {name} " in text.split("measured / predicted")[1] for name in ("xgboost", "lightgbm", "catboost"))
+
+
+def test_keys_of_the_json_are_described() -> None:
+    """docs/json.md has every key of the document and of its parts."""
+    document = engine_bench_report(found(GOOD, SLOW)).document()
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    described = page.split(f"## {SCHEMA}\n")[1].split("\n## ")[0]
+    inner = [*document["data"][0], *document["engines"][0], *document["faster"][0]]
+    power = {name for name in inner if name.startswith(("cpu_", "gpu_"))}
+    assert {name for name in [*document, *inner] if f"`{name}`" not in described} == power
+
+
+def test_sessions_with_other_settings_are_both_said() -> None:
+    """A bench that went on under another precedence says so."""
+    sessions = ({"measured": "day one", "nice value": "0"}, {"measured": "day two", "nice value": "10"})
+    text = render_report(engine_bench_report(replace(found(GOOD), sessions=sessions)), "table")
+    assert "0; then 10" in text
+    assert "day one; then day two" in text
 
 
 def test_json_and_rows_carry_every_figure() -> None:

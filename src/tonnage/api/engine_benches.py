@@ -70,7 +70,7 @@ def bench_run(
             folder.begin(spec, resume=options.resume or options.dry_run)
         if options.dry_run:
             found = result_of(spec, folder, prepare_all(spec, folder), settings.home)
-            return Answer(found, engine_bench_report, remarks=_lacking(spec, settings))
+            return Answer(found, engine_bench_report, remarks=(*_lacking(spec, settings), _predicted(found)))
         try:
             found = carry_out(spec, folder, settings.home, say=on_step or _silent, open_power=DevicePower)
         except KeyboardInterrupt:
@@ -223,9 +223,13 @@ def _way_back(folder: BenchFolder) -> str:
 
 def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
     from tonnage.benchmarks.engines.environments import missing
+    from tonnage.reports.wording import plural
 
     found = [missing(engine.engine, settings.home) for engine in spec.engines]
-    cells = f"{len(spec.cells())} cells would run: {len(spec.engines)} engines, {len(spec.data)} data sets"
+    cells = (
+        f"{plural(len(spec.cells()), 'cell')} would run: {plural(len(spec.engines), 'engine')}, "
+        f"{plural(len(spec.data), 'data set')}"
+    )
     searched: tuple[str, ...] = ()
     if spec.search is not None:
         from importlib.util import find_spec
@@ -237,6 +241,17 @@ def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
         if find_spec("optuna") is None:
             searched += ("the search needs Optuna: pip install 'tonnage[sweep]'",)
     return (cells, *searched, *(one for one in found if one is not None))
+
+
+def _predicted(found: BenchResult) -> str:
+    """How long the cells that are missing take, as far as that is predicted."""
+    from tonnage.reports.wording import plural, render_duration
+
+    left = [(row, found.spec.repeats - row.done) for row in found.rows if row.done < found.spec.repeats]
+    known = sum(row.predicted_s.value * count for row, count in left if row.predicted_s is not None)
+    unknown = sum(count for row, count in left if row.predicted_s is None)
+    said = f"predicted: {render_duration(known)} of preparing and training; start-up and warm-up come on top"
+    return said + (f", and {plural(unknown, 'cell')} that nothing predicts" if unknown else "")
 
 
 def _write(answer: Answer[BenchResult], folder: BenchFolder, options: BenchRunOptions) -> None:

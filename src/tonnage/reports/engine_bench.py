@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.reports.bench_ease import ease_blocks, ease_document
+from tonnage.reports.bench_faster import faster_blocks, faster_document, said_faster
 from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
 from tonnage.reports.bench_search import said_settings, search_blocks, search_document
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
@@ -13,6 +14,7 @@ from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.faster import faster_on
 from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
 from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.searches import with_budget
@@ -41,11 +43,9 @@ def engine_bench_report(found: BenchResult) -> Report:
 
 def _page(found: BenchResult) -> Page:
     blocks: list[Block] = [Paragraph(text=_verdict(found, data)) for data in found.spec.data]
-    if busiest(found) > QUIET_CORES:
-        blocks.append(Paragraph(tone="warning", text=(
-            f"Other programs kept up to {busiest(found):.2f} cores busy before a cell: these times are not those of a "
-            "quiet machine. Run the bench again alone before its times are relied on."
-        )))  # fmt: skip
+    disturbed = _disturbed(found)
+    if disturbed:
+        blocks.append(Paragraph(tone="warning", text=disturbed))
     for data in found.spec.data:
         blocks += _data_blocks(found, data)
         blocks += search_blocks(found.spec, data, found.searches)
@@ -57,8 +57,22 @@ def _page(found: BenchResult) -> Page:
 
 
 def busiest(found: BenchResult) -> float:
-    """Cores that other programs kept busy just before a cell, the most of all cells."""
+    """Cores that other programs kept busy just before a cell, the most of all cells; 0 without any."""
     return max((cell.busy_before_cores for cell in found.cells if cell.busy_before_cores is not None), default=0.0)
+
+
+def _disturbed(found: BenchResult) -> str:
+    """What other programs took, where it was more than a quiet machine's; else ""."""
+    during = [one.busy_during_cores for one in found.cells if one.busy_during_cores is not None]
+    slowed = [one for one in during if one > QUIET_CORES]
+    if not slowed and busiest(found) <= QUIET_CORES:
+        return ""
+    said = f"Other programs kept up to {busiest(found):.2f} cores busy before a cell"
+    if slowed:
+        said += f", and took up to {max(slowed):.2f} of a cell's own cores during {len(slowed)} of {len(during)} cells"
+    return said + (
+        ": these times are not those of a quiet machine. Run the bench again alone before its times are relied on."
+    )
 
 
 def _of(found: BenchResult, data: BenchData) -> list[EngineResult]:
@@ -69,7 +83,8 @@ def _of(found: BenchResult, data: BenchData) -> list[EngineResult]:
 def _verdict(found: BenchResult, data: BenchData) -> str:
     rows = [row for row in _of(found, data) if row.done]
     if not rows:
-        return f"{data.name}: no engine came to an end."
+        tried = any(row.failed for row in _of(found, data))
+        return f"{data.name}: {'no engine came to an end' if tried else 'nothing is measured yet'}."
     best = (min if data.metric == "rmse" else max)(rows, key=lambda row: row.quality.value if row.quality else 0.0)
     said = f"{data.name}: best {data.metric} {_plain(best.quality, 4)} by {best.engine.name}"
     timed = [row for row in rows if row.to_target_s is not None]
@@ -79,7 +94,8 @@ def _verdict(found: BenchResult, data: BenchData) -> str:
         return said + f"; no engine came to {data.metric} {data.target:g} in every repeat."
     first = min(timed, key=lambda row: row.to_target_s.value if row.to_target_s else 0.0)
     return (
-        said + f"; {first.engine.name} is first at {data.metric} {data.target:g}, after {_plain(first.to_target_s)} s."
+        said + f"; {first.engine.name} is first at {data.metric} {data.target:g}, after {_plain(first.to_target_s)} s"
+        f"{said_faster(faster_on(found, data))}."
     )
 
 
@@ -89,7 +105,9 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
         return
     count, columns = found.shapes[data.name]
     yield Heading(text=f"{data.name}: {count:,} training rows, {columns:,} columns, {data.task}")
-    yield _main_table(found, data, rows)
+    if any(row.done or row.failed for row in rows):
+        yield _main_table(found, data, rows)
+    yield from faster_blocks(data, faster_on(found, data))
     lines = tuple((row.engine.name, row.curve) for row in rows if row.curve)
     if lines:
         yield LineChart(
@@ -98,8 +116,9 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
             y_title=f"{data.metric} on the validation rows",
             series=lines,
         )
-    yield _phase_table(rows)
-    yield _power_table(rows)
+    if any(row.done for row in rows):
+        yield _phase_table(found, rows)
+        yield _power_table(rows)
     yield _predicted_table(rows)
 
 
@@ -128,12 +147,23 @@ def _main_row(found: BenchResult, row: EngineResult) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _phase_table(rows: list[EngineResult]) -> Table:
-    titles = ("engine", "start-up s", "warm-up s", "prepare s", "train s")
+def _phase_table(found: BenchResult, rows: list[EngineResult]) -> Table:
+    titles = ("engine", "start-up s", "warm-up s", "prepare s", "train s", "cores that others took")
     columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
-    cells = ((row.engine.name, _plain(row.startup_s), _plain(row.warmup_s), _plain(row.prepare_s), _plain(row.train_s))
-             for row in rows if row.done)  # fmt: skip
+    cells = ((row.engine.name, _plain(row.startup_s), _plain(row.warmup_s), _plain(row.prepare_s), _plain(row.train_s),
+              _others(found, row)) for row in rows if row.done)  # fmt: skip
     return Table(columns=columns, rows=tuple(cells))
+
+
+def _others(found: BenchResult, row: EngineResult) -> str:
+    """What other programs took of the engine's cores while it worked: the least and the most over the repeats."""
+    mine = [one.busy_during_cores for one in found.cells
+            if (one.data, one.engine) == (row.data.name, row.engine.name) and one.reason is None]  # fmt: skip
+    known = [one for one in mine if one is not None]
+    if not known:
+        return UNKNOWN
+    least, most = f"{min(known):.2f}", f"{max(known):.2f}"
+    return least if least == most else f"{least}–{most}"
 
 
 def _power_table(rows: list[EngineResult]) -> Table:
@@ -159,7 +189,7 @@ def _predicted_table(rows: list[EngineResult]) -> Table:
         "measured GiB",
     )  # fmt: skip
     columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
-    return Table(columns=columns, rows=tuple(_predicted_row(row) for row in rows if row.done))
+    return Table(columns=columns, rows=tuple(_predicted_row(row) for row in rows))
 
 
 def _predicted_row(row: EngineResult) -> tuple[str, ...]:
@@ -197,10 +227,10 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
     yield Heading(text="Conditions")
     yield Pairs(rows=(
         ("machine", f"{host.processor}, {plural(host.logical_cores, 'thread')}, {to_gib(host.memory_bytes):.0f} GiB"),
-        ("price", price), ("repeats", f"{spec.repeats}, engines in turn; seed {spec.seed}"),
+        *_surroundings(found), ("price", price), ("repeats", f"{spec.repeats}, engines in turn; seed {spec.seed}"),
         ("cells", f"{len(found.cells)} of {found.cells_asked} ended{failed}"),
-        ("other programs before a cell", f"up to {busiest(found):.2f} cores"),
-        ("versions", ", ".join(f"{name} {said}" for name, said in sorted(versions.items()))),
+        *([("other programs before a cell", f"up to {busiest(found):.2f} cores")] if found.cells else []),
+        *([("versions", ", ".join(f"{name} {said}" for name, said in sorted(versions.items())))] if versions else []),
         *((f"rows of {name}", ", ".join(f"{part} {digest[:12]}" for part, digest in parts.items()))
           for name, parts in found.digests.items()),
     ))  # fmt: skip
@@ -210,6 +240,15 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
         "looked for on the validation rows, the quality is that of the test rows. Clocks, power "
         "and energy are those of whole processors and boards during preparing and training, whoever used them."
     ))  # fmt: skip
+
+
+def _surroundings(found: BenchResult) -> Iterator[tuple[str, str]]:
+    """Settings of the machine; where sessions differ, each in turn."""
+    names = dict.fromkeys(name for session in found.sessions for name in session)
+    for name in names:
+        if name not in ("processor", "threads"):  # of the machine, above
+            told = dict.fromkeys(session.get(name, UNKNOWN) for session in found.sessions)
+            yield name, "; then ".join(told)
 
 
 def _spread(figure: Figure | None, digits: int = 3) -> str:
@@ -232,6 +271,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
         "cells_asked": found.cells_asked,
         "usd_per_hour": plain_number(found.spec.usd_per_hour),
         "processor": found.host.processor,
+        "sessions": [dict(one) for one in found.sessions],
         "threads": found.host.logical_cores,
         "data": [
             {"name": one.name, "task": one.task, "metric": one.metric, "target": plain_number(one.target),
@@ -241,6 +281,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
         ],
         "engines": [_row_document(row) for row in found.rows],
         "search": search_document(found.spec, found.searches),
+        "faster": faster_document([pair for one in found.spec.data for pair in faster_on(found, one)]),
         "ease": ease_document(found.ease),
         "scaling": scaling_document(scaling_points(found.spec, found.cells)),
     }  # fmt: skip
@@ -331,4 +372,6 @@ def _about(found: BenchResult, cell: BenchCell, engine: EngineSpec) -> str:
         said["throttled_by"] = cell.power.throttled_by or "nothing"
     if cell.busy_before_cores is not None:
         said["busy_cores"] = f"{cell.busy_before_cores:.2f}"
+    if cell.busy_during_cores is not None:
+        said["busy_during_cores"] = f"{cell.busy_during_cores:.2f}"
     return "; ".join(f"{key}={value}" for key, value in said.items() if value is not None)

@@ -17,7 +17,8 @@ class BenchCell:
     """What one engine did with one data set. `reason` says why it failed; the figures are None then.
 
     `prepare_s` is the way of the rows into the engine's own form, `curve` (passes, training seconds, quality on the
-    validation rows). `busy_before_cores` is what other programs took of the processor just before, in cores.
+    validation rows). `busy_before_cores` is what other programs took of the processor just before, in cores;
+    `busy_during_cores` what they took of the cell's own cores while it prepared and trained (None: not known).
     """
 
     data: str
@@ -33,6 +34,7 @@ class BenchCell:
     quality: float | None = None
     peak_rss_bytes: int | None = None
     busy_before_cores: float | None = None
+    busy_during_cores: float | None = None
     train_rows: int | None = None
     curve: tuple[tuple[int, float, float], ...] = ()
     versions: Mapping[str, str] | None = None

@@ -102,7 +102,8 @@ class EngineResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchResult:
-    """All of a bench. `digests`: SHA-256 of the parts of each data set, which every engine read."""
+    """All of a bench. `digests`: SHA-256 of the parts of each data set, which every engine read; `sessions`: machine
+    and settings each time that it was begun or went on."""
 
     spec: BenchSpec
     host: Host
@@ -114,6 +115,7 @@ class BenchResult:
     facts: Mapping[str, TableFacts] = field(default_factory=dict)  # by data set
     searches: tuple[EngineSearch, ...] = ()
     ease: Mapping[str, EngineEase] = field(default_factory=dict)  # by engine
+    sessions: tuple[Mapping[str, str], ...] = ()
 
 
 def interval(values: Iterable[float | None]) -> Figure | None:
@@ -131,9 +133,17 @@ def interval(values: Iterable[float | None]) -> Figure | None:
     middle, half = fmean(known), 0.0
     degrees = len(known) - 1
     if degrees:
-        quantile = _T90[degrees - 1] if degrees <= len(_T90) else 1.2816 + 0.9 / degrees
-        half = quantile * stdev(known) / sqrt(len(known))
+        half = t90(degrees) * stdev(known) / sqrt(len(known))
     return Figure(value=exp(middle), low=exp(middle - half), high=exp(middle + half), basis="measured")
+
+
+def t90(degrees: int) -> float:
+    """The quantile of Student's t at 0.9 for so many degrees of freedom: half of an 80 % interval.
+
+    >>> t90(1), round(t90(30), 2)
+    (3.078, 1.31)
+    """
+    return _T90[degrees - 1] if degrees <= len(_T90) else 1.2816 + 0.9 / degrees
 
 
 def sum_up(
@@ -144,16 +154,22 @@ def sum_up(
     *,
     facts: Mapping[str, TableFacts] | None = None,
     fit: TabularFit | None = None,
+    train_rows: Mapping[str, int] | None = None,
 ) -> tuple[EngineResult, ...]:
-    """A row for each data set and engine that has a cell. `fit`: what rows of earlier benches say of the engines."""
+    """A row for each data set and engine that has a cell. `fit`: what rows of earlier benches say of the engines.
+
+    `train_rows`: of each data set; with them a row for engines that have no finished cell yet too, with what is
+    predicted of them.
+    """
     every = list(cells)
     pairs = ((data, engine) for data in spec.data for engine in spec.engines)
     found = []
     for data, engine in pairs:
         mine = [cell for cell in every if (cell.data, cell.engine) == (data.name, engine.name)]
-        if mine:
+        known = (train_rows or {}).get(data.name)
+        if mine or known is not None:
             predictor = _Predictor(host=host, facts=(facts or {}).get(data.name), fit=fit)
-            found.append(_row(spec, data, engine, mine, predictor, columns.get(data.name)))
+            found.append(_row(spec, data, engine, mine, predictor, columns.get(data.name), known))
     return tuple(found)
 
 
@@ -164,12 +180,19 @@ def _row(
     cells: list[BenchCell],
     predictor: _Predictor,
     columns: int | None,
+    whole: int | None,
 ) -> EngineResult:
     good = [cell for cell in cells if cell.reason is None]
     reasons = [cell.reason for cell in cells if cell.reason is not None]
     counts = {"done": len(good), "failed": len(reasons), "reason": reasons[0] if reasons else None}
     if not good:
-        return EngineResult(data=data, engine=engine, **counts)  # type: ignore[arg-type]
+        share = None if whole is None else engine.share_of(whole)
+        known = share is not None and columns is not None
+        predicted = predictor.predicted(engine, share, columns) if known else EnginePrediction()  # type: ignore[arg-type]
+        return EngineResult(
+            data=data, engine=engine, **counts, train_rows=share, predicted_s=predicted.seconds,  # type: ignore[arg-type]
+            predicted_bytes=predicted.memory_bytes, predicted_by_tables=predicted.tables,
+        )  # fmt: skip
     engine = with_budget(engine_of(good[0], engine), spec)
     target, hourly = data.target, spec.usd_per_hour
     to_target = [None if target is None else cell.to_target_s(data.metric, target) for cell in good]

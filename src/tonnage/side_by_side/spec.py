@@ -180,6 +180,16 @@ class EngineSpec:
         """False of a point of weak scaling, which trains on the share of its workers."""
         return self.scaling is None or "strong" in self.scaling.kinds or self.workers == self.scaling.most
 
+    def share_of(self, rows: int) -> int:
+        """Of so many training rows, those that the engine trains on.
+
+        >>> EngineSpec(name="a", engine="pytorch", threads=1).share_of(1000)
+        1000
+        """
+        if self.takes_all_rows or self.scaling is None:
+            return rows
+        return rows * self.workers // self.scaling.most
+
     def tabular_job(self, rows: int, columns: int, facts: TableFacts | None = None) -> TabularJob | None:
         """The same work as `kind: tabular` of a workload file, which the predictor sizes. Of more than two classes each
         round grows a tree for each; a column has no more bins than values. None of AutoML, whose models are not

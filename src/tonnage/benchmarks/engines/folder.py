@@ -10,6 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tonnage.benchmarks.engines.surroundings import SAME
+from tonnage.calibration.tabular_file import load_tabular, tabular_file
+from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.errors import InputError
 from tonnage.files import make_private_folder, write_whole
 from tonnage.side_by_side.cells import BenchCell, read_cell
@@ -23,6 +26,8 @@ class BenchFolder:
         self.path = path
         self.journal = path / "journal.jsonl"
         self.report = path / "report.html"
+        self._sessions = path / "sessions.jsonl"
+        self._corrections = path / "predicted-with"
 
     def begin(self, spec: BenchSpec, *, resume: bool) -> None:
         """Make the folder, or go on in it. InputError where there is one without `resume`, or of another file."""
@@ -49,6 +54,40 @@ class BenchFolder:
                 raise InputError(f"the rows of data set '{name}' have changed since the bench began", hint=hint)
         make_private_folder(self.path)
         write_whole(stated, json.dumps({name: dict(parts) for name, parts in digests.items()}))
+
+    def enter(self, surroundings: Mapping[str, str], home: Path) -> None:
+        """Remember the machine and its settings of this session, and, before the first cell, the corrections at `home`:
+        the prediction stays the one that was made before anything was measured.
+
+        InputError where finished cells are of another machine.
+        """
+        before = self.sessions()
+        for key in SAME if self.cells() and before else ():
+            if before[-1].get(key) != surroundings.get(key):
+                raise InputError(
+                    f"this machine is another than the bench began on: {key} {surroundings.get(key)}, "
+                    f"before {before[-1].get(key)}",
+                    hint="go on there, or --fresh begins again here",
+                )
+        if not self.cells():
+            make_private_folder(self._corrections)
+            kept, known = tabular_file(self._corrections), tabular_file(home)
+            if known.is_file():
+                write_whole(kept, known.read_bytes())
+            else:
+                kept.unlink(missing_ok=True)
+        lines = [*before, dict(surroundings)]
+        write_whole(self._sessions, "".join(json.dumps(one) + "\n" for one in lines))
+
+    def sessions(self) -> list[dict[str, str]]:
+        """Machine and settings of each time that the bench was begun or went on."""
+        if not self._sessions.is_file():
+            return []
+        return [json.loads(line) for line in self._sessions.read_text(encoding="utf-8").splitlines()]
+
+    def corrections(self, home: Path) -> TabularFit | None:
+        """What corrected the prediction when the bench began; of a bench that has not begun, what is at `home`."""
+        return load_tabular(self._corrections if self._corrections.is_dir() else home)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -15,9 +16,9 @@ from tonnage.benchmarks.engines.ease import ease_of
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
+from tonnage.benchmarks.engines.surroundings import read_surroundings
 from tonnage.benchmarks.engines.worker_process import end_marked, remove_scratch, run_cell
 from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
-from tonnage.calibration.tabular_file import load_tabular
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.device_memory import refuse_what_does_not_fit_on_devices
 from tonnage.side_by_side.power import OpenPower
@@ -58,6 +59,7 @@ def carry_out(
     finished = {cell.key for cell in folder.cells() if cell.reason is None}
     lacks = {engine.name: missing(engine.engine, home) for engine in spec.engines}
     asked, tables = spec.cells(), prepare_all(spec, folder)
+    folder.enter(read_surroundings(datetime.now(UTC)), home)
     search_all(spec, folder, home, tables=tables, lacking=lacks, say=say)
     searches = {(one.data, one.engine): one for one in searches_of(spec, folder)}
     for number, (data, engine, turn) in enumerate(asked, start=1):
@@ -134,8 +136,8 @@ def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows]
     return BenchResult(
         spec=spec, host=host, cells=tuple(cells), cells_asked=len(spec.cells()),
         rows=sum_up(spec, cells, host, {name: one.columns for name, one in tables.items()}, facts=facts,
-                    fit=load_tabular(home)),
-        facts=facts, searches=searches_of(spec, folder),
+                    fit=folder.corrections(home), train_rows={name: one.rows["train"] for name, one in tables.items()}),
+        facts=facts, sessions=tuple(folder.sessions()), searches=searches_of(spec, folder),
         ease={engine.name: ease_of(engine.engine, home) for engine in spec.engines},
         digests={name: one.digests for name, one in tables.items()},
         shapes={name: (one.rows["train"], one.columns) for name, one in tables.items()},

@@ -219,15 +219,20 @@ def _busy_cores() -> float:
 
 def failure_of(code: int | None, in_time: bool, timeout_s: float, folder: Path, result: Path) -> str | None:
     """Why a worker has no result: what it left as its `failure`, else its signal or exit code and the last line of its
-    `log`; or its time. None: it has one."""
+    `log`; or its time. What ended it from outside found it in the `phase` that it left. None: it has one."""
     if result.is_file() and code == 0:
         return None
     if (folder / "failure").is_file():
         return (folder / "failure").read_text(encoding="utf-8")
+    phase = folder / "phase"
+    at = f", while {phase.read_text(encoding='utf-8')}" if phase.is_file() else ""
     if not in_time:
-        return f"not done after {timeout_s:g} s"
+        return f"not done after {timeout_s:g} s{at}"
     last = [line.strip() for line in (folder / "log").read_text("utf-8", "replace").splitlines() if line.strip()]
-    how = f"ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with exit code {code}"
+    if code is not None and code < 0:
+        how = f"ended by {signal.Signals(-code).name}{at}"
+    else:
+        how = f"ended with exit code {code}"
     return " | ".join([how, *last[-1:]])
 
 

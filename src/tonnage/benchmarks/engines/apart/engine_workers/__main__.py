@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import EngineFault
-from .process import die_with_parent, fail, pin, tree_cpu_s
+from .process import busy_s, die_with_parent, enter_phase, fail, pin, tree_cpu_s
 
 ENGINES = {  # module of the adapter: its class
     "scikit-learn": "scikit_learn:ScikitLearnEngine", "xgboost": "xgboost_trees:XGBoostEngine",
@@ -33,9 +33,9 @@ def main() -> None:
     job: dict[str, Any] = json.loads(job_file.read_text())
     job["rank"] = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     die_with_parent()
-    cores = pin(job["threads"])
+    job["cores"] = pin(job["threads"])
     try:
-        result = measure(job) | {"cores": cores}
+        result = measure(job) | {"cores": job["cores"]}
     except EngineFault as fault:
         fail(job, str(fault))
         raise
@@ -67,6 +67,7 @@ def _measured(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
     from .table import BenchTable
 
     clock = time.monotonic
+    enter_phase(job, "starting")
     engine.start()
     startup_s = clock() - job["spawned_at"]
     begun = clock()
@@ -75,16 +76,21 @@ def _measured(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
         table = table.first(table.rows * job["workers"] // job["rows_of_workers"])
     load_s = clock() - begun
     begun = clock()
+    enter_phase(job, "warming up")
     engine.prepare(table.first(WARM_UP_ROWS))
     engine.warm_up()
     warmup_s = clock() - begun
+    enter_phase(job, "preparing the rows")
+    others = OtherPrograms(job)
     begun = clock()
     engine.prepare(table)
     prepare_s = clock() - begun
+    enter_phase(job, "training")
     cpu, begun = tree_cpu_s(), clock()
     marks = engine.fit(passes=job["passes"])
     train_s = clock() - begun
     cpu_s = tree_cpu_s() - cpu
+    busy_cores = others.cores()
     engine.settle()
     clocked = engine.clocked()
     result = {
@@ -94,13 +100,31 @@ def _measured(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
         "work_ended_at": clocked.get("work_ended_at", begun + train_s),
         "train_rows": table.rows, "versions": engine.versions(), "workers": engine.workers(),
         "memory_elsewhere_bytes": engine.memory_elsewhere(),
+        "busy_during_cores": None if clocked else busy_cores,  # Ray's workers end before they can be counted
     }  # fmt: skip
+    enter_phase(job, "judging what was trained")
     if job["look_into_steps"]:
         result["steps"] = engine.steps()
     if job["rank"] == 0:
         result |= judge(engine, table, job, marks)
     engine.close()
     return result
+
+
+class OtherPrograms:
+    """What other programs take of the cores of this work: how busy they were, less what the work itself used."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._known = job["master"] is None  # workers of a cluster by its address may be on this machine too
+        self._cores = job["cores"]
+        self._begun_s, self._busy_s, self._own_s = time.monotonic(), busy_s(self._cores), tree_cpu_s()
+
+    def cores(self) -> float | None:
+        """Cores, the mean since the beginning; None where it is not known."""
+        busy_now_s, seconds = busy_s(self._cores), time.monotonic() - self._begun_s
+        if not self._known or self._busy_s is None or busy_now_s is None or seconds <= 0:
+            return None
+        return max(busy_now_s - self._busy_s - (tree_cpu_s() - self._own_s), 0.0) / seconds
 
 
 def judge(engine: Any, table: Any, job: dict[str, Any], marks: list[tuple[int, float]]) -> dict[str, Any]:

@@ -23,6 +23,12 @@ def fail(job: dict[str, Any], reason: str) -> None:
     (Path(job["folder"]) / "failure").write_text(reason, encoding="utf-8")
 
 
+def enter_phase(job: dict[str, Any], phase: str) -> None:
+    """Leave what the work is at, so that one which is ended from outside can say where."""
+    if job["rank"] == 0:
+        (Path(job["folder"]) / "phase").write_text(phase, encoding="utf-8")
+
+
 def pin(threads: int) -> list[int]:
     """Bind this process to as many cores as it has threads; the cores, [] where the system cannot."""
     if not hasattr(os, "sched_setaffinity"):
@@ -38,6 +44,22 @@ def tree_cpu_s() -> float:
     spent = own.user + own.system + own.children_user + own.children_system
     ticks = os.sysconf("SC_CLK_TCK")
     return spent + sum(_stat(pid)[1] / ticks for pid in descendants(os.getpid()))
+
+
+def busy_s(cores: list[int], counters: Path = Path("/proc/stat")) -> float | None:
+    """Seconds that these cores (all, where none is named) have been busy since the system started, whoever used them,
+    and that a hypervisor took from them; None where the system does not tell (/proc/stat of Linux)."""
+    try:
+        lines = counters.read_text().splitlines()
+    except OSError:
+        return None
+    names = {f"cpu{core}" for core in cores} or {"cpu"}
+    counted = [line.split()[1:9] for line in lines if line.split(maxsplit=1)[0] in names]
+    if len(counted) != len(names):
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    # user, nice, system, idle, iowait, irq, softirq, steal: see proc(5)
+    return sum(int(one) for line in counted for place, one in enumerate(line) if place not in (3, 4)) / ticks
 
 
 def descendants(pid: int) -> list[int]:
