@@ -40,7 +40,7 @@ HEAVY = (  # not even imported with --fast: they load torch or another engine, s
     "gateway/test_sdks.py", "gateway/test_shared_cache.py",
     "gateway/test_spans.py", "gateway/test_waiting.py", "gpu", "monitoring/test_sampler.py",
     "monitoring/test_watcher.py", "optimisations/test_measured.py", "pipelines", "places/contract",
-    "places/databricks/test_bundle.py", "places/kubernetes/test_executor.py", "places/test_budgets_at_places.py",
+    "places/databricks/test_bundle.py", "places/test_budgets_at_places.py",
     "places/test_contract.py", "places/test_failover.py", "places/test_verbs.py", "planning", "portfolios",
     "preparing", "pricing/test_renewal.py", "pricing/test_spot_runs.py", "recipes", "reports/test_reasons.py",
     "rightsizing", "runners", "runs/test_watching.py", "service", "serving", "sizing/test_encoder_loads.py",

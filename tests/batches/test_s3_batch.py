@@ -6,16 +6,15 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.moto_server import moto_server, reset
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto.server")
@@ -35,25 +34,8 @@ pytestmark = pytest.mark.heavy
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
-                break
-            except OSError:
-                assert server.poll() is None, "moto's server ended"
-                time.sleep(0.1)
-        yield url
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+    with moto_server() as address:
+        yield address
 
 
 @pytest.fixture
@@ -70,7 +52,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def served_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The same on moto's server, for processes of their own."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
+    reset(endpoint)
     yield from client_of_bucket(monkeypatch)
 
 

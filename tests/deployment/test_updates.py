@@ -23,7 +23,10 @@ QUICK = tonnage.ServiceUpdateOptions(window_s=1.5, share=0.5, p95_ratio=20.0, wa
 
 
 class Asking:
-    """Four clients that ask one after another until they are stopped: what they were answered."""
+    """Four clients that ask again and again until they are stopped: what they were answered.
+
+    They pause between requests, so that the models which are loaded meanwhile have the cores.
+    """
 
     def __init__(self, url: str, path: str, body: object) -> None:
         self._url, self._path, self._body = url, path, body
@@ -37,6 +40,7 @@ class Asking:
         with httpx.Client(base_url=self._url, timeout=60) as client:
             while not self._stop.is_set():
                 self.statuses.append(client.post(self._path, json=self._body).status_code)
+                self._stop.wait(0.05)
 
     def end(self) -> list[int]:
         self._stop.set()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.moto_server import moto_server, reset
 
 from tonnage.errors import FetchError
 from tonnage.fetching import Fetched, ProgressWatcher, verify
@@ -20,40 +21,14 @@ Run = Callable[..., Fetched]
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """One moto server for this file, in a process of its own: its threads must not slow the reader's."""
-    import socket
-    import subprocess
-    import sys
-    import time
-    import urllib.request
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
-                break
-            except OSError:
-                assert server.poll() is None, "moto's server ended"
-                time.sleep(0.1)
-        yield url
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+    """One moto server for this file."""
+    with moto_server() as address:
+        yield address
 
 
 @pytest.fixture
 def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client, an empty bucket `src` and an empty bucket `dst`."""
-    import urllib.request
-
     for name, value in {
         "AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null",
@@ -63,7 +38,7 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     import boto3
 
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
+    reset(endpoint)
     client = boto3.client("s3")
     client.create_bucket(Bucket="src")
     client.create_bucket(Bucket="dst")

@@ -16,6 +16,7 @@ from tonnage.gateway.money.holds import AllowanceExceeded, AttemptOutcome, Hold,
 from tonnage.gateway.money.journal import Journal
 from tonnage.gateway.money.remains import remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
+from tonnage.gateway.money.sql_store import AccountsError
 
 WHO = Who(key="k", team="t", project="p", route="r", deployment="d")
 BUDGET = Allowance(scope="total", name="", unit="usd", window="ever", cap=1000)
@@ -63,9 +64,9 @@ def play(
 async def kill(book: SpendBook) -> None:
     """As `kill -9`: nothing more is written, the lock is free."""
     book._flushes.cancel()
+    await book._in_thread(book.accounts.close)  # behind what a flush may still do there
     book.journal._map.close()
     os.close(book.journal._file)
-    book.accounts.close()
     book.killed = True
 
 
@@ -104,7 +105,7 @@ def test_workers_together_pass_no_cap(tmp_path: Path, url: str | None) -> None:
         assert 900 < spent <= 1000
         for book in books:
             await book.flush()
-        (state,) = books[0].accounts.states()
+        (state,) = await books[0].states()
         assert state.committed == spent
         assert state.committed + state.leased <= 1000
 
@@ -131,7 +132,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(tmp_path: Path, flushed: int)
         for _ in range(2):  # the second finds nothing left to do
             other = await open_book()
             await other.flush()
-            states = {one.account[0]: one for one in other.accounts.states()}
+            states = {one.account[0]: one for one in await other.states()}
             assert states[BUDGET.id].committed == 67
             assert states[PLACES.id].leased == 0
             rows = await other.ledger()
@@ -155,11 +156,11 @@ def test_a_renewed_journal_is_counted_on(tmp_path: Path, monkeypatch: pytest.Mon
         book.settle(kept, outcome(5))
         book.settle(await take(book, 10), outcome(3))
         data = book.journal.path.read_bytes()
-        found = remains(data, book.accounts.applied(book.worker) or 0, book.worker)
+        found = remains(data, await book._in_thread(book.accounts.applied, book.worker) or 0, book.worker)
         assert [(move.used, move.returned) for move in found.moves] == [(8, 0)]
         await kill(book)
         other = await open_book()
-        (state,) = other.accounts.states()
+        (state,) = await other.states()
         assert state.committed == 68
 
     play(tmp_path, scenario)
@@ -196,7 +197,7 @@ def test_a_soft_budget_refuses_nothing(tmp_path: Path) -> None:
         for _ in range(3):
             book.settle(await take(book, 10, soft), outcome(10))
         await book.flush()
-        (state,) = book.accounts.states()
+        (state,) = await book.states()
         assert state.committed == 30
 
     play(tmp_path, scenario)
@@ -211,19 +212,17 @@ def test_accounts_that_fail_are_said_and_caught_up(tmp_path: Path) -> None:
         apply = book.accounts.apply
 
         def failing(*_: object, **__: object) -> None:
-            from tonnage.gateway.money.sql_store import AccountsError
-
             raise AccountsError("the disk is full")
 
         book.accounts.apply = failing
-        with pytest.raises(Exception, match="full"):
+        with pytest.raises(AccountsError, match="full"):
             await book.flush()
         assert book.failing is not None
         book.settle(await take(book, 10), outcome(4))
         book.accounts.apply = apply
         await book.flush()
         assert book.failing is None
-        (state,) = book.accounts.states()
+        (state,) = await book.states()
         assert state.committed == 14
 
     play(tmp_path, scenario)
@@ -241,13 +240,14 @@ def test_a_silent_worker_of_another_host_is_given_up(tmp_path: Path) -> None:
         hold = await take(living, 10)
         later = silent.now() + 4000.0
         living.now = lambda: later
-        living._sweep()
-        assert living.accounts.leases(silent.worker)[BUDGET.id, 0] > 0  # of this host: its lock tells that it lives
+        await living._in_thread(living._sweep)
+        leased = await living._in_thread(living.accounts.leases, silent.worker)
+        assert leased[BUDGET.id, 0] > 0  # of this host: its lock tells that it lives
         living.host = "another"
-        living._sweep()
-        assert living.accounts.leases(silent.worker) == {}
-        assert living.accounts.leases(living.worker) != {}
-        assert living.accounts.applied(silent.worker) == 0
+        await living._in_thread(living._sweep)
+        assert await living._in_thread(living.accounts.leases, silent.worker) == {}
+        assert await living._in_thread(living.accounts.leases, living.worker) != {}
+        assert await living._in_thread(living.accounts.applied, silent.worker) == 0
         living.settle(hold, outcome(5))
         await kill(silent)
 

@@ -144,7 +144,7 @@ def test_estimates_count_every_answer(tmp_path: Path) -> None:
             door.door.settle_uncertain()
             one, eight = (row["usd_pico"] for row in await door.rows())
             assert eight - one >= 70 * 2 * 10**6
-            (tokens,) = door.accounts.states()
+            (tokens,) = await door.book.states()
             assert tokens.committed >= 9 * 10
 
     play(scenario())

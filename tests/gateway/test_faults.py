@@ -88,7 +88,7 @@ def test_an_attempt_is_settled_once(tmp_path: Path) -> None:
             assert [row["usd_pico"] for row in rows] == [COST]
             await door.book.flush()
             await door.book.flush()
-            (state,) = door.accounts.states()
+            (state,) = await door.book.states()
             assert state.committed == COST
 
     play(scenario())

@@ -268,7 +268,7 @@ def test_a_classifier_judges_and_is_paid(tmp_path: Path) -> None:
             ]
             assert [row["usd_pico"] for row in checks] == [4 * 10**6, 6 * 10**6, (251 + 176) * 10**6]
             assert {row["request"] for row in rows[:2]} == {rows[0]["request"]}
-            (state,) = door.accounts.states()
+            (state,) = await door.book.states()
             assert state.committed == sum(row["usd_pico"] for row in rows)
             assert door.book.open_holds == door.running.healths["judge"].under_way == 0
 

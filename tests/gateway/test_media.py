@@ -87,7 +87,7 @@ def test_images_are_priced_by_what_was_made(tmp_path: Path) -> None:
             rows = await door.rows()
             assert [row["usd_pico"] for row in rows] == [2 * IMAGE, 8 * IMAGE, 8 * IMAGE]
             assert {(row["input_tokens"], row["output_tokens"], row["estimated"]) for row in rows} == {(None, None, 0)}
-            (state,) = door.accounts.states()
+            (state,) = await door.book.states()
             assert state.committed == 18 * IMAGE
 
     play(scenario())

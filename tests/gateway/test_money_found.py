@@ -21,7 +21,7 @@ from tests.gateway.test_book import play as play_books
 from tonnage.errors import TonnageError
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import SpendBook
-from tonnage.gateway.money.holds import Hold
+from tonnage.gateway.money.holds import AllowanceExceeded, Hold
 from tonnage.gateway.money.remains import bring_in_dead, remains
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.gateway.money.sql_store import AccountsError
@@ -81,16 +81,16 @@ def test_a_lowered_budget_takes_back_leases(tmp_path: Path) -> None:
     async def scenario(open_book: OpenBook) -> None:
         book = await open_book()
         hold = await take(book, 40)
-        assert book.accounts.states()[0].leased == BUDGET.cap
+        assert (await book.states())[0].leased == BUDGET.cap
         book.follow_changed_caps()
         await book.flush()
-        assert book.accounts.states()[0].leased == 40
-        with pytest.raises(Exception, match="too little left"):
+        assert (await book.states())[0].leased == 40
+        with pytest.raises(AllowanceExceeded, match="too little left"):
             await take(book, 61, lower)
         book.settle(await take(book, 60, lower), outcome(60))
         book.settle(hold, outcome(40))
         await book.flush()
-        (state,) = book.accounts.states()
+        (state,) = await book.states()
         assert (state.committed, state.leased) == (100, 0)
 
     play_books(tmp_path, scenario)
@@ -184,7 +184,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None:
         book.settle(await take(book, 5), outcome(5))
         book.accounts.apply = apply
         await book.flush()
-        (state,) = book.accounts.states()
+        (state,) = await book.states()
         assert (state.committed, len(await book.ledger())) == (15, 2)
 
     play_books(tmp_path, scenario)
@@ -237,7 +237,7 @@ def test_a_window_that_ends_while_the_accounts_are_asked(tmp_path: Path) -> None
         assert hold.accounts[0].begin == int(begin) + 60
         book.settle(hold, None)
         await book.flush()
-        leased = {one.account[1]: one.leased for one in book.accounts.states()}
+        leased = {one.account[1]: one.leased for one in await book.states()}
         assert leased[int(begin)] == 0
 
     play_books(tmp_path, scenario)
@@ -256,16 +256,16 @@ def test_a_worker_that_was_suspended_goes_on_right(tmp_path: Path) -> None:
 
         living.now = later
         living.host = "another"
-        living._sweep()
+        await living._in_thread(living._sweep)
         slept.now = later
         living.settle(await take(living, 500), outcome(500))
         await living.flush()
-        with pytest.raises(Exception, match="too little left"):
+        with pytest.raises(AllowanceExceeded, match="too little left"):
             await take(slept, 200)
         slept.settle(hold, outcome(400))
         await kill(slept)
-        bring_in_dead(living.accounts, living.folder, living._say)
-        (state,) = living.accounts.states()
+        await living._in_thread(bring_in_dead, living.accounts, living.folder, living._say)
+        (state,) = await living.states()
         assert state.committed == 900
 
     play_books(tmp_path, scenario)
@@ -290,7 +290,7 @@ def test_a_torn_line_stops_no_start(tmp_path: Path) -> None:
             assert (len(found.rows), found.lost, found.damaged) == (2, 1, 0)
         book.journal.path.write_bytes(data[:-3])
         other = await open_book()
-        (state,) = other.accounts.states()
+        (state,) = await other.states()
         assert state.committed == 17  # the second one by estimate
         assert not tuple(tmp_path.rglob("*.damaged"))
 
@@ -309,7 +309,7 @@ def test_a_corrupt_line_is_said_and_set_aside(tmp_path: Path, caplog: pytest.Log
         lines[2] = b"\0" * (len(lines[2]) - 1) + b"\n"  # the first settlement
         book.journal.path.write_bytes(b"".join(lines))
         other = await open_book()
-        (state,) = other.accounts.states()
+        (state,) = await other.states()
         assert state.committed == 17
         (kept,) = tmp_path.rglob("*.damaged")
         assert kept.name in caplog.text
@@ -337,7 +337,7 @@ def test_a_journal_is_renewed_under_steady_load(tmp_path: Path, monkeypatch: pyt
         assert longest < 5000
         await kill(book)
         other = await open_book()
-        (state,) = other.accounts.states()
+        (state,) = await other.states()
         assert state.committed == 20 * 15
         assert len({row["id"] for row in await other.ledger()}) == 60
 
@@ -357,9 +357,9 @@ def test_minutes_that_are_over_are_forgotten(tmp_path: Path) -> None:
             book.now = lambda now=begun_s + 60.0 * minute: now
             book.settle(await take(book, 1, BUDGET, rate), outcome(1))
             await book.flush()
-            book._sweep()
-        assert len(book.accounts.states()) < 12
-        assert len(book.accounts.leases(book.worker)) < 12
+            await book._in_thread(book._sweep)
+        assert len(await book.states()) < 12
+        assert len(await book._in_thread(book.accounts.leases, book.worker)) < 12
         assert len(book.journal._numbers) < 4
         assert len(book.here.by_key) < 4
 

@@ -114,7 +114,7 @@ def test_a_shadow_is_asked_and_compared(tmp_path: Path, stream: bool) -> None:
             rows = await door.rows()
             shadows = [row for row in rows if row["deployment"] == "s"]
             assert {(row["key"], row["route"]) for row in shadows} == {("(shadow)", "chat:shadow")}
-            states = {one.account[0].split("/")[2]: one.committed for one in door.accounts.states()}
+            states = {one.account[0].split("/")[2]: one.committed for one in await door.book.states()}
             assert states["team:x"] == sum(row["usd_pico"] for row in rows if row["deployment"] == "a")
             assert states["total:"] == sum(row["usd_pico"] for row in rows)
             assert json.loads(shade.raw[0])["messages"] == json.loads(up.raw[0])["messages"]

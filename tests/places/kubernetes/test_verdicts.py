@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from tests.places.kubernetes import verdicts as facts
 
 from tonnage.places.kubernetes.checking.decoding import find_kind
 from tonnage.places.kubernetes.checking.judging import Server, judge
-
-_SPEC = importlib.util.spec_from_file_location("kubernetes_verdicts", Path(__file__).with_name("verdicts.py"))
-assert _SPEC is not None
-assert _SPEC.loader is not None
-facts = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(facts)
+from tonnage.places.kubernetes.paths import group_path, plural
+from tonnage.testing.kubernetes.server import TOKEN, fake_cluster
 
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
@@ -50,6 +47,58 @@ def test_every_verdict_of_the_real_server() -> None:
             wrong.append(f"{row['id']}: {codes} {named} for {answer['code']} {fields}")
     assert wrong == []
     assert len(rows) >= 544
+
+
+@pytest.mark.skipif(facts.FACTS is None, reason="TONNAGE_FACTS names no folder of fact tables")
+def test_the_pretended_server_answers_as_the_real_one(tmp_path: Path) -> None:
+    """Every recorded create, over HTTP: the same code, and the same fields where the answer has causes."""
+    rows = [
+        one for one in facts.rows() if not {"first", "raw_body"} & one.keys() and "webhooks" not in one["admission"]
+    ]
+    wrong = []
+    with fake_cluster(tmp_path / "held", facts.server_of(rows[0])) as held, httpx.Client() as http:
+        held.controller.held = True
+        for row in rows:
+            one, namespace = row["object"], row.get("request_namespace") or "default"
+            path = f"{group_path(one['apiVersion'])}/namespaces/{namespace}/{plural(one['kind'])}"
+            signed = {"Authorization": f"Bearer {TOKEN}"}
+            answer = http.post(held.url + path, params={"dryRun": "All"}, json=one, headers=signed)
+            fields = facts.fields_of(row) if row["code"] == 422 else None
+            causes = answer.json().get("details", {}).get("causes", ())
+            named = {"" if cause["field"] == "<nil>" else cause["field"] for cause in causes}
+            if answer.status_code != row["code"] or (fields is not None and named != fields):
+                wrong.append(f"{row['id']}: {answer.status_code} {named}, not {row['code']} {fields}")
+    assert wrong == []
+    assert len(rows) > 380
+
+
+@pytest.mark.skipif(facts.FACTS is None, reason="TONNAGE_FACTS names no folder of fact tables")
+def test_the_pretended_server_changes_what_the_real_one_changes(tmp_path: Path) -> None:
+    """Every recorded pair of server-side applies, each over an object of its own."""
+    wrong, asked = [], 0
+    for hooks in ("", "webhooks"):
+        rows = [one for one in facts.rows() if "first" in one and ("webhooks" in one["admission"]) == bool(hooks)]
+        with fake_cluster(tmp_path / f"held{hooks}", facts.server_of(rows[0])) as held, httpx.Client() as http:
+            held.controller.held = True
+            for row in rows:
+                asked += 1
+                first, second = row["first"], row["second"]
+                path = f"{group_path(first['apiVersion'])}/namespaces/default/{plural(first['kind'])}"
+                path += f"/{first['metadata']['name']}"
+                held.store.remove(path)
+                codes = [
+                    http.patch(held.url + path, json=body, headers={"Authorization": f"Bearer {TOKEN}"}, params={
+                        "fieldManager": answer["fieldManager"], "force": str(row["method"].endswith("force")).lower()
+                    }).status_code
+                    for body, answer in ((first, row["first_verdict"]), (second, row["verdict"]))
+                ]  # fmt: skip
+                expected = [row["first_verdict"]["code"], row["verdict"]["code"]]
+                if [code // 100 * 100 if code < 300 else code for code in codes] != [
+                    code // 100 * 100 if code < 300 else code for code in expected
+                ]:  # fmt: skip
+                    wrong.append(f"{row['id']}: {codes}, not {expected}")
+    assert wrong == []
+    assert asked >= 52
 
 
 @pytest.mark.parametrize(
