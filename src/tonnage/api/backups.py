@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from tonnage import __version__
 from tonnage.api.answers import Answer
 from tonnage.api.backup_notes import note_backup
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, TonnageError
-from tonnage.secret_references import SUCH_AS
+from tonnage.files import move_whole
+from tonnage.secret_references import SUCH_AS, read_reference
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -128,9 +130,7 @@ def _written(
     into: Path, asked: BackupOptions, settings: Settings, secret: str | None, on_file: Callable[[str], None] | None
 ) -> tuple[Path, dict[str, Any]]:
     """A new file in a folder, verified by reading it back."""
-    from tonnage import __version__
     from tonnage.backups import archive
-    from tonnage.files import move_whole
 
     now = datetime.now(UTC)
     target = into / f"tonnage-{now:%Y%m%dT%H%M%SZ}{ENDINGS[secret is not None]}"
@@ -180,8 +180,6 @@ def restore(file: Path | str, *, key: str | None = None, settings: Settings | No
 
 
 def _secret(reference: str | None) -> str | None:
-    from tonnage.secret_references import read_reference
-
     if reference is None:
         return None
     return read_reference(reference, os.environ, "--key")

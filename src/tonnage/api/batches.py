@@ -16,6 +16,7 @@ from tonnage.api.charging import batch_reserved, charge_of
 from tonnage.api.planned_batches import read_planned
 from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.settings import current_settings
+from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
 if TYPE_CHECKING:
     from tonnage.batches.carrying import Carriage
@@ -148,8 +149,6 @@ class _CheckedInput:
 
 def finished_outcome(rows: int, finished: Finished, output: str, errors: str) -> BatchOutcome:
     """The outcome where nothing was left to do."""
-    from tonnage.traffic.batch import BatchOutcome, BatchProgress
-
     progress = BatchProgress(
         total=rows, done_before=rows, answered=0, failed=0, in_flight=0, limit=0, retries=0, seconds=0.0,
         input_tokens=finished.input_tokens, output_tokens=finished.output_tokens, usd=None,
@@ -177,7 +176,6 @@ def _carried(reading: _CheckedInput, url: str, options: BatchOptions, on_progres
     from tonnage.batches.carrying import BatchTransfer
     from tonnage.batches.reading import undone_rows
     from tonnage.http.pool import read_endpoint, run_in_loop
-    from tonnage.traffic.batch import BatchOutcome
 
     carriage, output = carriage_of(read_endpoint(url), options), reading.output
     before_s = cpu_seconds()
@@ -260,7 +258,6 @@ def carried_on_ray(
 ) -> BatchOutcome:
     """Rows asked by workers, recorded by this process. Parts are those of `checked`."""
     from tonnage.batches.on_ray import RayBatch, RayWork
-    from tonnage.traffic.batch import BatchOutcome
 
     before_s, carriage = cpu_seconds(), carriage_of(to, options)
     work = RayWork(

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tonnage.api.bench import BenchServeOptions
-from tonnage.errors import InputError
+from tonnage.api.bench import BenchServeOptions, read_lengths
+from tonnage.errors import InputError, UnknownName
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def _service(bench: ServiceBench, job: ServeJob | None, options: BenchServeOptio
 
 def _asked(job: ServeJob | None, options: BenchServeOptions) -> Lengths | None:
     """The lengths that were drawn from; None for texts of a file and a trace's lengths."""
-    from tonnage.api.bench import read_lengths
-
     if options.data is not None or options.trace is not None:
         return None
     if options.input_tokens is not None:
@@ -148,7 +146,6 @@ def _save(rows: Sequence[dict[str, str]], file: str | None, settings: Settings) 
 
 def _known_shape(model: str) -> ModelShape | None:
     """The known model of that name; None where there is none: the rows' shape is blank then."""
-    from tonnage.errors import UnknownName
     from tonnage.workload.known import find_model
 
     try:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.catalogs import load_catalog, newest_snapshot
 from tonnage.api.declaring import Options, option
+from tonnage.catalog import check_catalog as find_doubts
+from tonnage.catalog import describe, filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
+from tonnage.catalog import load_catalog as load_snapshot
 from tonnage.errors import CatalogError, InputError, did_you_mean, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
@@ -98,7 +101,6 @@ def list_gpus(
     gpu: str | None = None, asked: GpuListOptions | None = None, *, settings: Settings | None = None
 ) -> Answer[tuple[Accelerator, ...]]:
     """Accelerators, those of a GPU filter alone. Raises InputError for what is no filter or no field."""
-    from tonnage.catalog import filter_accelerators
     from tonnage.reports.catalog_lists import gpus_report
 
     asked, known = asked or GpuListOptions(), load_catalog(settings=settings or current_settings())
@@ -110,7 +112,6 @@ def list_instances(
     gpu: str | None = None, asked: InstanceListOptions | None = None, *, settings: Settings | None = None
 ) -> Answer[tuple[InstanceType, ...]]:
     """Machines that hold all conditions. Raises InputError for what is no filter, field or architecture."""
-    from tonnage.catalog import filter_instance_types
     from tonnage.reports.catalog_lists import instances_report
 
     asked, known = asked or InstanceListOptions(), load_catalog(settings=settings or current_settings())
@@ -128,7 +129,6 @@ def list_offers(
     gpu: str | None = None, asked: OfferListOptions | None = None, *, settings: Settings | None = None
 ) -> Answer[tuple[Offer, ...]]:
     """Prices that hold all conditions, the cheapest first. Raises InputError for what is no filter, field or mode."""
-    from tonnage.catalog import filter_offers
     from tonnage.reports.catalog_lists import offers_report
 
     asked, known = asked or OfferListOptions(), load_catalog(settings=settings or current_settings())
@@ -175,7 +175,6 @@ def describe_machine(
     name: str, *, provider: str | None = None, settings: Settings | None = None
 ) -> Answer[Description]:
     """Everything known of one machine or GPU. Raises UnknownName."""
-    from tonnage.catalog import describe
     from tonnage.reports.catalog_show import show_report
 
     known = load_catalog(settings=settings or current_settings())
@@ -184,8 +183,6 @@ def describe_machine(
 
 def check_catalog(*, top: int | None = None, settings: Settings | None = None) -> Answer[tuple[CatalogFinding, ...]]:
     """Rows that a careful buyer would doubt. The answer's fault is a CatalogError where rows contradict each other."""
-    from tonnage.catalog import check_catalog as find_doubts
-    from tonnage.catalog import load_catalog as load_snapshot
     from tonnage.reports.catalog_lists import check_report
 
     settings = settings or current_settings()
@@ -218,6 +215,4 @@ def catalog_list(what: str, *, gpu: str | None, provider: str | None, settings: 
 
 
 def _filter(gpu: str | None) -> GpuFilter | None:
-    from tonnage.catalog import parse_gpu_filter
-
     return None if gpu is None else parse_gpu_filter(gpu)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage import __version__
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
@@ -83,7 +84,6 @@ def deploy_files(
 
     InputError for what cannot be kept running or a folder that has such files; TonnageError where a check refuses.
     """
-    from tonnage import __version__
     from tonnage.deployment.brought import FOLDER, bring
     from tonnage.deployment.described import FILES, described, require_known_version
 

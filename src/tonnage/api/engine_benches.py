@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.errors import InputError, TonnageError
+from tonnage.errors import InputError, TonnageError, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -185,7 +185,6 @@ def _priced(spec: BenchSpec, settings: Settings) -> BenchSpec:
     if spec.instance is None:
         return spec
     from tonnage.api.catalogs import load_catalog
-    from tonnage.errors import nearest
 
     catalog = load_catalog(settings=settings)
     offers = [

@@ -24,7 +24,7 @@ from tonnage.errors import (
     did_you_mean,
     nearest,
 )
-from tonnage.secret_references import SUCH_AS
+from tonnage.secret_references import SUCH_AS, read_reference
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -149,7 +149,6 @@ def gateway_top(
     from tonnage.gateway.top.rates import happened
     from tonnage.gateway.top.report import check_sort, top_report
     from tonnage.http.urls import is_url
-    from tonnage.secret_references import read_reference
 
     asked = options or GatewayTopOptions()
     check_sort(asked.sort)

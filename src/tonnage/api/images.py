@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import unquote, urlsplit
 
+from tonnage import __version__
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, TonnageError
@@ -127,7 +128,6 @@ def build_image(
 
 
 def _recipe(workload: WorkloadSource, asked: ImageOptions, settings: Settings, requirement: str) -> ImageRecipe:
-    from tonnage import __version__
     from tonnage.api.catalogs import market_of
     from tonnage.api.inputs import read_workload
     from tonnage.images.recipe import DEFAULT_BASE, Device, image_recipe
@@ -142,8 +142,6 @@ def _recipe(workload: WorkloadSource, asked: ImageOptions, settings: Settings, r
 
 def _requirement() -> str:
     """What pip installs: a wheel of the checkout that this is, else the release of this version."""
-    from tonnage import __version__
-
     return f"tonnage=={__version__}" if _checkout() is None else f"tonnage-{__version__}-py3-none-any.whl"
 
 
@@ -158,7 +156,6 @@ def _checkout() -> Path | None:
 
 
 def _write(recipe: ImageRecipe, folder: Path) -> tuple[Path, ...]:
-    from tonnage import __version__
     from tonnage.images.builders import FILE
     from tonnage.images.containerfile import CONSTRAINTS_FILE, render_containerfile
     from tonnage.images.pins import installed_pins
@@ -201,7 +198,6 @@ def _remarks(recipe: ImageRecipe) -> tuple[str, ...]:
 
 
 def _report(recipe: ImageRecipe, command: tuple[str, ...], built: BuiltImage | None = None) -> ImageReport:
-    from tonnage import __version__
     from tonnage.images.containerfile import render_containerfile
     from tonnage.reports.image import ImageReport
 

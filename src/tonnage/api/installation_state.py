@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage import __version__
 from tonnage.errors import TonnageError
 from tonnage.secret_references import is_reference
 from tonnage.settings import Settings
@@ -64,7 +65,6 @@ class InstallationState:
 
 def read_state(settings: Settings, now: datetime) -> InstallationState:
     """Look at a home. What cannot be read is not known, and its fault is kept where there is a place for it."""
-    from tonnage import __version__
     from tonnage.api.backup_notes import read_backup_note
     from tonnage.api.encryption_notes import read_encryption_notes
     from tonnage.http.urls import without_secrets

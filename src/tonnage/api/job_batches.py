@@ -12,6 +12,7 @@ from tonnage.api.batch_options import BatchOptions
 from tonnage.api.batches import OnProgress, cpu_seconds, tokens_usd
 from tonnage.api.bench import key_headers
 from tonnage.errors import InputError
+from tonnage.traffic.batch import BatchOutcome
 
 if TYPE_CHECKING:
     from tonnage.batches.jobs import JobPlace
@@ -36,7 +37,6 @@ def carried_by_jobs(
     """Rows handed over in jobs, followed and collected. `named`: the output, beside which the notes of jobs are."""
     from tonnage.batches.job_notes import JobNotes
     from tonnage.batches.jobs import JobBatch, JobLimits
-    from tonnage.traffic.batch import BatchOutcome
 
     before_s, (place, closes) = cpu_seconds(), _place(options)
     limits = JobLimits(

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.charging import read_labels
+from tonnage.api.committing import reserved, soft_warnings
 from tonnage.api.home_runs import run_names, runs_folder
-from tonnage.errors import InputError, MissingExtra, PlanRefused
+from tonnage.errors import InputError, MissingExtra, PlanRefused, TonnageError
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -158,7 +159,6 @@ def _over_soft_budgets(
     settings: Settings, spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]
 ) -> tuple[PreflightFinding, ...]:
     """What soft budgets say; PlanRefused where a hard one has no room."""
-    from tonnage.api.committing import soft_warnings
     from tonnage.runs.preflight import PreflightFinding
 
     said = soft_warnings(settings.home, spec, folder, prediction)
@@ -194,8 +194,6 @@ def start(launch: Launch) -> None:
     """Write the run down and submit it. PlanRefused where its place could not carry it: nothing is written then."""
     import json
 
-    from tonnage.api.committing import reserved
-    from tonnage.errors import TonnageError
     from tonnage.runs.data_prints import with_prints
     from tonnage.runs.secrets import masked
 

@@ -16,7 +16,7 @@ from tonnage.places.contract import DeclaredGap, Orphan, PlaceFinding, Submissio
 from tonnage.places.file import LOCAL, LocalPlace
 from tonnage.places.record import leave_queue, read_record, submitting, write_record, write_submission
 from tonnage.places.states import JobView, Phase, PlaceState, joined
-from tonnage.runners.machine import LEAST_GIB, free_disk_gib
+from tonnage.runners.machine import LEAST_GIB, free_disk_gib, look_at_machine
 from tonnage.runners.runner import start_supervisor
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
@@ -33,8 +33,6 @@ LAST_WORDS_S: Final = 60.0
 
 def this_machine() -> LocalExecutor:
     """The executor `local`, with this machine's figures."""
-    from tonnage.runners.machine import look_at_machine
-
     found = look_at_machine()
     gpu = found.gpus[0] if found.gpus else None
     place = LocalPlace(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, MissingExtra, PlanRefused
-from tonnage.secret_references import SUCH_AS
+from tonnage.secret_references import SUCH_AS, read_reference
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -156,7 +156,6 @@ def _sign_in(path: Path) -> OidcSignIn:
     """Raises InputError for a file that cannot be used, MissingExtra."""
     import os
 
-    from tonnage.secret_references import read_reference
     from tonnage.web.oidc_file import read_oidc_file
 
     if find_spec("joserfc") is None:
@@ -170,8 +169,6 @@ def _sign_in(path: Path) -> OidcSignIn:
 
 def _gateway_key(reference: str | None) -> str | None:
     import os
-
-    from tonnage.secret_references import read_reference
 
     return None if reference is None else read_reference(reference, os.environ, "--gateway-key")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
-from tonnage.api.serving import absolute_target
+from tonnage.api.serving import absolute_target, planned_replica
 from tonnage.errors import InputError, TonnageError, UnknownName, did_you_mean, nearest
 from tonnage.files import write_whole
 from tonnage.settings import Settings, current_settings
@@ -171,7 +171,6 @@ class VersionUpdates:
         self._service.update(partial(self._placed, made), rules, partial(self._ended, read["id"], version))
 
     def _planned(self, version: ServedVersion, rules: dict[str, Any]) -> tuple[PlannedReplica, TrialRules]:
-        from tonnage.api.serving import planned_replica
         from tonnage.serving.replicas.trial import TrialRules
 
         asked = replace(self._asked, model=version.model, name=self._folder.name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tonnage.api.batch_options import BatchOptions, Service
 from tonnage.api.batches import OnProgress, carriage_of, cpu_seconds, finished_outcome
 from tonnage.errors import InputError
+from tonnage.traffic.batch import BatchOutcome
 
 if TYPE_CHECKING:
     from tonnage.batches.leases import LeaseBook
@@ -87,7 +88,6 @@ class _BatchWorker:
         from tonnage.batches.leases import LeasedRows
         from tonnage.batches.records import FileSink, Record, read_finished
         from tonnage.http.pool import read_endpoint, run_in_loop
-        from tonnage.traffic.batch import BatchOutcome
 
         carriage, before_s = carriage_of(read_endpoint(url), self._options), cpu_seconds()
         answers, errors = (Record(self._folder / f"{self._book.worker}.{kind}.jsonl") for kind in ("answers", "errors"))

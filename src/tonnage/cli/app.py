@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from tonnage import __version__
 from tonnage.cli.declared import Commands
 
 
@@ -107,8 +108,6 @@ def asked_verb(arguments: Sequence[str]) -> str | None:
 
 def _version(asked: bool) -> None:
     if asked:
-        from tonnage import __version__
-
         typer.echo(f"tonnage {__version__}")
         raise typer.Exit
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.cli.backup import Key
 from tonnage.cli.declared import Commands, ReportSession
 
@@ -23,8 +24,6 @@ def show(*, session: ReportSession) -> None:
     Alerts and what a watch did about them, sign-ins and keys of the page, and what was done to runs through the page or
     the API are lines; commands typed on this machine and edits of files are not.
     """
-    from tonnage import api
-
     session.show_answer(api.audit_lines(settings=session.settings))
 
 
@@ -43,6 +42,4 @@ def verify(
 
     Exit code 4 where one of them speaks against the audit. «Unknown»: there was nothing to compare with.
     """
-    from tonnage import api
-
     session.show_answer(api.verify_audit(backup=backup, key=key, settings=session.settings))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.backups import BackupOptions
 from tonnage.cli.declared import Commands, ReportSession, StartGroup
 from tonnage.secret_references import SUCH_AS
@@ -52,8 +53,6 @@ def create(
     Runs and services may go on. Left out: downloads, exported models and secrets, of which the home holds none.
     """
     with session.progress("backing up"):
-        from tonnage import api
-
         answer = api.backup(folder, asked, settings=session.settings)
     session.show_answer(answer)
 
@@ -67,8 +66,6 @@ def verify(
 ) -> None:
     """Check every file's hash and every database of a backup; nothing is written. Exit code 2: it is not whole."""
     with session.progress("verifying"):
-        from tonnage import api
-
         answer = api.verify_backup(file, key=key)
     session.show_answer(answer)
 
@@ -84,7 +81,5 @@ def restore(
     A home that is not empty is refused. What was interrupted is `lost` then: `tonnage resume` goes on from checkpoints.
     """
     with session.progress("restoring"):
-        from tonnage import api
-
         answer = api.restore(file, key=key, settings=session.settings)
     session.show_answer(answer)

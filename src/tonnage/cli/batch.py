@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.batch_options import PLACES, TASKS, BatchOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.meter import Meter
@@ -44,7 +45,6 @@ def batch(
     answers on their way recorded.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
         from tonnage.api.planned_batches import read_planned
         from tonnage.reports.batch import progress_line
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.bedrock import BedrockAccount, CustomiseOptions, ImportOptions, ProvisionOptions
 from tonnage.cli import options
 from tonnage.cli.declared import Commands, ReportSession
@@ -24,16 +25,12 @@ def customise(file: options.File, asked: CustomiseOptions, dry_run: DryRun = Fal
     What Bedrock cannot do is refused before: other tasks, rows that are not one .jsonl at S3, values outside the
     documented ranges of the model. The same command again finds the same job.
     """
-    from tonnage import api
-
     session.show_answer(api.bedrock_customise(file, asked, dry_run=dry_run, settings=session.settings))
 
 
 @commands.command("import", short_help="Import weights into Bedrock")
 def import_model(name: Name, asked: ImportOptions, dry_run: DryRun = False, *, session: ReportSession) -> None:
     """Import weights in the format of Hugging Face, such as those that a run has made, from a folder of S3."""
-    from tonnage import api
-
     session.show_answer(api.bedrock_import(name, asked, dry_run=dry_run, settings=session.settings))
 
 
@@ -44,16 +41,12 @@ def provision(name: Name, asked: ProvisionOptions, dry_run: DryRun = False, *, s
     A schedule of EventBridge that deletes it is made first, so that nothing stays billed when this machine is gone.
     Exit code 4: it costs more than --max-cost, or its price is not known.
     """
-    from tonnage import api
-
     session.show_answer(api.bedrock_provision(name, asked, dry_run=dry_run, settings=session.settings))
 
 
 @commands.command("list", short_help="All of this home at Bedrock")
 def list_things(asked: BedrockAccount, *, session: ReportSession) -> None:
     """List jobs, imports and throughput that bear this home's mark, with their states and ends."""
-    from tonnage import api
-
     session.show_answer(api.bedrock_list(asked, settings=session.settings))
 
 
@@ -66,6 +59,4 @@ def end(
     session: ReportSession,
 ) -> None:
     """Stop customisation jobs and delete throughput, with the schedule that would have deleted it."""
-    from tonnage import api
-
     session.show_answer(api.bedrock_end(names or (), asked, due=due, settings=session.settings))

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tonnage import api
 from tonnage.api.bench import BenchServeOptions
 from tonnage.api.engine_benches import BenchRunOptions
 from tonnage.api.place_benches import BenchPlacesOptions
 from tonnage.api.vector_benches import BenchVectorsOptions
 from tonnage.cli.declared import Commands, MarketSession, QuietSession, ReportSession, given_flags
 from tonnage.cli.meter import Meter
+from tonnage.errors import InputError
 
 FILES = (".yaml", ".yml")
 
@@ -54,7 +56,6 @@ def run(
     places, as `bench places` does. Exit code 1: no cell came to its end; 130: stopped by someone.
     """
     session.private_home()
-    from tonnage import api
     from tonnage.api.interrupting import terminations_interrupt
     from tonnage.side_by_side.place_file import compares_places
 
@@ -68,8 +69,6 @@ def run(
 
 
 def _only_file(asked: BenchRunOptions) -> None:
-    from tonnage.errors import InputError
-
     for flag in given_flags(asked):
         raise InputError(f"{flag} is for engines; this file compares places", hint="leave it out")
 
@@ -92,8 +91,6 @@ def places(
     with its reason, and the rest goes on. Exit code 1: no run came to its end anywhere.
     """
     session.private_home()
-    from tonnage import api
-
     session.show_answer(api.bench_places(file, asked, settings=session.settings, say=session.say))
 
 
@@ -108,8 +105,6 @@ def vectors(
     A processor is predicted by its device profile (`tonnage calibrate --local`), or else by its vector units and clock;
     a GPU by its data sheet. --gpu adds one that is not here, predicted alone.
     """
-    from tonnage import api
-
     session.show_answer(api.bench_vectors(asked, settings=session.settings, say=session.say))
 
 
@@ -131,8 +126,6 @@ def setup(
     Java is checked first where it is needed. None of them goes into the environment of tonnage.
     """
     session.private_home()
-    from tonnage import api
-
     folder = api.bench_setup(what, packages=packages or (), settings=session.settings, on_step=session.say)
     typer.echo(f"{what} is ready in {folder}")
 
@@ -146,8 +139,6 @@ def clean(
     session: QuietSession,
 ) -> None:
     """End processes that killed benches left, and remove their tables; journals and reports stay."""
-    from tonnage import api
-
     for line in api.bench_clean(name, settings=session.settings):
         typer.echo(line)
 
@@ -166,7 +157,5 @@ def serve(
     Times run from the moment a request was due. Exit code 1, and no rows, where the client itself sent too late.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
-
         answer = api.bench_serve(url, asked, settings=session.settings, on_step=meter.show)
     session.show_answer(answer)

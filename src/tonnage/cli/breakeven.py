@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage import api
 from tonnage.api.economics import BreakEvenOptions
 from tonnage.cli import options
 from tonnage.cli.declared import MarketSession
@@ -22,7 +23,5 @@ def breakeven(
     For a batch: finish and cost on k spot machines. Exit code 3: no machine keeps the promise or the deadline.
     """
     with session.progress("computing the break-even"):
-        from tonnage import api
-
         answer = api.breakeven(file, asked, settings=session.settings, providers=provider, regions=region, gpus=gpu)
     session.show_answer(answer)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.bill_reconciling import BudgetsReconcileOptions
 from tonnage.cli.declared import Commands, ReportSession
 
@@ -22,8 +23,6 @@ def list_budgets(
 
     The forecast is what the period comes to at the pace so far. What has ended since the last time is settled first.
     """
-    from tonnage import api
-
     session.show_answer(api.list_budgets(settings=session.settings))
 
 
@@ -37,8 +36,6 @@ def runs(
 
     A settled run shows all that it cost; of hours in two periods the budget counts the share that lies in its own.
     """
-    from tonnage import api
-
     session.show_answer(api.budget_runs(name, settings=session.settings))
 
 
@@ -49,8 +46,6 @@ def check(
     session: ReportSession,
 ) -> None:
     """Read a file of budgets and print what it states; exit code 2, with the key, where it cannot be used."""
-    from tonnage import api
-
     session.show_answer(api.check_budgets(file))
 
 
@@ -69,6 +64,4 @@ def reconcile(
 
     Exit code 1: a gap is beyond the tolerance.
     """
-    from tonnage import api
-
     session.show_answer(api.reconcile_budgets(bill, asked, settings=session.settings))

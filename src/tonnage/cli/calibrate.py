@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.judging import KEYS, CalibrateOptions, ValidateOptions
 from tonnage.api.local import LocalOptions
 from tonnage.cli import options
 from tonnage.cli.declared import MarketSession, completing, given_flags, opened_by
 from tonnage.cli.meter import Meter
 from tonnage.cli.session import Session
+from tonnage.errors import InputError
 
 _DEVICES = ("cpu", "cuda")
 
@@ -75,16 +77,12 @@ def calibrate(
         _needed(value, name) for name, value in (("--training", training), ("--inference", inference), ("--out", out))
     )
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
-
         answer = api.calibrate(training, inference, out, asked, settings=session.settings, on_step=meter.step)
     session.show_answer(answer)
 
 
 def _calibrate_local(session: Session, asked: LocalOptions, out: str | None, export: str | None) -> None:
     """Measure, or add rows to what was measured; save and show the profile. With --export alone: write its rows."""
-    from tonnage import api
-
     if export is not None:
         count = api.export_local_rows(export, out=out, settings=session.settings)
         session.say(f"{count} rows written to {export}")
@@ -99,23 +97,17 @@ def _calibrate_local(session: Session, asked: LocalOptions, out: str | None, exp
 
 
 def _calibrate_tabular(session: Session, files: list[str], out: str | None) -> None:
-    from tonnage import api
-
     session.private_home()
     session.show_answer(api.calibrate_tabular(files, out=out, settings=session.settings))
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:
-    from tonnage.errors import InputError
-
     for name, value in given.items():
         if value:
             raise InputError(f"{name} {why}", hint="`tonnage calibrate --help` shows what goes together")
 
 
 def _needed(value: str | None, name: str) -> str:
-    from tonnage.errors import InputError
-
     if value is None:
         hint = "published runs: --training, --inference and --out; or --local to measure this machine"
         raise InputError(f"Missing option '{name}'", hint=hint)
@@ -154,8 +146,6 @@ def validate(
     By metric, GPU and model family; rows that cannot be judged by reason; rows marked suspect apart.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
-
         answer = api.validate(
             kind, file, asked, memory_margin=memory_margin, settings=session.settings, on_rows=meter.rows,
             on_step=meter.step,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tonnage.api.failover import ANY, PLAN
+from tonnage import api
+from tonnage.api.failover import ANY, PLAN, place_of
 from tonnage.api.runs import ResumeOptions, RunOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.options import complete_run
+from tonnage.cli.running import Told
 from tonnage.cli.session import Session
 from tonnage.errors import InputError
 
@@ -95,7 +97,6 @@ def resume(
     Limits count what was used before; those given here replace the run's own. With other processes, or on another
     device, it is the same run: the same rows in the same steps.
     """
-    from tonnage import api
     from tonnage.api.home_runs import find_run
     from tonnage.runs.logs import lengths
 
@@ -152,12 +153,9 @@ def _go_on(
 
     `offsets`: where in its logs the new words begin.
     """
-    from tonnage import api
-    from tonnage.api.failover import place_of
     from tonnage.api.placing import collect_at, look_at_place
     from tonnage.api.run_listing import run_listing
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
-    from tonnage.cli.running import Told
     from tonnage.runs.logs import RunLogs
     from tonnage.runs.states import RunStatus
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.catalog_lists import GpuListOptions, InstanceListOptions, OfferListOptions
 from tonnage.cli import options
 from tonnage.cli.declared import CatalogSession, Commands, ReportSession, completing, opened_by
@@ -27,8 +28,6 @@ def gpus(
     session: CatalogSession,
 ) -> None:
     """List accelerators: memory, bandwidth, dense rates. --sort takes any key of the JSON, such as memory_gib."""
-    from tonnage import api
-
     session.show_answer(api.list_gpus(gpu or gpu_option, asked, settings=session.settings))
 
 
@@ -41,8 +40,6 @@ def instances(
     session: CatalogSession,
 ) -> None:
     """List instance types. --sort: name, provider, accelerator_count, gpu_memory_gib, vcpus, memory_gib, ..."""
-    from tonnage import api
-
     session.show_answer(api.list_instances(gpu or gpu_option, asked, settings=session.settings))
 
 
@@ -57,8 +54,6 @@ def offers(
     session: CatalogSession,
 ) -> None:
     """List prices, cheapest first. --sort: usd_per_instance_hour, usd_per_gpu_hour, provider, region, read_on, ..."""
-    from tonnage import api
-
     session.show_answer(api.list_offers(gpu or gpu_option, asked, settings=session.settings))
 
 
@@ -70,8 +65,6 @@ def services(
     session: CatalogSession,
 ) -> None:
     """List prices of what comes besides machines, with source and date. A plan charges storage, disks and egress."""
-    from tonnage import api
-
     session.show_answer(api.list_services(provider or (), top=top, settings=session.settings))
 
 
@@ -94,8 +87,6 @@ def show(
     session: CatalogSession,
 ) -> None:
     """Show everything known about one machine or GPU: figures, sources, every price and when it was read."""
-    from tonnage import api
-
     session.show_answer(api.describe_machine(name, provider=provider, settings=session.settings))
 
 
@@ -106,8 +97,6 @@ def check(
     session: Annotated[Session, opened_by("max_price_age_days", "catalog", "as_of", "output", "quiet")],
 ) -> None:
     """Look for rows that a careful buyer would doubt: prices far off, old, contradicting. Exit code 1 on errors."""
-    from tonnage import api
-
     session.show_answer(api.check_catalog(top=top, settings=session.settings))
 
 
@@ -121,6 +110,4 @@ def models(
     session: ReportSession,
 ) -> None:
     """List the model shapes known by name, with computed and published parameter counts."""
-    from tonnage import api
-
     session.show_answer(api.list_models(name, top=top))

@@ -11,6 +11,7 @@ import typer
 from tonnage.cli import options
 from tonnage.cli.declared import Commands, MarketSession
 from tonnage.cli.session import Session
+from tonnage.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog
@@ -95,7 +96,6 @@ def gpuhunt(
 
 def _import(session: Session, source: PriceSource, known: Catalog, *, folder: Path, alone: bool) -> None:
     from tonnage.api import newest_snapshot
-    from tonnage.errors import SourceError
     from tonnage.reports.environment import ImportAccount, import_report
     from tonnage.sources import dated_meta, write_snapshot
 
@@ -145,8 +145,6 @@ def _today(session: Session) -> date:
 
 
 def _day(text: str | None) -> date | None:
-    from tonnage.errors import InputError
-
     if text is None:
         return None
     try:

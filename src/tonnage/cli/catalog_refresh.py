@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tonnage import api
 from tonnage.api.refreshing import RefreshOptions
 from tonnage.cli.declared import MarketSession, completing
 from tonnage.cli.meter import Meter
@@ -28,8 +29,6 @@ def refresh(
 
     Bad rows are quarantined with the reason. Exit code 0 where a source answered, 1 where none did.
     """
-    from tonnage import api
-
     with Meter(quiet=session.quiet) as meter:
         answer = api.refresh(asked, settings=session.settings, watch=meter.show)
     session.show_answer(answer)

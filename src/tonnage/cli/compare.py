@@ -11,6 +11,7 @@ from tonnage.cli import options
 from tonnage.cli.comparison_report import read_weights, report_comparison
 from tonnage.cli.declared import PlanSession
 from tonnage.cli.session import Session
+from tonnage.errors import ClaimsFound, InputError
 
 CompareFile = Annotated[
     str | None,
@@ -73,8 +74,6 @@ def compare(
     With --check, instead: the claims of a document against catalog, prices and arithmetic, each finding with its line,
     the right figure and its source. Found claims are a result: the exit code is 0, or 1 with --strict.
     """
-    from tonnage.errors import InputError
-
     if check is not None:
         if file is not None or report or migration or profiles or weight:
             raise InputError("--check is another task", hint="check the document and compare in two commands")
@@ -100,7 +99,6 @@ def check_document_file(session: Session, file: str, *, strict: bool, every_clai
     text = read_document(path)
     from tonnage.api import load_catalog
     from tonnage.claims import check_document
-    from tonnage.errors import ClaimsFound
     from tonnage.reports.claims import claims_report
 
     known = load_catalog(settings=session.settings)
@@ -116,8 +114,6 @@ def check_document_file(session: Session, file: str, *, strict: bool, every_clai
 
 def read_document(path: Path) -> str:
     """The text of a document; InputError where there is none to read."""
-    from tonnage.errors import InputError
-
     hint = "give a Markdown file, UTF-8, such as comparison.md"
     try:
         with path.open("rb") as stream:

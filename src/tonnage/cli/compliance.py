@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage import api
 from tonnage.cli.declared import ReportSession
 
 
@@ -11,6 +12,4 @@ def compliance(*, session: ReportSession) -> None:
     The questions are those of SOC 2, ISO 27001 and GDPR that software can answer; unknown is unknown. `-o md` and
     `-o json` are for those who ask.
     """
-    from tonnage import api
-
     session.show_answer(api.compliance(settings=session.settings))

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.deploying import KINDS, DeployOptions
+from tonnage.api.reading import read_seconds
 from tonnage.api.service_updates import ServiceUpdateOptions
 from tonnage.cli.declared import Commands, ReportSession, completing
 from tonnage.errors import InputError
@@ -74,8 +76,6 @@ def files(
     `tonnage deploy files reviews --as systemd --to units -- serve run-7 --replicas 2..4`. Units are checked by
     systemd-analyze where it is, manifests by the rules of an API server.
     """
-    from tonnage import api
-
     check_command(args)
     session.show_answer(api.deploy_files(name, args, to, asked))
 
@@ -91,9 +91,6 @@ def check(
     session: ReportSession,
 ) -> None:  # fmt: skip
     """Ask a service until it is ready, then its smoke test. Exit code 1: it is not well in time."""
-    from tonnage import api
-    from tonnage.api.reading import read_seconds
-
     session.show_answer(api.check_deployed(url, smoke=smoke, timeout_s=read_seconds("--timeout", timeout)))
 
 
@@ -112,8 +109,6 @@ def update(
     Its errors are answered by the old version. It goes back by itself where too many fail or its 95th percentile is
     above the old version's, a limit, or the predicted band. Exit code 1: the old version stays.
     """
-    from tonnage import api
-
     with session.progress("on trial"):
         answer = api.update_service(name, target, asked, settings=session.settings)
     session.show_answer(answer)
@@ -122,8 +117,6 @@ def update(
 @commands.command("rollback", short_help="Go back to the version before")
 def rollback(name: Service, asked: ServiceUpdateOptions, *, session: ReportSession) -> None:
     """Put the version before the present one on trial, then in its place."""
-    from tonnage import api
-
     with session.progress("on trial"):
         answer = api.rollback_service(name, asked, settings=session.settings)
     session.show_answer(answer)

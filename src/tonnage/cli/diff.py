@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.changed_files import DiffOptions
 from tonnage.cli.declared import PlanSession
 
@@ -24,8 +25,6 @@ def diff(
     side has counts as added or removed. Exit code 3: nothing fits after the change, and it was not so before; 4: over
     --fail-above.
     """
-    from tonnage import api
-
     with session.progress("planning both sides"):
         answer = api.diff_files(files, asked, settings=session.settings)
     session.show_answer(answer)

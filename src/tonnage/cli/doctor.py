@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tonnage import api
 from tonnage.cli.declared import MarketSession
 
 
@@ -15,8 +16,6 @@ def doctor(
     environments of engines, disk, ports, other programs. What is amiss comes with the command that mends it. Exit code
     1 on a problem.
     """
-    from tonnage import api
-
     answer = api.doctor(settings=session.settings)
     session.show(answer.report())  # its title says what the fault says
     if answer.fault is not None:

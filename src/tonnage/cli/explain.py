@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tonnage import api
 from tonnage.cli import options
 from tonnage.cli.declared import PlanSession, given_flags
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device
@@ -14,7 +15,7 @@ from tonnage.cli.meter import Meter
 from tonnage.cli.plan import PlanChoices, make, plan_on_device, stop_if_nothing_fits
 from tonnage.cli.session import Session, terminal_width
 from tonnage.cli.streams import write_stdout
-from tonnage.errors import InputError
+from tonnage.errors import InputError, WorkloadError
 
 
 def explain(
@@ -86,7 +87,6 @@ def _flipped(result: Any, among: Any, wanted: int, *, quiet: bool) -> list[Any]:
 
 def is_compare_file(file: str) -> bool:
     """Whether a file says `kind: compare`; its own reader reports whatever else is wrong with it."""
-    from tonnage.errors import WorkloadError
     from tonnage.workload.file.text import load_text
     from tonnage.workload.file.yaml_lines import read_yaml
 
@@ -106,8 +106,6 @@ def explain_comparison(session: Session, file: str, *, memory_margin: float | No
         said = f"{', '.join(wrong)} is about a plan, and {file} is a comparison"
         raise InputError(said, hint="explain a workload file with it, or the compare file without")
     with session.progress("comparing"):
-        from tonnage import api
-
         found = api.compare(file, memory_margin=memory_margin, settings=session.settings)
     from tonnage.reports.comparison.report import render_decision
     from tonnage.reports.rendering import Look

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.downloads import FetchOptions
 from tonnage.cli.declared import given_flags, opened_by
 from tonnage.cli.session import Session
+from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.fetching import ProgressWatcher
@@ -38,12 +40,8 @@ def fetch(
 
     The same command after a cut, Ctrl-C or kill goes on where it was. Exit code 1 where a file did not come.
     """
-    from tonnage import api
-
     if verify:
         if given_flags(asked).keys() - _BESIDE_VERIFY:
-            from tonnage.errors import InputError
-
             raise InputError("--verify takes targets alone", hint="tonnage fetch --verify FOLDER")
         session.show_answer(api.verify_fetched(source, jobs=asked.jobs))
         return

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.promised_gains import GainsOptions
 from tonnage.cli.declared import MarketSession
 
@@ -23,7 +24,5 @@ def gains(
     came about; what cannot be computed says what is missing.
     """
     with session.progress("planning"):
-        from tonnage import api
-
         answer = api.gains(file, asked, settings=session.settings)
     session.show_answer(answer)

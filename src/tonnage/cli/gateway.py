@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tonnage import api
 from tonnage.api.gateway import GatewayTopOptions
 from tonnage.api.gateway_accounts import (
     GatewayReconcileOptions,
@@ -63,8 +64,6 @@ def start(
 
     SIGHUP reads the file again without a failed request; Ctrl-C answers what is under way, then ends.
     """
-    from tonnage import api
-
     if dry_run:
         session.show_answer(api.check_gateway(file, settings=session.settings))
         return
@@ -103,8 +102,6 @@ def explain(
 
     Nothing is sent. Budgets and times to the first byte are read from the gateway's ledger as it is now.
     """
-    from tonnage import api
-
     labels = read_labels("--label", label or [])
     answer = api.explain_request(file, request, key=key, surface=surface, labels=labels, settings=session.settings)
     session.show_answer(answer)
@@ -129,8 +126,6 @@ def simulate(
 
     Nothing is sent. A log without requests is bad input, exit 2.
     """
-    from tonnage import api
-
     session.show_answer(api.simulate_gateway(file, log, asked, settings=session.settings))
 
 
@@ -149,8 +144,6 @@ def similar(
 
     Say with `same` whether one answer serves both. The requests cost what the deployment costs, and are in the ledger.
     """
-    from tonnage import api
-
     session.show_answer(api.gateway_similarity(file, pairs, asked, settings=session.settings))
 
 
@@ -162,8 +155,6 @@ def spend(
     session: ReportSession,
 ) -> None:
     """Add up the attempts of the ledger: dollars to the pico, tokens, and how much of it is an estimate."""
-    from tonnage import api
-
     session.show_answer(api.gateway_spend(file, asked, settings=session.settings))
 
 
@@ -174,8 +165,6 @@ def budgets(file: File, *, session: ReportSession) -> None:
 
     The gateway samples what is spent while it runs; after a few minutes a rate is known.
     """
-    from tonnage import api
-
     session.show_answer(api.gateway_budgets(file, settings=session.settings))
 
 
@@ -195,8 +184,6 @@ def rotate(
     Nothing that is kept is written again: the older data keys open it. A running gateway goes on with the keys it has;
     SIGHUP has it take the new one.
     """
-    from tonnage import api
-
     count = api.rotate_gateway_keys(file, before=before, settings=session.settings, say=session.say)
     session.say(f"{count} data keys, wrapped with the key in {file}; SIGHUP has a gateway that runs take the newest. "
                 "With its key in a variable (env:) it keeps that of its start: restart it then")  # fmt: skip
@@ -210,8 +197,6 @@ def log(
     session: ReportSession,
 ) -> None:
     """Print the lines of a file of the request log; bodies that are encrypted are opened with `encrypt.key`."""
-    from tonnage import api
-
     for line in api.read_request_log(file, lines, settings=session.settings):
         typer.echo(line)
 
@@ -219,8 +204,6 @@ def log(
 @commands.command("key", short_help="Make a key, and the hash that stands for it in the file")
 def key() -> None:
     """Print a new key, once, and the line for `keys:` in the gateway file; neither is kept."""
-    from tonnage import api
-
     made, hashed = api.gateway_key()
     typer.echo(made)
     typer.echo(f"key: {hashed}", err=True)
@@ -236,8 +219,6 @@ def import_file(
 
     Keys that are in the file itself are not taken over: name them as env:NAME.
     """
-    from tonnage import api
-
     text, notes = api.import_litellm(file)
     for note in notes:
         typer.echo(f"note: {note}", err=True)
@@ -257,8 +238,6 @@ def top(
 
     Where stdout is no terminal, or with `-o`, the first interval is printed and that is all.
     """
-    from tonnage import api
-
     answers = api.gateway_top(target, asked, settings=session.settings)
     if sys.stdout.isatty() and not session.form_given:
         shown_on_a_screen(answers)
@@ -282,8 +261,6 @@ def reconcile(
 
     Exit code 1: a gap is beyond the tolerance.
     """
-    from tonnage import api
-
     session.show_answer(api.reconcile_gateway(file, bill, asked, settings=session.settings))
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.images import ImageOptions
 from tonnage.cli import options
 from tonnage.cli.declared import Commands, ReportSession
@@ -41,8 +42,6 @@ def build(
     which places.toml names an image. A service that generates tokens has an image of its engine's makers:
     `tonnage serve FILE --dry-run` names it.
     """
-    from tonnage import api
-
     if context is not None:
         for path in api.write_image_files(context, file, asked, settings=session.settings):
             session.say(f"wrote {path}")

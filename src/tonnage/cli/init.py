@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.starting import COMPARE, TASKS, InitOptions
 from tonnage.cli.streams import write_stdout
+from tonnage.errors import InputError
 
 
 def complete_task(incomplete: str) -> list[str]:
@@ -32,14 +34,10 @@ def init(
     Change its rows, columns and weights to yours. `tonnage init compare` writes a compare file instead; what no flag
     says is asked where there is a terminal.
     """
-    from tonnage import api
-
     if list_tasks:
         _list_tasks()
         return
     if task is None:
-        from tonnage.errors import InputError
-
         raise InputError("name a task", hint="`tonnage init --list` shows them all")
     if task == COMPARE:
         (path,) = api.init(task, _completed(asked))

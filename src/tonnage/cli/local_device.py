@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tonnage.errors import InputError, NothingFits
+
 if TYPE_CHECKING:
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.cli.session import Session
@@ -42,8 +44,6 @@ OtherMachine = Annotated[
 
 def refuse_beside_device(given: Mapping[str, object]) -> None:
     """InputError where an option is given that chooses among what is for sale."""
-    from tonnage.errors import InputError
-
     for name, value in given.items():
         if value:
             raise InputError(
@@ -62,7 +62,6 @@ def show_on_device(
     from tonnage.benchmarks.machine import host_identity
     from tonnage.calibration.local_file import find_profile
     from tonnage.calibration.store import read_calibration
-    from tonnage.errors import NothingFits
     from tonnage.overrides import override_constraints
     from tonnage.planning.local import broken_limits, predict_local, training_job
     from tonnage.reports.local import local_report

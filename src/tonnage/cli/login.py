@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.cli.declared import QuietSession, ReportSession
+from tonnage.errors import InputError
 from tonnage.secret_references import SUCH_AS
 
 
@@ -27,8 +29,6 @@ def login(
     (or comes on standard input) is kept as it is, in a file for you alone. TONNAGE_SERVER and TONNAGE_KEY go before
     what is kept.
     """
-    from tonnage import api
-
     api.check_server(url)
     typed = None if open_server or key is not None else _typed()
     session.show_answer(api.log_in(url, typed, key_from=None if open_server else key, settings=session.settings))
@@ -36,16 +36,12 @@ def login(
 
 def logout(*, session: QuietSession) -> None:
     """Forget the server and the key that `tonnage login` kept."""
-    from tonnage import api
-
     there = api.log_out(settings=session.settings)
     session.say("the server and its key are forgotten" if there else "there was no login")
 
 
 def _typed() -> str:
     from getpass import getpass
-
-    from tonnage.errors import InputError
 
     found = (getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not found:

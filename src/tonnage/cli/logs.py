@@ -12,7 +12,9 @@ import typer
 
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import QuietSession
+from tonnage.cli.running import Told
 from tonnage.cli.streams import write_stdout
+from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
@@ -82,7 +84,6 @@ def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, 
     from tonnage.api.placing import collect_at, look_at_place
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
-    from tonnage.cli.running import Told
 
     asks = partial(look_at_place, session.settings, folder)
     try:
@@ -100,7 +101,6 @@ def _log(folder: RunFolder, machine: int | None, *, follow: bool, times: bool, s
     """The file to show. InputError where there is none of that machine, or not in that way."""
     if machine is None or machine == 1:
         return folder.log_file
-    from tonnage.errors import InputError
     from tonnage.runs.logs import log_of_machine, machine_log
 
     if since is not None or (times and not follow):
@@ -128,7 +128,6 @@ def _shown_from(log: Path, *, tail: int | None, since: str | None) -> int:
 
 def _instant(text: str) -> datetime:
     """A duration before now, or an instant."""
-    from tonnage.errors import InputError
     from tonnage.workload.durations import looks_like_a_date, parse_duration_s, parse_instant
 
     try:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import __version__
 from tonnage.cli.declared import opened_by
 from tonnage.cli.session import Session
 
@@ -23,7 +24,6 @@ def mcp(folder: Folder = Path(), *, session: Annotated[Session, opened_by("catal
     `-o json`, whose lists are cut. Nothing is bought, started or changed. An agent's program starts it:
     `{"command": "tonnage", "args": ["mcp", "--folder", "workloads"]}`.
     """
-    from tonnage import __version__
     from tonnage.agents.protocol import serve_lines
     from tonnage.agents.tools import agent_tools
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.migrating import MigrateOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.options import complete_place, complete_run
@@ -28,6 +29,4 @@ def migrate(
     Nothing is asked, copied or started. Costs of both are those of the plan, where places.toml says which machine of
     the catalog a place has. Exit code 4: the other place cannot carry the run.
     """
-    from tonnage import api
-
     session.show_answer(api.migrate(target, asked, settings=session.settings))

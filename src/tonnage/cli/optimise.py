@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.optimising import OptimiseOptions
 from tonnage.cli.declared import MarketSession
 
@@ -23,7 +24,5 @@ def optimise(
     before and after; a switch that loses more than --max-loss is refused.
     """
     with session.progress("predicting" if not asked.measure else "measuring"):
-        from tonnage import api
-
         answer = api.optimise(file, asked, settings=session.settings, say=session.say)
     session.show_answer(answer)

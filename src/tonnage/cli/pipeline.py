@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.steps import PipelineOptions
 from tonnage.cli.declared import Commands, ReportSession
+from tonnage.cli.streams import write_stdout
 
 commands = Commands(no_args_is_help=True, help="Steps that follow one another: prepare, train, evaluate, register.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="NAME.pipeline.yaml", show_default=False)]
@@ -26,8 +28,6 @@ def run(
     A step is up to date where its command, the files it reads, what the steps before it left and what it wrote are
     as they were. After a failure, or Ctrl-C, the same command goes on where it stopped.
     """
-    from tonnage import api
-
     session.show_answer(api.run_pipeline(file, asked, settings=session.settings, say=session.say))
 
 
@@ -40,12 +40,9 @@ def show(
 ) -> None:
     """The steps, in their order, and what each last ended with. Starts nothing."""
     if graph:
-        from tonnage.cli.streams import write_stdout
         from tonnage.pipelines import load_pipeline
         from tonnage.pipelines.report import render_graph
 
         write_stdout(render_graph(load_pipeline(file)))
         return
-    from tonnage import api
-
     session.show_answer(api.show_pipeline(file, settings=session.settings, say=session.say))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.bundling import BundleOptions
 from tonnage.api.disk_filling import FillOptions
 from tonnage.cli import options
@@ -23,8 +24,6 @@ def list_places(
     session: ReportSession,
 ) -> None:
     """List the places of the nearest places.toml and of that at home; nothing is asked of them."""
-    from tonnage import api
-
     session.show_answer(api.places(settings=session.settings))
 
 
@@ -35,8 +34,6 @@ def check(
     session: ReportSession,
 ) -> None:
     """Ask a place for access, partition, devices, limits; start nothing. Exit code 4: a run would be refused there."""
-    from tonnage import api
-
     session.show_answer(api.check_place(place, settings=session.settings))
 
 
@@ -53,8 +50,6 @@ def terraform(
     session: ReportSession,
 ) -> None:
     """Write Terraform files for network, bucket and roles of a place at AWS, Google or Azure; nothing is asked."""
-    from tonnage import api
-
     session.show_answer(api.place_terraform(place, to, nat=nat, settings=session.settings))
 
 
@@ -69,8 +64,6 @@ def fill(
 
     The same command after a cut, Ctrl-C or kill goes on: nothing is made or fetched twice.
     """
-    from tonnage import api
-
     session.show_answer(api.fill_place(place, asked, settings=session.settings, say=session.say))
 
 
@@ -81,8 +74,6 @@ def orphans(
     session: ReportSession,
 ) -> None:
     """Find jobs of this home, at every place, that no run waits for: of removed, ended or resubmitted runs."""
-    from tonnage import api
-
     session.show_answer(api.orphans(end=end, settings=session.settings))
 
 
@@ -96,8 +87,6 @@ def exec_command(
     session: QuietSession,
 ) -> None:
     """Run a command on the machine where a run runs, in the run's folder there; the exit code is the command's."""
-    from tonnage import api
-
     raise typer.Exit(Told(api.exec_in_run(run, command, settings=session.settings)))
 
 
@@ -116,8 +105,6 @@ def bundle(
     Each resource is held to Databricks' own models. Nothing is asked of the workspace: the `databricks` command deploys
     what --into has written.
     """
-    from tonnage import api
-
     if into is not None:
         for path in api.write_bundle(into, file, asked, settings=session.settings):
             session.say(f"wrote {path}")
@@ -132,6 +119,4 @@ def collect(
     session: ReportSession,
 ) -> None:
     """Bring a run's journal, log, measurements, checkpoints and model here from its place; each file is verified."""
-    from tonnage import api
-
     session.show_answer(api.collect_run(run, teardown=teardown, settings=session.settings))

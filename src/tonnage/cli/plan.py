@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tonnage import api
 from tonnage.api.plan_options import PlanOptions
 from tonnage.cli import options
 from tonnage.cli.declared import PlanSession, completing, given_flags
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
 from tonnage.cli.session import Session
+from tonnage.errors import InputError, NothingFits
 
 if TYPE_CHECKING:
     from tonnage.api.plans import PlanResult
@@ -60,8 +62,6 @@ def plan(
         show_portfolio(session, portfolio, memory_margin=asked.memory_margin)
         return
     if file is None:
-        from tonnage.errors import InputError
-
         hint = "a workload file, or --portfolio FILE; `tonnage plan --help` shows both"
         raise InputError("Missing argument 'FILE'", hint=hint)
     if device is not None:
@@ -77,8 +77,6 @@ def plan(
 def make(session: Session, file: str, asked: PlanOptions) -> PlanResult:
     """The plan of a file under a session's settings."""
     with session.progress("planning"):
-        from tonnage import api
-
         return api.plan(file, settings=session.settings, **asked.keywords())
 
 
@@ -95,7 +93,6 @@ def stop_if_nothing_fits(result: Any) -> None:
     """NothingFits, with the change nearest at hand, where a plan has no option."""
     if result.options:
         return
-    from tonnage.errors import NothingFits
     from tonnage.reports.reasons.flips import nothing_fits_hint
 
     plan = result.plan
@@ -107,8 +104,6 @@ def refuse_beside_portfolio(given: Mapping[str, object]) -> None:
     """InputError for what says something about one workload only."""
     for name, value in given.items():
         if value and name not in ("--memory-margin", "--top"):
-            from tonnage.errors import InputError
-
             hint = "limits stand in the portfolio file, or in the workload files that it names"
             raise InputError(f"{name} goes with one workload, not with --portfolio", hint=hint)
 
@@ -116,7 +111,5 @@ def refuse_beside_portfolio(given: Mapping[str, object]) -> None:
 def show_portfolio(session: Session, file: str, *, memory_margin: float | None) -> None:
     """Plan a portfolio file and show it; NothingFits where no assignment holds every limit."""
     with session.progress("planning the portfolio"):
-        from tonnage import api
-
         answer = api.portfolio(file, memory_margin=memory_margin, settings=session.settings)
     session.show_answer(answer)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.trained import DEVICES, EvaluateOptions, PredictOptions
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import ReportSession, completing
@@ -31,7 +32,6 @@ def predict(
     FILE.jsonl appears once all rows are answered.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
 
         def progress(done: int, rate: float | None) -> None:
             meter.show(f"{done:,} rows" + ("" if rate is None else f", {rate:,.1f} rows/s"))
@@ -56,7 +56,5 @@ def evaluate(
     FILE has the columns of the run's own rows. Its labels must be those the model has learned.
     """
     with session.progress(f"judging {run}"):
-        from tonnage import api
-
         answer = api.evaluate(run, asked, settings=session.settings)
     session.show_answer(answer)

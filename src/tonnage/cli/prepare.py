@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.preparing import PrepareOptions
 from tonnage.cli.declared import ReportSession
 
@@ -23,7 +24,5 @@ def prepare(
     files as they arrive in a folder, in micro-batches of which each row is written once, killed or not.
     """
     with session.progress("preparing"):
-        from tonnage import api
-
         answer = api.prepare(file, asked)
     session.show_answer(answer)

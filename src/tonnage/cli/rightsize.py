@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.machines import RightsizeOptions
 from tonnage.cli.declared import MarketSession
 
@@ -24,7 +25,5 @@ def rightsize(
     file: then the workload must fit too.
     """
     with session.progress("comparing machines"):
-        from tonnage import api
-
         answer = api.rightsize(usage, asked, settings=session.settings)
     session.show_answer(answer)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tonnage.api.home_runs import all_runs, find_run
+from tonnage.api.home_runs import all_runs, find_run, keep_rows
 from tonnage.cli import options
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.options import complete_run
+from tonnage.cli.streams import write_stdout
+from tonnage.errors import InputError, TonnageError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from tonnage.calibration.columns import FactTable
@@ -32,7 +34,6 @@ def list_runs(
     session: ReportSession,
 ) -> None:
     """List the runs of the index (which may be a database that many machines share), the newest first."""
-    from tonnage.errors import InputError, did_you_mean, nearest
     from tonnage.reports.run_lists import runs_list
     from tonnage.runs.states import RunStatus
     from tonnage.store import open_store
@@ -56,7 +57,6 @@ def compare_runs(
     session: ReportSession,
 ) -> None:
     """Compare runs: different settings, quality, speed, memory, cost, loss."""
-    from tonnage.errors import InputError
     from tonnage.reports.run_comparison import comparison_report
     from tonnage.runs.summary import summarise
 
@@ -71,8 +71,6 @@ def reindex(
     session: QuietSession,
 ) -> None:
     """Read every run folder at home into the index, with what each measured. Run folders are never changed."""
-    from tonnage.api.home_runs import keep_rows
-    from tonnage.errors import InputError, TonnageError
     from tonnage.reports.wording import plural
     from tonnage.runs.folder import RunFolder
     from tonnage.store import open_store
@@ -108,7 +106,6 @@ def export(
     """Write measurements in the columns of the facts, as `tonnage validate` and `calibrate` read them."""
     from tonnage.calibration.columns import FACT_COLUMNS
     from tonnage.calibration.fact_files import dump_facts
-    from tonnage.cli.streams import write_stdout
     from tonnage.files import save_for_user
     from tonnage.store import open_store
 
@@ -166,7 +163,6 @@ def remove(
     A run that is under way, lost or held by a process is never deleted.
     """
     from tonnage.cli.removing import choose, delete, size_of
-    from tonnage.cli.streams import write_stdout
     from tonnage.reports.wording import plural
 
     chosen = choose(session.settings, runs or [], older_than=older_than, keep=keep, checkpoints=checkpoints)
@@ -245,7 +241,6 @@ def _sync_one(session: Session, folder: object) -> None:
 
 def _table(name: str) -> FactTable:
     from tonnage.calibration.columns import FACT_COLUMNS
-    from tonnage.errors import InputError
 
     for table in FACT_COLUMNS:
         if table == name:

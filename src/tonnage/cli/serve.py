@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.scaling import ScalingOptions
 from tonnage.api.serving import ServeOptions
 from tonnage.cli.declared import Commands, ReportSession, StartGroup, completing, opened_by
@@ -37,8 +38,6 @@ def simulate(
     Each rival is tuned over its main parameter. Nothing is started; a trace without requests is bad input, exit 2.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage import api
-
         answer = api.simulate_scaling(trace, asked, on_step=meter.show)
     session.show_answer(answer)
 
@@ -81,8 +80,6 @@ def serve(
     batches at its start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being
     answered. Exit code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
     """
-    from tonnage import api
-
     with session.progress("planning"):
         answer = api.planned_replica(target, asked, settings=session.settings)
     if asked.files is not None:

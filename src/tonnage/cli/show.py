@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.cli.declared import ReportSession
 from tonnage.cli.options import complete_run
 
@@ -24,7 +25,6 @@ def show(
     Of a service that runs, what it costs now: an hour, 1,000 requests, a million tokens, beside its plan and prices per
     token. `service:NAME` names a service where a run has the same name.
     """
-    from tonnage import api
     from tonnage.api.home_runs import run_names
     from tonnage.api.services import find_service, show_service
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tonnage import api
 from tonnage.cli import options
 from tonnage.cli.declared import opened_by
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
 from tonnage.cli.session import Session
+from tonnage.errors import NothingFits
 
 
 def size(
@@ -31,7 +33,6 @@ def size(
         show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine)
         return
     with session.progress("sizing"):
-        from tonnage import api
         from tonnage.reports.size import size_report
 
         result = api.size(
@@ -39,8 +40,6 @@ def size(
         )
     session.show(size_report(result.size, top=top, every_row=result.every_row))
     if not result.size.rows:
-        from tonnage.errors import NothingFits
-
         raise NothingFits(
             f"no machine in the catalog holds {result.size.name}",
             hint="the report names each limit; see `tonnage plan`",

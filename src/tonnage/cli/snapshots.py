@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.cli import options
 from tonnage.cli.declared import CatalogSession, ReportSession
 
@@ -35,8 +36,6 @@ def snapshots(
     session: CatalogSession,
 ) -> None:
     """List the snapshots at home and the built-in ones, oldest first, and which of them plans use."""
-    from tonnage import api
-
     session.show_answer(api.list_snapshots(settings=session.settings))
 
 
@@ -52,8 +51,6 @@ def diff(
     session: ReportSession,
 ) -> None:
     """Show what moved between two snapshots: prices (in %), offers new and gone, machines described otherwise."""
-    from tonnage import api
-
     found = api.snapshot_moves(
         before, after, providers=provider or (), kinds=kind or (), top=top, settings=session.settings
     )
@@ -76,8 +73,6 @@ def history(
     session: ReportSession,
 ) -> None:
     """Show what the offers of a machine cost in each snapshot that there is, at home and built in."""
-    from tonnage import api
-
     found = api.price_history(
         machine, providers=provider or (), regions=region or (), purchases=purchase or (), settings=session.settings
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage.api import spot
 from tonnage.api.spot import ZONES, AdviseOptions, ReplayOptions
 from tonnage.cli.declared import Commands, ReportSession, completing
 from tonnage.cli.meter import Meter
@@ -39,8 +40,6 @@ def replay(
     Costs are in multiples of the whole job on demand. A deadline that even on-demand would miss is bad input, exit 2.
     """
     with Meter(quiet=session.quiet) as meter:
-        from tonnage.api import spot
-
         answer = spot.replay(traces, asked, on_step=meter.show)
     session.show_answer(answer)
 
@@ -60,8 +59,6 @@ def fit(
     With traces of several families each is left out in turn, and its lifetimes judged by a fit on the others.
     """
     with session.progress("fitting"):
-        from tonnage.api import spot
-
         answer = spot.fit(traces, out=out)
     session.show_answer(answer)
 
@@ -77,7 +74,5 @@ def advise(
     Exit code 4, with the expected hours, where spot without checkpoints diverges or a deadline cannot be kept.
     """
     with session.progress("computing"):
-        from tonnage.api import spot
-
         answer = spot.advise(asked, settings=session.settings)
     session.show_answer(answer)

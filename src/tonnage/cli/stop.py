@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import ReportSession
 from tonnage.cli.session import Session
@@ -47,7 +48,5 @@ def _end(session: Session, name: str, *, at_once: bool, wait: bool) -> None:
         session.show_answer(ended)
         return
     with session.progress("ending at once" if at_once else "waiting for its checkpoint"):
-        from tonnage import api
-
         answer = api.stop(name, at_once=at_once, wait=wait, settings=session.settings, on_silence=session.say)
     session.show_answer(answer)

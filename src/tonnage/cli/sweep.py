@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli.declared import ReportSession
+from tonnage.cli.running import Told
 from tonnage.cli.session import Session
+from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.sweeps.folder import SweepFolder
@@ -45,8 +47,6 @@ def sweep(
     sweep, let the trials under way save and end; after that, or a kill, --resume goes on: ended trials are kept.
     Exit code 4: stopped at a limit; 1: no trial came to its end; 130: stopped by someone.
     """
-    from tonnage.errors import InputError
-
     if show is not None:
         _show(session, show)
         return
@@ -92,7 +92,6 @@ def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) ->
     from tonnage.api.home_runs import run_names
     from tonnage.api.launching import prepare_spec, refuse_cut_short
     from tonnage.cli.carry_out import confirm
-    from tonnage.errors import InputError
     from tonnage.runs.reading import run_spec_of
 
     taken = [one for one in run_names(session.settings.home) if sweep.is_trial(one)]
@@ -111,7 +110,6 @@ def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) ->
 def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaStudy, *, on: str | None) -> None:
     from tonnage.api.interrupting import terminations_interrupt
     from tonnage.cli.following import INTERRUPTED
-    from tonnage.cli.running import Told
     from tonnage.cli.sweeping import TrialRuns, result_of
     from tonnage.sweeps.engine import SweepSession
     from tonnage.trials.study import best_of

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tonnage import api
 from tonnage.api.pages import UiOptions
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 from tonnage.cli.streams import write_stdout
@@ -30,8 +31,6 @@ def ui(
     """
     if context.invoked_subcommand is not None:
         return
-    from tonnage import api
-
     api.open_ui(asked, settings=session.settings, say=session.say)
 
 
@@ -53,8 +52,6 @@ def key(
     A viewer reads; an operator also plans, stops and resumes runs; an admin sees audit and settings too. With --project
     it sees runs and budgets of these projects alone, and nothing that is of all of them.
     """
-    from tonnage import api
-
     made = api.make_ui_key(
         name, role=role, days=days, projects=project or (), service=service, settings=session.settings
     )
@@ -67,8 +64,6 @@ def keys(
     session: ReportSession,
 ) -> None:
     """List the keys of this home; their secrets are kept nowhere."""
-    from tonnage import api
-
     session.show_answer(api.ui_keys(settings=session.settings))
 
 
@@ -79,7 +74,5 @@ def revoke(
     session: QuietSession,
 ) -> None:
     """End a key, and the sessions of browsers that showed it."""
-    from tonnage import api
-
     api.revoke_ui_key(name, settings=session.settings)
     session.say(f"{name} is let in no more")

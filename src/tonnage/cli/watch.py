@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tonnage import api
 from tonnage.api.watch import WATCH_PORT, WatchOptions, WatchReplayOptions
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
 
@@ -48,7 +49,6 @@ def start(
     """
     from threading import Event
 
-    from tonnage import api
     from tonnage.api.interrupting import terminations_interrupt
 
     stop = Event()
@@ -67,8 +67,6 @@ def check(
     session: ReportSession,
 ) -> None:
     """Show the rules as they are understood, the default ones among them. Rules that fight are refused, exit 2."""
-    from tonnage import api
-
     session.show_answer(api.check_watch(file))
 
 
@@ -83,8 +81,6 @@ def replay(
 
     Nothing is done. Figures are kept while a watch runs.
     """
-    from tonnage import api
-
     session.show_answer(api.replay_watch(file, asked, settings=session.settings))
 
 
@@ -94,8 +90,6 @@ def status(
     session: ReportSession,
 ) -> None:
     """Show the alerts as the watch last wrote them down."""
-    from tonnage import api
-
     session.show_answer(api.watch_status(settings=session.settings))
 
 
@@ -105,8 +99,6 @@ def metrics(
     session: ReportSession,
 ) -> None:
     """List every series of which the watch has kept figures."""
-    from tonnage import api
-
     session.show_answer(api.watch_metrics(settings=session.settings))
 
 
@@ -117,8 +109,6 @@ def names(
 ) -> None:
     """List every metric that runs, machines, services, gateways and homes can have: name, kind, unit, labels, meaning,
     and the metric that carries its prediction."""
-    from tonnage import api
-
     session.show_answer(api.metric_names())
 
 
@@ -133,8 +123,6 @@ def export(
     session: QuietSession,
 ) -> None:
     """Write prometheus.yml, rules.yml and grafana-dashboard.json: the same conditions, for tools a team has already."""
-    from tonnage import api
-
     for path in api.export_watch(file, folder, watch_address=address):
         session.say(f"wrote {path}")
 
@@ -145,6 +133,4 @@ def audit(
     session: ReportSession,
 ) -> None:
     """Show every line of this home's audit. Exit code 4: a line was changed, or one was taken out."""
-    from tonnage import api
-
     session.show_answer(api.audit_lines(settings=session.settings))

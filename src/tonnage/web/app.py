@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from tonnage import __version__
 from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, PlanRefused, TonnageError, UnknownName
 from tonnage.reports.documents import cut_longest
 from tonnage.reports.plain import dump_csv, dump_json
@@ -29,7 +30,7 @@ from tonnage.web.access import COOKIE, Access, Denied, RequestFacts, Scope, WebC
 from tonnage.web.asked import EVERYWHERE, PageRequest, Resource, Shown
 from tonnage.web.described import MOST_LISTED, describe
 from tonnage.web.keys import Role, now_utc
-from tonnage.web.layout import render_layout
+from tonnage.web.layout import render_layout, render_problem
 from tonnage.web.once import OnceOnly
 from tonnage.web.project_files import NO_FOLDER, without_files
 from tonnage.web.recent import RecentAnswers
@@ -197,8 +198,6 @@ def _address(request: Request) -> str:
 
 def make_app(server: WebServer) -> FastAPI:
     """The application. `server.access` decides who is let in."""
-    from tonnage import __version__
-
     app = FastAPI(
         title="Tonnage", version=__version__, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None
     )
@@ -315,8 +314,6 @@ def _status(error: TonnageError) -> HTTPStatus:
 def _problem(status: HTTPStatus, detail: str, hint: str, request: Request) -> Response:
     """RFC 9457; a page for a browser."""
     if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(API):
-        from tonnage.web.layout import render_problem
-
         return HTMLResponse(render_problem(status, detail, hint), status_code=status)
     said = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "hint": hint}
     return JSONResponse(said, status_code=status, media_type="application/problem+json")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from tonnage.errors import InputError, TonnageError, did_you_mean, nearest
+from tonnage.reports.blocks import Heading, Page, Paragraph
 from tonnage.values import dataclass
 from tonnage.web.asked import AskedField, PageRequest, Shown, file_of, named_files
 
@@ -106,7 +107,6 @@ def _described(name: str, path: Path, asked: PageRequest) -> _GatewayFile:
 
 def _silent(fault: TonnageError | None) -> Report:
     """The page says that nothing answers; JSON and CSV raise it, as the command does."""
-    from tonnage.reports.blocks import Page, Paragraph
     from tonnage.reports.rendering import Report
 
     assert fault is not None
@@ -122,7 +122,6 @@ def _silent(fault: TonnageError | None) -> Report:
 def _with_spend(report: Report, asked: PageRequest, path: Path) -> Report:
     """The same report; its page has the last day's spending by key below."""
     from tonnage import api
-    from tonnage.reports.blocks import Heading, Page
     from tonnage.reports.rendering import Report
 
     def page() -> Page:

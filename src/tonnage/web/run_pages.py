@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataError, InputError, UnknownName, did_you_mean, nearest
-from tonnage.runs.liveness import heartbeat_file
+from tonnage.runs.liveness import heartbeat_file, observed_state
+from tonnage.runs.states import RunStatus
 from tonnage.web.asked import Links, PageRequest, Shown
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 def home(asked: PageRequest) -> Shown:
     from tonnage.api.run_listing import run_listing
-    from tonnage.runs.states import RunStatus
     from tonnage.web.reports import home_report
 
     asked.refuse_others()
@@ -96,9 +96,6 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 def _acts(asked: PageRequest, folder: RunFolder) -> Links:
     """What may be asked of a run as it is now."""
-    from tonnage.runs.liveness import observed_state
-    from tonnage.runs.states import RunStatus
-
     state = observed_state(folder).state
     acts: Links = (("stop", "Save and stop"), ("cancel", "End at once"))
     if state is RunStatus.SUCCEEDED:

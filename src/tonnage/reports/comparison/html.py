@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.comparison.content import build_sections, subtitle
+from tonnage.reports.comparison.plots import draw_svg
 from tonnage.reports.comparison.sections import Section
 from tonnage.reports.html import make_environment
 
@@ -42,8 +43,6 @@ def score_class(cell: str) -> str:
 @lru_cache(maxsize=1)
 def _template() -> Template:
     from markupsafe import Markup
-
-    from tonnage.reports.comparison.plots import draw_svg
 
     environment = make_environment()
     environment.filters["drawing"] = lambda chart: Markup(draw_svg(chart))  # it escapes its own text
