@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -326,8 +327,6 @@ def _owned(settings: Settings, name: str) -> BedrockOwner:
 
 
 def _bedrock(settings: Settings, options: BedrockAccount) -> Bedrock:
-    import os
-
     from tonnage.places.aws.bedrock import Bedrock
     from tonnage.places.aws.calls import AWSAccount
 

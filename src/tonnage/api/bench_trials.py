@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -153,8 +154,6 @@ class ServiceTrials:
 
     async def _named(self, target: LoadTarget, pool: HttpPool) -> LoadTarget:
         """The target with the model it is asked for by name."""
-        from dataclasses import replace
-
         from tonnage.benchmarks.load.probing import first_model, stated_model
 
         if target.model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,8 +46,6 @@ def soft_warnings(home: Path, spec: RunSpec, folder: RunFolder, prediction: dict
     """What soft budgets say of a run; PlanRefused where a hard one has no room. Nothing is reserved."""
     if not (home / FILE).exists():
         return ()
-    from datetime import UTC, datetime
-
     from tonnage.budgets.book import refuse, short_of
     from tonnage.budgets.wording import shortage
 
@@ -61,8 +60,6 @@ def refuse_over_budget(home: Path, spec: RunSpec, folder: RunFolder, prediction:
     """PlanRefused where a hard budget has no room for a run that is to go on. Nothing is reserved."""
     if not (home / FILE).exists():
         return
-    from datetime import UTC, datetime
-
     from tonnage.budgets.book import refuse, short_of
 
     book, budgets = open_book(home)

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -231,8 +232,6 @@ def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
     )
     searched: tuple[str, ...] = ()
     if spec.search is not None:
-        from importlib.util import find_spec
-
         from tonnage.reports.bench_search import said_budget
 
         count = sum(bool(engine.space) for engine in spec.engines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -203,8 +204,6 @@ def _planned_speeds(path: Path, *, settings: Settings) -> tuple[float, float]:
     The plan's capacity with the stated lengths, and with one output token, split the time of a request:
     1/c = inputs/reads + outputs/writes. Raises NothingFits.
     """
-    from dataclasses import replace
-
     from tonnage.api.inputs import load_workload
     from tonnage.api.plans import plan
     from tonnage.planning.plan import MachineOption

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -175,8 +176,6 @@ def simulate_gateway(
     `log`: a CSV or JSONL file (docs/gateway.md has its columns), the folder of a request log; by default the gateway's
     own ledger.
     """
-    from dataclasses import replace
-
     from tonnage.gateway.replayed import read_log, requests_of_ledger
     from tonnage.gateway.simulation import simulate, simulated_report
 

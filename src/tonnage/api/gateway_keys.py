@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ def with_state_keys(gateway: Gateway, settings: Settings) -> Gateway:
     InputError where the key is not there, can be guessed or lies beside what it encrypts; DataError where it is another
     than the data keys were wrapped with.
     """
-    from dataclasses import replace
-
     from tonnage.gateway.state_keys import open_state_keys
 
     if gateway.encrypt is None:

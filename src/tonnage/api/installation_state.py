@@ -8,6 +8,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -169,7 +170,6 @@ def _watch(home: Path) -> tuple[datetime | None, tuple[str, ...]]:
 def _history_since(home: Path) -> datetime | None:
     """The oldest figure that the watch keeps."""
     import sqlite3
-    from contextlib import closing
 
     file = home / "watch" / "history.db"
     if not file.exists():

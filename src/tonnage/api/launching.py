@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,8 +194,6 @@ def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
 
 def start(launch: Launch) -> None:
     """Write the run down and submit it. PlanRefused where its place could not carry it: nothing is written then."""
-    import json
-
     from tonnage.runs.data_prints import with_prints
     from tonnage.runs.secrets import masked
 
@@ -287,8 +287,6 @@ def runner_for(
     installation's; `nodes`: of a Slurm job. InputError where the runner is one machine's, MissingExtra where what it
     starts is not installed here.
     """
-    from importlib.util import find_spec
-
     from tonnage.runners import make_runner
     from tonnage.runners.runner import WORKER
 

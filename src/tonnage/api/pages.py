@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -154,8 +155,6 @@ def ui_keys(*, settings: Settings | None = None) -> Answer[tuple[ApiKey, ...]]:
 
 def _sign_in(path: Path) -> OidcSignIn:
     """Raises InputError for a file that cannot be used, MissingExtra."""
-    import os
-
     from tonnage.web.oidc_file import read_oidc_file
 
     if find_spec("joserfc") is None:
@@ -168,8 +167,6 @@ def _sign_in(path: Path) -> OidcSignIn:
 
 
 def _gateway_key(reference: str | None) -> str | None:
-    import os
-
     return None if reference is None else read_reference(reference, os.environ, "--gateway-key")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Event
@@ -153,8 +154,6 @@ def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
 
 def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: dict[str, str]) -> list[_AskedSource]:
     """The sources of a kind, or why there are none."""
-    from dataclasses import replace
-
     from tonnage.sources.kinds import with_own_web
 
     here = with_own_web(here, base_url)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -82,8 +83,6 @@ class _BatchWorker:
         self._errors = output.with_name(output.name + ".errors.jsonl")
 
     def work(self, url: str, on_progress: OnProgress) -> BatchOutcome:
-        from dataclasses import replace
-
         from tonnage.batches.carrying import BatchTransfer
         from tonnage.batches.leases import LeasedRows
         from tonnage.batches.records import FileSink, Record, read_finished
@@ -125,8 +124,6 @@ class _BatchWorker:
 
     def _finished(self) -> Finished:
         """What all workers have recorded, each row once."""
-        from dataclasses import replace
-
         import numpy as np
 
         from tonnage.batches.records import read_finished

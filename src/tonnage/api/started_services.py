@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -126,8 +127,6 @@ def _stay(running: EngineProcess, service: RunningService, folder: Path, lease: 
 
 def _running_service(planned: PlannedReplica, asked: ServeOptions) -> RunningService:
     """The record of the service that this process is about to be."""
-    from datetime import UTC, datetime
-
     from tonnage.serving.running.record import PlannedCost, RunningService, this_process
 
     option, cost = planned.option, None
@@ -256,8 +255,6 @@ def _replica_devices(
 
 def _schedule(hours: Sequence[str]) -> WeekSchedule | None:
     """The hours on the clock of this machine, in its own time zone."""
-    from datetime import datetime
-
     from tonnage.scaling.schedules import WeekSchedule, parse_hours
 
     if not hours:

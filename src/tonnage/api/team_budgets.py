@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ def list_budgets(*, settings: Settings | None = None) -> Answer[tuple[BudgetStan
 
     Raises InputError that names file and key of what is wrong in budgets.toml.
     """
-    from datetime import UTC, datetime
-
     from tonnage.budgets import book as books
     from tonnage.budgets.file import FILE_NAME, read_budgets
     from tonnage.budgets.settling import sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -190,8 +191,6 @@ def _roof_here(
 
 def _processor_roof(threads: int, options: BenchVectorsOptions, settings: Settings) -> tuple[Roof, str]:
     """By the device profile where there is one, else by what the processor says of its units and its clock."""
-    import re
-
     from tonnage.benchmarks.machine import CPUINFO, clock_hz, host_identity, processor_features
     from tonnage.calibration.local_file import find_profile
     from tonnage.side_by_side.vectors import roof_of_profile

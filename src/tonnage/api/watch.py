@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -82,8 +83,6 @@ def open_watch(
 
     What an action does, and whether it did, is in the audit: `audit_lines`.
     """
-    from dataclasses import replace
-
     from filelock import FileLock, Timeout
 
     asked, settings, say = options or WatchOptions(), settings or current_settings(), say or (lambda _: None)

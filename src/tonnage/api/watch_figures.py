@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -83,8 +84,6 @@ def _to_promise(service: RunningService, p95_s: float | None) -> float | None:
 
 def _standings(settings: Settings, now: datetime) -> Iterator[tuple[Budget, int, int | None]]:
     """(budget, spent by what has ended and by what runs, forecast), in millionths of a US dollar."""
-    from dataclasses import replace
-
     from tonnage.budgets.settling import spent_so_far
     from tonnage.budgets.standing import standing_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import InputError, TonnageError
@@ -105,8 +106,6 @@ def _last_words(folder: RunFolder) -> str:
 
 def _is_saved(folder: RunFolder) -> bool:
     """Whether nothing is lost: a whole checkpoint of the last step, or the finished model."""
-    from pathlib import Path
-
     from tonnage.runs.journal import EventKind
     from tonnage.runs.states import RunStatus
     from tonnage.supervisor.verification import checkpoint_fault

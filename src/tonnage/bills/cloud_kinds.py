@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -144,8 +145,6 @@ CLOUD_KINDS: Final[tuple[tuple[str, tuple[tuple[str, ...], ...], Callable[[Row],
 
 def _priced(line: BillLine, rate: Any) -> BillLine:
     """Its amount in dollars: by the rate of the bill, or None where it has none."""
-    from dataclasses import replace
-
     if line.currency.upper() == DOLLARS or line.usd_pico is None:
         return line
     if rate in (None, "") or float(rate) <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,8 +140,6 @@ def _announce(session: Session, launch: Launch) -> None:
 
 def confirm() -> None:
     """Ask on a terminal; elsewhere the doubts are on stderr and the run starts."""
-    import sys
-
     if sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("start it?", err=True):
         raise typer.Exit(4)
 

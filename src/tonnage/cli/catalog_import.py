@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -124,8 +125,6 @@ def _import(session: Session, source: PriceSource, known: Catalog, *, folder: Pa
 
 def _with_the_rest(result: SourceResult, known: Catalog) -> SourceResult:
     """The imported rows, and those of the present catalog that they do not replace."""
-    from dataclasses import replace
-
     machines = {machine.key: machine for machine in (*known.instance_types, *result.instances)}
     offers = {
         (offer.provider, offer.instance_type, offer.region, offer.purchase): offer

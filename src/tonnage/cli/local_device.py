@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 
 def complete_device(incomplete: str) -> list[str]:
-    import os
-    from pathlib import Path
-
     from tonnage.calibration.local_file import stored_profiles
     from tonnage.settings import load_settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,8 +88,6 @@ def _carry_out(session: Session, file: Path, name: str | None, *, on: str | None
 
 def _first_look(session: Session, sweep: Sweep, *, on: str | None, yes: bool) -> None:
     """Objections to the run are reported before the first trial, once for all trials."""
-    from dataclasses import replace
-
     from tonnage.api.home_runs import run_names
     from tonnage.api.launching import prepare_spec, refuse_cut_short
     from tonnage.cli.carry_out import confirm

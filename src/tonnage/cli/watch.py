@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 
 import typer
@@ -47,8 +48,6 @@ def start(
 
     Without a file the default rules hold. Ctrl-C ends it; what fires then is remembered for the next start.
     """
-    from threading import Event
-
     from tonnage.api.interrupting import terminations_interrupt
 
     stop = Event()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from importlib.util import find_spec
 from math import isfinite
 from typing import Protocol
 
@@ -69,8 +70,6 @@ class GpuhuntSource:
 
 def gpuhunt_is_installed() -> bool:
     """Whether the extra is there."""
-    from importlib.util import find_spec
-
     return find_spec("gpuhunt") is not None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -31,8 +32,6 @@ def add_signing_in(app: FastAPI, server: WebServer) -> None:
         return HTMLResponse(render_login("", issuer))
 
     async def login(request: Request) -> Response:
-        from urllib.parse import parse_qs
-
         said = parse_qs((await request.body()).decode("utf-8", errors="replace"))
         begun = server.access.begin_session(said.get("key", [""])[0].strip())
         if begun is None:
