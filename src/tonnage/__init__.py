@@ -13,6 +13,7 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage import errors
     from tonnage.api import *
+    from tonnage.client import Client
 
 __version__: Final = "0.1.0"
 __all__ = [
@@ -31,8 +32,8 @@ __all__ = [
     "check_deployed", "check_gateway", "check_watch", "compare", "compliance", "deploy_files", "describe_machine",
     "diff", "doctor", "errors", "evaluate", "explain_request", "export_local_rows", "export_watch", "fetch", "gains",
     "gateway_budgets", "gateway_key", "gateway_similarity", "gateway_spend", "gateway_top", "image_files",
-    "import_litellm", "init", "list_budgets", "list_gpus", "list_instances", "list_models", "list_offers",
-    "list_services", "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "metric_names", "migrate",
+    "import_litellm", "init", "list_budgets", "list_gpus", "list_instances", "list_metrics", "list_models",
+    "list_offers", "list_services", "list_snapshots", "load_catalog", "load_workload", "make_ui_key", "migrate",
     "open_gateway", "open_ui", "open_watch", "optimise", "places_bundle", "plan", "planned_replica", "portfolio",
     "predict", "prepare", "price_history", "read_request_log", "reconcile_budgets", "reconcile_gateway", "refresh",
     "replay_watch", "restore", "resume", "revoke_ui_key", "rightsize", "rollback_service", "rotate_gateway_keys", "run",
@@ -40,9 +41,7 @@ __all__ = [
     "spot", "stop", "ui_keys", "update_service", "validate", "verify_audit", "verify_backup", "verify_fetched",
     "watch_metrics", "watch_status", "write_bundle", "write_image_files", "write_service_files",
 ]  # fmt: skip
-__getattr__ = lazy_names(
-    __name__, {".errors": (), ".client": ("Client",), "tonnage.api": [name for name in __all__ if name != "Client"]}
-)
+__getattr__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:

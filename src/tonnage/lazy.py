@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
+
+_IMPORT: Final = re.compile(r"^    from (\S+) import (?:\(([^)]+)\)|(.+))$", re.MULTILINE)
 
 
-def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `homes`: a module -> its names. A module without a dot in front of its name is
-    named in full; one without names is itself what its name gives.
+def lazy_names(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: each name comes from where its `if TYPE_CHECKING:` imports it.
 
-    >>> lazy_names("tonnage", {".units": ("GIB",)})("GIB")
-    1073741824
+    What readers and type checkers see is all there is: no second list of names can differ from it. (lazy-loader, of
+    Scientific Python, reads its stubs so.) The text is read when the first name is asked for.
+
+    >>> lazy_names("tonnage.pricing")("Ledger").__module__
+    'tonnage.pricing.ledger'
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> Any:
-        if not homes.get(f".{name}", (name,)):
-            return import_module(f".{name}", package)
-        if name in home_of:
-            return getattr(import_module(home_of[name], package), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        homes = _homes(package)
+        home = homes.get(name) or (homes.get("*") if name in import_module(package).__all__ else None)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return import_module(f".{name}", package) if home == package else getattr(import_module(home), name)
 
     return load
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """The module of each name that the package imports in an indented block; of `*` too."""
+    text = import_module(package).__spec__.loader.get_source(package)  # type: ignore[union-attr]  # loaded from text
+    return {
+        name.strip(): home
+        for home, several, one in _IMPORT.findall(text)
+        for name in (several or one).split(",")
+        if name.strip()
+    }

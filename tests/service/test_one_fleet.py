@@ -15,8 +15,8 @@ from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.fleets import machines_for, replicas_for
 from tonnage.planning.plan import MachineOption, Option
-from tonnage.portfolios.entry_plans import entry_plans
 from tonnage.portfolios.model import candidates_of
+from tonnage.portfolios.planner import entry_plans
 from tonnage.rightsizing.rightsize import plan_alone
 from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling

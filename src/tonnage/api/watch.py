@@ -1,4 +1,4 @@
-"""The watch: `tonnage.open_watch`, `check_watch`, `replay_watch`, `watch_status`, `watch_metrics`, `metric_names`,
+"""The watch: `tonnage.open_watch`, `check_watch`, `replay_watch`, `watch_status`, `watch_metrics`, `list_metrics`,
 `export_watch`."""
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def watch_metrics(*, settings: Settings | None = None) -> Answer[tuple[SeriesKey
         return Answer(tuple(history.names()), metrics_report)
 
 
-def metric_names() -> Answer[tuple[Metric, ...]]:
+def list_metrics() -> Answer[tuple[Metric, ...]]:
     """Every metric that runs, machines, services, gateways and homes can have."""
     from tonnage.metric_names import REGISTRY
     from tonnage.monitoring.reports import names_report

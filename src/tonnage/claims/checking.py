@@ -32,7 +32,7 @@ from tonnage.claims.statements import (
     PriceClaim,
     RateClaim,
 )
-from tonnage.claims.sum_answers import answer_sum
+from tonnage.claims.sums import answer_sum
 from tonnage.claims.table_claims import table_claims
 from tonnage.values import dataclass
 

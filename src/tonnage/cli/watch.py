@@ -108,7 +108,7 @@ def names(
 ) -> None:
     """List every metric that runs, machines, services, gateways and homes can have: name, kind, unit, labels, meaning,
     and the metric that carries its prediction."""
-    session.show_answer(api.metric_names())
+    session.show_answer(api.list_metrics())
 
 
 @commands.command("export", short_help="Write files for Prometheus and Grafana")

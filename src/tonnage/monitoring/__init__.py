@@ -16,12 +16,4 @@ if TYPE_CHECKING:
     from tonnage.monitoring.sampler import Sample, Sampler
 
 __all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler", "open_gpus"]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".exporter": ("Exporter",),
-        ".gpu_sample": ("GpuSample",),
-        ".gpus": ("Gpus", "open_gpus"),
-        ".sampler": ("Sample", "Sampler"),
-    },
-)
+__getattr__ = lazy_names(__name__)

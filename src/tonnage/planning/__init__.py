@@ -29,22 +29,4 @@ __all__ = [
     "CatalogStamp", "MachineOption", "Need", "Objective", "Option", "Plan", "Refusal", "RunDetail", "SizeMiss",
     "SizeReport", "SizeRow", "TokenOption", "assumptions_used", "make_plan", "make_size_report",
 ]  # fmt: skip
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".assumed": ("assumptions_used",),
-        ".plan": (
-            "CatalogStamp",
-            "MachineOption",
-            "Need",
-            "Objective",
-            "Option",
-            "Plan",
-            "Refusal",
-            "RunDetail",
-            "TokenOption",
-        ),
-        ".planner": ("make_plan",),
-        ".sizes": ("SizeMiss", "SizeReport", "SizeRow", "make_size_report"),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -19,11 +19,4 @@ __all__ = [
     "platform_deals",
     "young_interval_s",
 ]
-__getattr__ = lazy_names(
-    "tonnage.pricing",
-    {
-        ".deals": ("Deal", "Fee", "PriceGap", "platform_deals"),
-        ".interruptions": ("Terms", "young_interval_s"),
-        ".ledger": ("Ledger", "LedgerLine"),
-    },
-)
+__getattr__ = lazy_names(__name__)

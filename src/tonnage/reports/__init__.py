@@ -16,12 +16,4 @@ if TYPE_CHECKING:
     from tonnage.reports.size import render_size
 
 __all__ = ["FORMATS", "Format", "Look", "Report", "render_explain", "render_plan", "render_report", "render_size"]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".explain": ("render_explain",),
-        ".plan": ("render_plan",),
-        ".rendering": ("FORMATS", "Format", "Look", "Report", "render_report"),
-        ".size": ("render_size",),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -19,11 +19,19 @@ if TYPE_CHECKING:
     from tonnage.spot_instances.model_file import model_document, model_text, packaged_model, parse_model
     from tonnage.spot_instances.optimum import optimal_cost, optimal_costs
     from tonnage.spot_instances.policy import TonnagePolicy
-    from tonnage.spot_instances.replaying import POLICIES, ReplayResult, SpotPolicyResult, TraceResult, replay_traces
+    from tonnage.spot_instances.replaying import (
+        POLICIES,
+        ReplayResult,
+        SpotPolicyResult,
+        SpotWindows,
+        TraceResult,
+        draw_joint_windows,
+        draw_windows,
+        replay_traces,
+    )
     from tonnage.spot_instances.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
     from tonnage.spot_instances.saves import machine_save_s
     from tonnage.spot_instances.traces import SpotTrace, TraceError, parse_trace
-    from tonnage.spot_instances.windows import SpotWindows, draw_joint_windows, draw_windows
 
 __all__ = [
     "AGES_H", "POLICIES", "TICK_H", "Direction", "Greedy", "HazardModel", "Moment", "OnDemand", "Recorded",
@@ -33,22 +41,4 @@ __all__ = [
     "machine_hazard", "machine_save_s", "model_document", "model_text", "optimal_cost", "optimal_costs",
     "packaged_model", "parse_model", "parse_trace", "replay", "replay_traces",
 ]  # fmt: skip
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".advice": ("SpotAdvice", "SpotQuestion", "advise"),
-        ".engine": ("Moment", "SpotPolicy", "Recorded", "ReplayOutcome", "World", "replay"),
-        ".fitting": ("SpotFit", "fit_traces"),
-        ".hazards": ("AGES_H", "Direction", "HazardModel", "fit_hazards"),
-        ".job": ("TICK_H", "SpotJob"),
-        ".knowledge": ("SpotHazard", "machine_hazard"),
-        ".model_file": ("model_document", "model_text", "packaged_model", "parse_model"),
-        ".optimum": ("optimal_cost", "optimal_costs"),
-        ".policy": ("TonnagePolicy",),
-        ".replaying": ("POLICIES", "SpotPolicyResult", "ReplayResult", "TraceResult", "replay_traces"),
-        ".rivals": ("Greedy", "OnDemand", "TimeSliced", "UniformProgress"),
-        ".saves": ("machine_save_s",),
-        ".traces": ("SpotTrace", "TraceError", "parse_trace"),
-        ".windows": ("SpotWindows", "draw_joint_windows", "draw_windows"),
-    },
-)
+__getattr__ = lazy_names(__name__)

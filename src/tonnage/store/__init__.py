@@ -19,11 +19,4 @@ if TYPE_CHECKING:
     from tonnage.store.store import Store, open_store
 
 __all__ = ["PlanRow", "RunRow", "SpendRow", "Store", "StoreError", "open_store"]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".database": ("StoreError",),
-        ".rows": ("PlanRow", "RunRow", "SpendRow"),
-        ".store": ("Store", "open_store"),
-    },
-)
+__getattr__ = lazy_names(__name__)

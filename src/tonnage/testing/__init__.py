@@ -9,6 +9,4 @@ if TYPE_CHECKING:
     from tonnage.testing.runs import run_spec, write_run
 
 __all__ = ["FakeRunner", "FakeSource", "run_spec", "write_run"]
-__getattr__ = lazy_names(
-    "tonnage.testing", {".runner": ("FakeRunner", "FakeSource"), ".runs": ("run_spec", "write_run")}
-)
+__getattr__ = lazy_names(__name__)

@@ -15,11 +15,4 @@ if TYPE_CHECKING:
     from tonnage.tracking.unavailable import TrackingUnavailable
 
 __all__ = ["Tracker", "TrackingUnavailable", "tracking_uri"]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".places": ("tracking_uri",),
-        ".tracker": ("Tracker",),
-        ".unavailable": ("TrackingUnavailable",),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.web import gateways, prices, run_pages
@@ -13,9 +13,6 @@ from tonnage.web.compared import compare_files, compared
 from tonnage.web.project_files import visible_files
 from tonnage.web.run_pages import standing_alerts
 from tonnage.web.whatif import changed_workload
-
-if TYPE_CHECKING:
-    pass
 
 
 def _file(asked: PageRequest) -> Path:

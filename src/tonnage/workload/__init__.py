@@ -34,26 +34,4 @@ __all__ = [
     "TabularJob", "Team", "TrainJob", "Workload", "count_parameters", "find_model", "known_models", "load_workload",
     "parse_workload",
 ]  # fmt: skip
-__getattr__ = lazy_names(
-    __name__,
-    {
-        ".jobs": (
-            "BatchJob",
-            "BuyTerms",
-            "Constraints",
-            "Job",
-            "Lengths",
-            "Lora",
-            "Requests",
-            "ServeJob",
-            "TabularJob",
-            "Team",
-            "TrainJob",
-            "Workload",
-        ),
-        ".known": ("find_model", "known_models"),
-        ".loading": ("load_workload", "parse_workload"),
-        ".parameters": ("count_parameters",),
-        ".shapes": ("ModelShape",),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -18,17 +18,7 @@ if TYPE_CHECKING:
         translator,
     )
 
-_HERE = "tonnage.gateway.dialects"
-__getattr__ = lazy_names(
-    __name__,
-    {
-        f"{_HERE}.conversation": ("UntranslatableRequest", "UpstreamNonsense", "UpstreamRequest"),
-        f"{_HERE}.errors": ("error_body",),
-        f"{_HERE}.translation": (
-            "StreamTranslator", "Translator", "UnsupportedTranslation", "native", "translator",
-        ),
-    },
-)  # fmt: skip
+__getattr__ = lazy_names(__name__)
 __all__ = [
     "Dialect",
     "StreamTranslator",

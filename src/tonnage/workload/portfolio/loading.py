@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from os.path import isfile
@@ -20,14 +20,8 @@ from tonnage.workload.file.problems import Problem, explain_validation, raise_pr
 from tonnage.workload.file.text import load_text
 from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 from tonnage.workload.jobs import Workload
-from tonnage.workload.portfolio.fields import CommitmentFields, EntryFields, PortfolioFile
-from tonnage.workload.portfolio.freezing import (
-    freeze_capacity,
-    freeze_commitment,
-    freeze_shares,
-    reserved_usd_per_gpu_hour,
-)
-from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
+from tonnage.workload.portfolio.fields import CapacityFields, CommitmentFields, EntryFields, PortfolioFile
+from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry, Share
 
 _PAGE: Final = "docs/portfolio.md lists every key; examples/portfolio.yaml is an example"
 ReadWorkload = Callable[[Path, datetime], Workload]
@@ -64,10 +58,10 @@ def parse_portfolio(
         name=name,
         entries=_named_apart(entries),
         as_of=as_of,
-        shares=freeze_shares(fields.shares),
+        shares=_freeze_shares(fields.shares),
         share_tolerance=fields.share_tolerance_percent / 100.0,
-        capacity=tuple(freeze_capacity(one) for one in fields.capacity),
-        commitments=tuple(freeze_commitment(one, catalog) for one in fields.reserved),
+        capacity=tuple(_freeze_capacity(one) for one in fields.capacity),
+        commitments=tuple(_freeze_commitment(one, catalog) for one in fields.reserved),
         budget_usd=fields.budget_usd,
         file=file,
     )
@@ -208,6 +202,62 @@ def _commitment_problems(path: KeyPath, one: CommitmentFields, catalog: Catalog)
         yield Problem((*path, "up_to_gpus"), f"found {one.up_to_gpus}, below `gpus` ({one.gpus})", "it counts them in")
     if one.gpus == 0 and not one.up_to_gpus:
         yield Problem(path, "commits nothing", "`gpus` are committed already, `up_to_gpus` may be")
-    if one.usd_per_gpu_hour is None and reserved_usd_per_gpu_hour(one, catalog) is None:
+    if one.usd_per_gpu_hour is None and _reserved_usd_per_gpu_hour(one, catalog) is None:
         fault = "no reserved price is in the catalog for it: a missing price is not zero"
         yield Problem(path, fault, "state `usd_per_gpu_hour`")
+
+
+def _freeze_shares(shares: Mapping[str, float]) -> tuple[Share, ...]:
+    """Shares as fractions of one, in the file's order."""
+    total = math.fsum(shares.values())
+    return tuple(Share(provider=name, fraction=share / total) for name, share in shares.items())
+
+
+def _freeze_capacity(limit: CapacityFields) -> CapacityLimit:
+    return CapacityLimit(
+        gpu=parse_gpu_filter(limit.gpu),
+        at_once=limit.at_once,
+        provider=limit.provider,
+        region=limit.region,
+        purchases=limit.purchases,
+    )
+
+
+def _freeze_commitment(one: CommitmentFields, catalog: Catalog) -> Commitment:
+    """A commitment; for a machine it is bought in whole machines, else GPU by GPU."""
+    step, gpu, name = 1, one.gpu, one.instance_type
+    if one.instance_type is not None:
+        instance = catalog.instance_type(one.instance_type, one.provider)
+        step, gpu, name = max(int(instance.accelerator_count), 1), gpu or instance.accelerator, instance.name
+    price = one.usd_per_gpu_hour if one.usd_per_gpu_hour is not None else _reserved_usd_per_gpu_hour(one, catalog)
+    assert price is not None
+    assert gpu is not None
+    stated = one.usd_per_gpu_hour is not None
+    return Commitment(
+        provider=one.provider,
+        gpu=parse_gpu_filter(gpu),
+        usd_per_gpu_hour=price,
+        gpus=one.gpus,
+        up_to_gpus=one.gpus if one.up_to_gpus is None else one.up_to_gpus,
+        step_gpus=step,
+        region=one.region,
+        instance_type=name,
+        usable_fraction=one.usable_percent / 100.0,
+        source="the portfolio file" if stated else "the catalog's reserved_1y price",
+    )
+
+
+def _reserved_usd_per_gpu_hour(one: CommitmentFields, catalog: Catalog) -> float | None:
+    """The catalog's lowest one-year price of the machine (in `region`), per GPU and hour; None where there is none."""
+    if one.instance_type is None:
+        return None
+    try:
+        instance = catalog.instance_type(one.instance_type, one.provider)
+    except InputError:  # reported by the checks
+        return None
+    prices = [
+        float(offer.usd_per_instance_hour)
+        for offer in catalog.offers_of(instance)
+        if offer.purchase == "reserved_1y" and one.region in (None, offer.region)
+    ]
+    return min(prices) / instance.accelerator_count if prices and instance.accelerator_count else None
