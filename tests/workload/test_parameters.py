@@ -227,3 +227,14 @@ def test_adapters_of_latent_attention_follow_its_matrices() -> None:
     """DeepSeek-V2-Lite, rank 1, attention: h + a·192 for queries, 512 + a·256 for keys with values, in 27 layers."""
     shape = find_model("deepseek-v2-lite")
     assert lora_parameters(shape, 1, "attention") == 27 * ((2048 + 16 * 192) + (512 + 16 * 256))
+
+
+def test_transformer_xl_has_one_matrix_of_positions_a_layer() -> None:
+    """Transformer-XL Standard on WikiText-103 has 151 M parameters (Dai et al. 2019, arXiv:1901.02860, table 1): 16
+    layers, 410 wide, ten heads of 41, 2,100 in the MLP, 267,735 words; a second matrix would make 153.5 M."""
+    shape = ModelShape(
+        name="transformer-xl", architecture="decoder", layers=16, hidden=410, heads=10, kv_heads=10, head_dim=41,
+        ffn=2100, vocab=267_735, max_positions=0, positions="relative", relative_projections=True, qkv_bias=False,
+        output_bias=False,
+    )  # fmt: skip
+    assert count_parameters(shape).total == pytest.approx(151e6, rel=0.004)
