@@ -70,6 +70,7 @@ class LayerKept:
     boundary: Num  # the layer's input, all that full recomputation keeps
     per_op: Num  # kept where attention and every second matrix product are
     working: Num  # gradients of one layer that are kept while its backward runs
+    quantised_inputs: Num = 0.0  # of `total`, inputs of products on a quantised base
 
     @property
     def total(self) -> Num:
@@ -112,6 +113,7 @@ def layer_kept(
         boundary=tokens * span.residual_bytes * width.hidden,
         per_op=tokens * _per_op_width(shape, span, how, width),
         working=tokens * (span.element_bytes * width.ffn * (3 if shape.gated_mlp else 2) + 2 * FP32 * width.hidden),
+        quantised_inputs=tokens * _quantised_width(shape, span, width) if how.input_copies else 0.0,
     )
 
 
@@ -172,6 +174,11 @@ def _input_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths, *,
     if width.routed:
         mlp = mlp + 2.0 * width.routed  # gathered for the experts, and what they give back
     return span.element_bytes * (width.hidden * (attention + mlp) + width.latent)
+
+
+def _quantised_width(shape: ModelShape, span: Pass, width: _Widths) -> Num:
+    """Of products behind norms (one, where attention and MLP share it), behind attention and at the end of the MLP."""
+    return span.element_bytes * (shape.norms_per_layer * width.hidden + width.output + width.ffn)
 
 
 def _adapter_width(adapters: AdapterStoring, span: Pass, width: _Widths, *, first: int, ups: int) -> Num:

@@ -59,6 +59,8 @@ ADAM8_BYTES_PER_PARAMETER: Final = 2 * (1 + 4 / 2048)
 
 # NF4 with double quantisation: 4 bits + 0.127 bits of scales per weight (Dettmers et al. 2023, arXiv:2305.14314, 3).
 NF4_BYTES_PER_PARAMETER: Final = (4 + 0.127) / 8
+# With one 32-bit scale for 64 weights instead.
+SINGLE_SCALE_BYTES: Final = (4 + 32 / 64) / 8
 
 WEIGHT_BYTES: Final[dict[str, float]] = {
     "fp32": 4.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.sizing.precision import NF4_BYTES_PER_PARAMETER, SINGLE_SCALE_BYTES
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.programs import Loss, Program, documents_memory
@@ -32,6 +33,9 @@ UNSTATED_MEMORY: Final = "training memory, program not stated"
 PRIMITIVE_KEPT: Final = 1.4  # activations kept where a graph breaks them into primitives, over those of PyTorch
 
 
+LOSS_PARTS: Final = 8  # torchtune, CEWithChunkedOutputLoss: num_output_chunks
+
+
 def trainer_of(job: TrainJob) -> TrainerProfile:
     """The habits of the program of a job; PyTorch's where nothing is stated or documented.
 
@@ -51,6 +55,7 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         state=program.state or "autocast",
         reduce_bytes=2.0 if megatron and job.precision in ("fp16", "fp8") else 0.0,
         loss_bytes=LOSS_BYTES[loss],
+        loss_parts=LOSS_PARTS if loss == "chunked" else 1,
         loss_moved_bytes=LOSS_MOVED[loss],
         primitives=bool(program.primitive_graph),
         clustered=bool(program.clustered),
@@ -74,6 +79,8 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         table_bytes=2.0 if program.half_tables else 4.0,
         adapter_dropout=bool(program.adapter_dropout),
         keeps_quantised_inputs=bool(program.quantised_inputs),
+        four_bit_bytes=SINGLE_SCALE_BYTES if program.single_scales else NF4_BYTES_PER_PARAMETER,
+        quantised_head=bool(program.quantised_head),
         flat_gradients=bool(program.flat_gradients),
         tables_apart=bool(program.tables_apart),
         separate_gathers=bool(program.separate_gathers),

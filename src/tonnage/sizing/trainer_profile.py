@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tonnage.sizing.precision import NF4_BYTES_PER_PARAMETER
 from tonnage.values import dataclass
 
 State = Literal["autocast", "cast-model", "megatron"]
@@ -25,8 +26,8 @@ class TrainerProfile:
     all of them. `thin_residual`: the residual stream is 16-bit too (cast models, FSDP mixed precision, Megatron).
     `channels_last`: images are laid out as tensor cores want them (NHWC); otherwise 16-bit convolutions turn their
     input and output round.
-    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption). `loss_moved_bytes`: what the loss
-    moves for a logit forward, half of what backward moves (0: a plain loss).
+    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption). `loss_parts`: logits are made in so
+    many. `loss_moved_bytes`: what the loss moves for a logit forward, half of what backward moves (0: a plain loss).
     `rare_words`: clusters of an adaptive softmax beyond its head, the share of tokens that each takes and its words.
     `optimizer_kernels`: launched one by one for each tensor (a trust ratio of its own), not over lists of tensors.
     `exchanges`: data-parallel ranks sum their gradients. `primitives`: kernels are launched and activations kept per
@@ -38,7 +39,8 @@ class TrainerProfile:
     skips the reduction, so that gradients of all weights are kept. `keeps_gathered`: FSDP leaves frozen weights
     gathered (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit
     base). `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the input of each adapter.
-    `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
+    `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43), those of the step before too
+    until its loss is replaced. `four_bit_bytes`: a 4-bit weight with its scales. `quantised_head`: the head is one.
     `separate_gathers`: ZeRO-3 gathers each tensor of a layer by itself, not a layer at a time.
     `flat_gradients`: 16-bit gradients are copied end to end before 32-bit ones are made of them (DeepSpeed's ZeRO).
     `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
@@ -58,6 +60,7 @@ class TrainerProfile:
     reduce_bytes: float = 0.0
     optimizer_passes: float = 1.0
     loss_bytes: float = 0.0
+    loss_parts: int = 1
     loss_moved_bytes: float = 0.0
     rare_words: tuple[tuple[float, float], ...] = ()
     optimizer_kernels: float = 0.0
@@ -84,6 +87,8 @@ class TrainerProfile:
     table_bytes: float = 4.0
     adapter_dropout: bool = False
     keeps_quantised_inputs: bool = False
+    four_bit_bytes: float = NF4_BYTES_PER_PARAMETER
+    quantised_head: bool = False
     flat_gradients: bool = False
     tables_apart: bool = False
     separate_gathers: bool = False

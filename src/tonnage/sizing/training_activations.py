@@ -23,7 +23,7 @@ from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.stages import image_tokens
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import has_vocabulary_loss, longest_tokens, training_span
-from tonnage.sizing.training_state import FP32_BYTES, base_bytes, mixed
+from tonnage.sizing.training_state import FP32_BYTES, HALF, base_bytes, mixed, quantised_head
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
@@ -38,6 +38,7 @@ class Kept:
     flying: Array
     once: Array
     again: Array  # of `once`, what recomputation makes: it is held at the end of backward too
+    before: Array  # of the step before, until this one's loss is there
 
 
 def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Kept:
@@ -50,11 +51,13 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
     span = stored_span(job, layouts, trainer)
     if job.model.architecture == "convolution":
         kept = convolutions_kept(job.model, span) * trainer.kept_factor
-        return Kept(flying=column(kept, rows), once=np.zeros(rows), again=np.zeros(rows))
+        return Kept(flying=column(kept, rows), once=np.zeros(rows), again=np.zeros(rows), before=np.zeros(rows))
     on_device = 0.0 if trainer.offloaded_activations else 1.0
     flying: Num = np.zeros(rows)
     once: Num = np.zeros(rows)
     repeated: Num = np.zeros(rows)
+    before: Num = np.zeros(rows)
+    usual = min(job.lengths.mean / job.lengths.maximum, 1.0)  # the step before was as long as most are
     for repeats, layer in _layers(job, span, _storing(job, span, trainer), trainer):
         here = np.ceil(repeats / layouts.pipeline_parallel)
         total = layer.total * trainer.kept_factor
@@ -64,7 +67,10 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
         again = np.select(kinds, [total, layer.scores, total - layer.per_op], 0.0)
         repeated = np.maximum(repeated, again)
         once = np.maximum(once, again + layer.working)
-    return Kept(flying=column(flying, rows), once=column(once, rows), again=column(repeated, rows))
+        before = before + here * layer.quantised_inputs * usual
+    return Kept(
+        flying=column(flying, rows), once=column(once, rows), again=column(repeated, rows), before=column(before, rows)
+    )
 
 
 def _layers(job: TrainJob, span: Pass, how: Storing, trainer: TrainerProfile) -> Sequence[tuple[float, LayerKept]]:
@@ -137,7 +143,8 @@ def _adapters(job: TrainJob, trainer: TrainerProfile) -> AdapterStoring:
 
 
 def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, trainer: TrainerProfile) -> Array:
-    """Log-softmax, its gradient and that of the logits, at the start of backward."""
+    """Log-softmax, its gradient and that of the logits, at the start of backward; or the logits and a 4-bit head that
+    is expanded for them, in the 16 bit of its scales and of the product, where that is more."""
     if not has_vocabulary_loss(job):
         return np.zeros(len(layouts.nodes))
     compiled = job.compile and not trainer.layers_compiled
@@ -146,4 +153,7 @@ def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, trainer:
     per_logit = (trainer.loss_bytes or usual) + (_adapters(job, trainer).copy_bytes if scaled else 0.0)
     target = trainer.target_tokens or longest_tokens(job) / layouts.context_parallel
     tokens = layouts.micro_batch * target * trainer.logit_share
-    return tokens * job.model.vocab / layouts.tensor_parallel * per_logit
+    logits = tokens * job.model.vocab / layouts.tensor_parallel
+    expanded = quantised_head(job, layouts, trainer) * 2.0 * HALF
+    made: Array = np.where(expanded > 0, logits * TRAINING[job.precision].element_bytes + expanded, 0.0)
+    return np.maximum(logits * per_logit, made)

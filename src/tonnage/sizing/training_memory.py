@@ -14,7 +14,7 @@ from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_activations import Kept, kept_activations, logits_bytes
-from tonnage.sizing.training_job import ParameterShare, parameter_share
+from tonnage.sizing.training_job import ParameterShare, longest_tokens, parameter_share
 from tonnage.sizing.training_state import FULL, HALF, MASTER_BYTES, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
 from tonnage.values import dataclass
@@ -139,12 +139,13 @@ def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None 
     rows = len(layouts.nodes)
     every = logits_bytes(job, layouts, assumed, trainer)
     activations, logits = _at_the_fullest_stage(kept, every, layouts, trainer)
-    working = state.working_weights + _cached_casts(state, kept, every)
+    working = state.working_weights + _at_the_loss(state.casting, kept, every)
+    activations = activations + _at_the_loss(kept.before, kept, every)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
     beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)
     ending = state.gradients + np.maximum(state.stepping, beside)
     moments = _Moments(kept=activations + working, logits=logits, ending=ending)
-    gradients, stepping = _ending_at_peak(state, moments, layouts, trainer)
+    gradients, stepping = _ending_at_peak(job, state, moments, layouts, trainer)
     again = np.where(layouts.recompute == FULL, activations, kept.again)
     ranks = assumed.training_communicator_gib * _communicators(job, layouts) * (1.0 if channels is None else channels)
     return TrainingMemory(
@@ -192,23 +193,28 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: 
 FORWARD_LOSS = 10.0 / 12.0
 
 
-def _cached_casts(state: TrainingState, kept: Kept, logits: Array) -> Array:
-    """What the 16-bit copies of recomputed layers add to the peak. Autocast keeps them until it is left, at the end of
-    forward, although no layer reads them in backward (PyTorch, aten/src/ATen/autocast_mode.cpp: `cached_cast`)."""
-    added: Array = np.maximum(state.casting + FORWARD_LOSS * logits - np.maximum(kept.once, logits), 0.0)
-    return np.where(state.casting > 0, np.minimum(added, state.casting), 0.0)
+def _at_the_loss(held: Array, kept: Kept, logits: Array) -> Array:
+    """What is `held` to the end of forward alone adds to the peak: 16-bit copies of recomputed layers, which autocast
+    keeps until it is left although no layer reads them in backward (PyTorch, aten/src/ATen/autocast_mode.cpp:
+    `cached_cast`), and what the graph of the step before keeps until its loss is replaced."""
+    added: Array = np.maximum(held + FORWARD_LOSS * logits - np.maximum(kept.once, logits), 0.0)
+    return np.where(held > 0, np.minimum(added, held), 0.0)
 
 
 def _ending_at_peak(
-    state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
+    job: TrainJob, state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
 ) -> tuple[Array, Array]:
     """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
     the two counts; with accumulation the sums are held from the second one on, and a program with gradient buffers of
-    its own, or one that sets them to zero, keeps them always."""
+    its own, or one that sets them to zero, keeps them always. One that steps in backward has those of the head beside
+    the gradients of the logits that are left."""
     freed = moments.kept + moments.logits
     if trainer.gradients_in_backward:
-        return np.zeros_like(freed), np.zeros_like(freed)
+        left = (longest_tokens(job) * layouts.micro_batch) * (job.model.vocab / layouts.tensor_parallel)
+        left = left * TRAINING[job.precision].element_bytes * (1.0 - (trainer.loss_parts > 1) / trainer.loss_parts)
+        at_head = np.where(state.head > 0, np.minimum(left, moments.logits) + state.head - moments.logits, 0.0)
+        return np.maximum(at_head, 0.0), np.zeros_like(freed)
     beside = np.maximum(moments.ending - freed, 0.0)
     gradients = np.where(_stand(layouts, trainer), state.gradients, np.minimum(beside, state.gradients))
     return gradients, np.maximum(beside - gradients, 0.0)

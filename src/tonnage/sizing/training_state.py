@@ -9,7 +9,6 @@ import numpy as np
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
 from tonnage.sizing.precision import (
-    NF4_BYTES_PER_PARAMETER,
     TRAINING,
     TrainingNumbers,
     optimizer_bytes_per_parameter,
@@ -43,6 +42,7 @@ class TrainingState:
     sending: Array  # the largest buffer that FSDP sends gradients in, on a stream of its own
     sending_layer: Array  # the one of a layer, which `reducing` holds
     stepping: Array  # what the optimizer makes while it steps
+    head: Array  # gradients of the vocabulary projection while they are made, where none is kept to the end
 
 
 def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, trainer: TrainerProfile) -> TrainingState:
@@ -56,7 +56,7 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, train
     weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
     optimizer_cut = np.where(layouts.sharding >= ZERO1, dp, 1.0)
     full, trained = job.method == "full", share.trained
-    weights = trained * numbers.weight_bytes if full else frozen_bytes(job, share, trainer)
+    weights = trained * numbers.weight_bytes if full else frozen_bytes(job, layouts, share, trainer)
     optimizer = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
     kept = trained * (optimizer + _master_bytes(numbers, trainer)) / optimizer_cut
     bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (trainer.state == "autocast")
@@ -76,6 +76,7 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, train
         sending=column(sending, rows),
         sending_layer=column(of_layer, rows),
         stepping=column(_stepping(job, layouts, trained / optimizer_cut, numbers, trainer), rows) * optimizer_here,
+        head=column(_head_gradients(job, layouts, share, numbers, trainer), rows) * on_device,
     )
 
 
@@ -107,10 +108,11 @@ def base_bytes(job: TrainJob, trainer: TrainerProfile) -> float:
     return trainer.frozen_bytes or (FP32_BYTES if job.precision in ("fp32", "tf32") else HALF)
 
 
-def frozen_bytes(job: TrainJob, share: ParameterShare, trainer: TrainerProfile) -> Array:
+def frozen_bytes(job: TrainJob, layouts: Layouts, share: ParameterShare, trainer: TrainerProfile) -> Array:
     """Bytes of a frozen base before sharding; QLoRA has 4-bit layers."""
     if job.method == "qlora":
-        return (share.frozen - share.outer) * NF4_BYTES_PER_PARAMETER + share.outer * trainer.table_bytes
+        tables = share.outer - quantised_head(job, layouts, trainer)
+        return (share.frozen - tables) * trainer.four_bit_bytes + tables * trainer.table_bytes
     return share.frozen * base_bytes(job, trainer)
 
 
@@ -159,12 +161,12 @@ def _gathered(
     all of them between the stages of a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel),
     and, in its first version, all frozen weights once used (no gradient, so nothing frees them in backward)."""
     element = _passing_bytes(job, numbers, trainer)
-    layer = NF4_BYTES_PER_PARAMETER if job.method == "qlora" else element
+    layer = trainer.four_bit_bytes if job.method == "qlora" else element
     tables = 0.0 if trainer.tables_apart else share.outer
     passing = 2.0 * share.per_layer * layer + tables * element
     if trainer.tables_apart:  # the head, while the first layers of backward are fetched
         passing = np.maximum(passing, share.per_layer * layer + _head(job, layouts) * element)
-    every = share.trained * element + (frozen_bytes(job, share, trainer) if job.method != "full" else 0.0)
+    every = share.trained * element + (frozen_bytes(job, layouts, share, trainer) if job.method != "full" else 0.0)
     stays = (layouts.pipeline_parallel > 1) & (trainer.state == "autocast")
     if job.method != "full" and trainer.keeps_gathered:
         stays = np.ones_like(stays)
@@ -196,6 +198,24 @@ def _head(job: TrainJob, layouts: Layouts) -> Num:
     if not has_vocabulary_loss(job):
         return 0.0
     return job.model.vocab * job.model.embedding_width / layouts.tensor_parallel
+
+
+def _head_gradients(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
+) -> Num:
+    """Of an optimizer that steps in backward: the head's gradient, and where logits are made in parts the newest part's
+    beside the sum of those before (torch/csrc/autograd/input_buffer.cpp)."""
+    if job.method != "full" or not trainer.gradients_in_backward:
+        return 0.0
+    copies = 2.0 if trainer.loss_parts > 1 else 1.0
+    return np.minimum(_head(job, layouts), share.outer) * numbers.gradient_bytes * copies
+
+
+def quantised_head(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Num:
+    """Parameters of a head that is a 4-bit layer of its own."""
+    if job.method != "qlora" or not trainer.quantised_head or job.model.tied_embeddings:
+        return 0.0
+    return _head(job, layouts)
 
 
 def _casts(

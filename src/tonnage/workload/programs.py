@@ -51,7 +51,9 @@ class Program:
     `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
     the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
     base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
-    input of each. `quantised_inputs`: 4-bit products keep their inputs. `flat_gradients`: those of a rank's share are
+    input of each. `quantised_inputs`: 4-bit products keep their inputs, in the graph itself, which the loss of the step
+    before holds until the next one is there. `quantised_head`: the head is a 4-bit layer too. `single_scales`: scales
+    of a 4-bit base are not quantised again. `flat_gradients`: those of a rank's share are
     laid end to end before they are widened. `tables_apart`: FSDP gathers embedding and head only while they are used.
     `separate_gathers`: ZeRO-3 gathers tensor by tensor. `lists_when_sharded`: a fused optimizer steps lists of tensors
     where weights are shared out. `wide_gathers`: autocast over weights that are shared out in 32 bit, so that they are
@@ -87,6 +89,8 @@ class Program:
     half_tables: bool | None = None
     adapter_dropout: bool | None = None
     quantised_inputs: bool | None = None
+    quantised_head: bool | None = None
+    single_scales: bool | None = None
     wide_adapters: bool | None = None
     tensor_overlap: bool | None = None
     flat_gradients: bool | None = None
@@ -238,10 +242,14 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             adapter_dropout=True,
             keeps_gathered=True,
             quantised_inputs=True,
+            quantised_head=True,
+            single_scales=True,
         ),
         source="Lightning-AI/litgpt finetune/lora.py, full.py, adapter.py: scaled_dot_product_attention, AdamW, "
-        "lora_dropout 0.05, cross entropy in parts that all keep their softmax, bitsandbytes 0.41; activation "
-        "checkpointing with FSDP only (tutorials/oom.md); «Memory used» is max_memory_allocated",
+        "lora_dropout 0.05, cross entropy in parts that all keep their softmax, bitsandbytes 0.41 (autograd/"
+        "_functions.py: `ctx.tensors = (A, B)`, which no backward frees; `loss` lives to the next one); lightning/"
+        "fabric/plugins/precision/bitsandbytes.py: every `torch.nn.Linear`, bnb.nf4 with compress_statistics=False; "
+        "activation checkpointing with FSDP only (tutorials/oom.md); «Memory used» is max_memory_allocated",
         reading="allocated",
     ),
     "axolotl": Documented(
