@@ -122,11 +122,12 @@ steps, which need next to nothing beside weights and cache, and said in each row
 INTERVALS = """\
 Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or engine has the
 interval widened by the factor, once for each. A source of n rows weighs as √n: many rows of one laboratory are no
-independent evidence. A group of fewer than five sources is judged together with its kin, where it has any. The interval
-of memory rests on the peaks measured for this page too, which are one source, on those that others published, and on no
-reading of a device under a caching allocator, which shows more than its run needs; where no program is stated, on all
-peaks as if their program were not known. Encoders are of two families:
-without BERT their interval is that of vision.
+independent evidence. Each source is held against the interval of the others, and the level of the interval is the one
+at which these hold 80 %, where three sources or more and 50 rows show it. A group of fewer than five sources is judged
+together with its kin, where it has any. The interval of memory rests on the peaks measured for this page too, which are
+one source, on those that others published, and on no reading of a device under a caching allocator, which shows more
+than its run needs; where no program is stated, on all peaks as if their program were not known. Encoders are of two
+families: without BERT their interval is that of vision.
 """
 
 

@@ -158,9 +158,12 @@ def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
 
 
 def test_a_peak_counts_once_on_whatever_device(judged: MakeJudged) -> None:
-    """Peaks of four families on eight devices are four tables, so that the farthest row bounds the interval; as times
-    they are thirty-two, and it does not."""
-    rows = [replace(row, gpu=f"GPU {number % 8}") for number, row in enumerate(noisy(judged, 5, rows=160, families=4))]
+    """Two sources do not show how sources differ. Peaks of four families on eight devices are then four tables, so that
+    the farthest row bounds the interval; as times they are thirty-two, and it does not."""
+    rows = [
+        replace(row, gpu=f"GPU {number % 8}", source=row.family[:1] + str(number % 4 // 2))
+        for number, row in enumerate(noisy(judged, 5, rows=160, families=4))
+    ]
     peaks = [replace(row, metric="peak_mem_gib", group=KNOWN_MEMORY) for row in rows]
     times, bytes_ = fit_intervals(rows).groups[0], fit_intervals(peaks).groups[0]
     assert bytes_.high_log == max(map(residual, peaks))
@@ -277,9 +280,9 @@ def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None
 
     quiet, loud = of("encoder time", 0.02, 1, 1), of("vision time", 0.3, 2, 2)
     alone = fit_intervals(quiet).spread("encoder time").high_factor
-    assert fit_intervals([*quiet, *loud]).spread("encoder time").high_factor > 1.5 * alone
+    assert fit_intervals([*quiet, *loud]).spread("encoder time").high_factor > 1.2 * alone
     stranger = of("decoder rate", 0.3, 2, 3)
-    assert fit_intervals([*quiet, *stranger]).spread("encoder time").high_factor > 1.5 * alone
+    assert fit_intervals([*quiet, *stranger]).spread("encoder time").high_factor > 1.2 * alone
     many = of("encoder time", 0.02, 5, 4)
     both = fit_intervals([*many, *loud]).spread("encoder time")
     assert both == fit_intervals(many).spread("encoder time")

@@ -16,6 +16,7 @@ from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
 
+from tonnage.calibration.interval_level import calibrated_level
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.sizing.assumptions import (
     INFERENCE_MEMORY_SPREAD,
@@ -255,13 +256,18 @@ def _enough(rows: Sequence[JudgedRow]) -> bool:
 
 def _quantiles(rows: Sequence[JudgedRow], weights: Sequence[float] = ()) -> tuple[float, float, float]:
     """Low, middle and high of the pooled distribution of all sources (Dunn, Wasserman and Ramdas 2022,
-    arXiv:1809.07441, section 4.2: pooling CDFs). Rows of a table err together: those of one source, family and device.
-    A new table is one of k + 1, and the interval holds COVERED of that many. Whole sources are fewer than that law can
-    use: of four, it takes the farthest row of all. Peaks are the same on every device: there the device is no table."""
+    arXiv:1809.07441, section 4.2: pooling CDFs), at the level at which each source's rows are held by the others.
+
+    Where there are too few for that, the rows of a table err together: those of one source, family and device.
+    A new table is one of k + 1, and the interval holds COVERED of that many. Peaks are the same on every device: there
+    the device is no table."""
     values = [residual(row) for row in rows]
     weights = weights or _weights(rows)
-    tables = len({(source_of(row), row.family, "" if "memory" in row.group else row.gpu) for row in rows})
-    level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / tables)) / 2.0)
+    held = calibrated_level(values, weights, [source_of(row) for row in rows], COVERED)
+    if held is None:
+        tables = len({(source_of(row), row.family, "" if "memory" in row.group else row.gpu) for row in rows})
+        held = COVERED * (1.0 + 1.0 / tables)
+    level = min(1.0, (1.0 + held) / 2.0)
     low = -_quantile_of([-value for value in values], weights, level)
     high = _quantile_of(values, weights, level)
     return low, _quantile_of(values, weights, 0.5), high
