@@ -323,7 +323,25 @@ CONTRADICTIONS = {
         SERVE + "  engine: llama.cpp\n  weights: fp8\n", 8, "serve.weights", "found 'fp8'", "0.5 and later"
     ),
     "a cache that the engine does not keep": Bad(
-        SERVE + "  engine: lmdeploy\n  kv_cache: fp8\n", 8, "serve.kv_cache", "lmdeploy does not keep", "use vllm"
+        swap(SERVE, "gpt2", "qwen3-0.6b") + "  engine: lmdeploy\n  kv_cache: fp8\n",
+        8,
+        "serve.kv_cache",
+        "lmdeploy does not keep",
+        "use vllm",
+    ),
+    "a model that an engine does not run": Bad(
+        SERVE + "  engine: lmdeploy\n",
+        7,
+        "serve.engine",
+        "does not run a decoder with learned positions: gpt2 is one",
+        "use vllm (0.4 and later)",
+    ),
+    "an encoder-decoder under an engine of decoders": Bad(
+        swap(SERVE, "gpt2", "t5-small") + "  engine: vllm\n",
+        7,
+        "serve.engine",
+        "'vllm', which does not run an encoder-decoder",
+        "tensorrt-llm (0.7 and later) or tgi",
     ),
     "prefixes that an engine does not share": Bad(
         SERVE + "  engine: llama.cpp\n  prefix_cache_fraction: 0.5\n",

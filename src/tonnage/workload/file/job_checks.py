@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tonnage.workload.durations import render_duration
+from tonnage.workload.engine_models import not_run
 from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
@@ -278,6 +279,10 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
 
 
 def _format_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    rule = not_run(requests.engine, shape)
+    if rule is not None:
+        fault = f"found '{requests.engine}', which does not run {rule.kind}: {shape.name} is one"
+        yield Problem((section, "engine"), fault, rule.instead)
     weights, engine = requests.weights or shape.stored_weights, requests.engine or "vllm"
     known = UNSUPPORTED.get((engine, weights))
     if known is not None and requests.weights:
