@@ -19,6 +19,7 @@ WRONG = [  # what stands under `bench:`, the key that is named, the words
     (f"name: a\n  {DATA}\n  engines: [{{engine: xgboost, epochs: 3}}]", "epochs", "no such parameter"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: pytorch, depth: 3}}]", "depth", "no such parameter"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: xgboost, workers: 2}}]", "workers", "runs in one process"),
+    (f"name: a\n  {DATA}\n  engines: [{{engine: scikit-learn, devices: [0]}}]", "devices", "on processors alone"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: xgboost, master: spark://a:7077}}]", "master", "runs on no cluster"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: sparkling-gbm, master: yarn}}]", "master", "not an address of a"),
     (f"name: a\n  {DATA}\n  engines: [{{engine: pytorch, workers: 2}}]", "workers", "2 workers share 1 threads"),

@@ -94,6 +94,7 @@ def bench_clean(name: str | None = None, *, settings: Settings | None = None) ->
     """
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import clean_bench
+    from tonnage.reports.wording import plural, render_gib
     from tonnage.units import to_gib
 
     folder = benches_folder((settings or current_settings()).home)
@@ -107,8 +108,10 @@ def bench_clean(name: str | None = None, *, settings: Settings | None = None) ->
         except InputError as error:
             said.append(f"{one}: left alone: {error}")
             continue
-        said.append(f"{one}: {ended} processes ended, {to_gib(freed):.3g} GiB freed")
-    return said
+        if ended or freed or name:
+            size = f"{render_gib(to_gib(freed))} freed" if freed else "nothing to free"
+            said.append(f"{one}: {plural(ended, 'process')} ended, {size}")
+    return said or ["nothing to clean"]
 
 
 def bench_setup(
@@ -222,10 +225,13 @@ def _way_back(folder: BenchFolder) -> str:
 
 
 def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
-    from tonnage.benchmarks.engines.environments import missing
+    from tonnage.benchmarks.engines.lacking import lacking
     from tonnage.reports.wording import plural
 
-    found = [missing(engine.engine, settings.home) for engine in spec.engines]
+    every = [(engine.name, lacking(engine, settings.home)) for engine in spec.engines]
+    found = dict.fromkeys(
+        lack if lack.startswith(name) else f"{name}: {lack}" for name, lack in every if lack is not None
+    )
     cells = (
         f"{plural(len(spec.cells()), 'cell')} would run: {plural(len(spec.engines), 'engine')}, "
         f"{plural(len(spec.data), 'data set')}"
@@ -238,7 +244,7 @@ def _lacking(spec: BenchSpec, settings: Settings) -> tuple[str, ...]:
         searched = (f"before them a search with {said_budget(spec.search)} for each of {count} engines and data set",)
         if find_spec("optuna") is None:
             searched += ("the search needs Optuna: pip install 'tonnage[sweep]'",)
-    return (cells, *searched, *(one for one in found if one is not None))
+    return (cells, *searched, *found)
 
 
 def _predicted(found: BenchResult) -> str:

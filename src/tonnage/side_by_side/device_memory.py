@@ -1,17 +1,22 @@
-"""Whether a data set fits into the GPUs of an engine; where not, how many rows do."""
+"""Whether a data set fits into the GPUs or the Java heaps of an engine; where not, how many rows do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
+from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts, environment_of
 from tonnage.sizing.tabular import TabularAssumptions, mlp_device_memory, trees_device_memory
-from tonnage.units import to_gib
+from tonnage.units import from_gib, to_gib
 
 FLOAT_BYTES = 4.0
+# Heap over the size of the table. H2O: «about four times the size of your data»; Sparkling Water's nodes are Spark's
+# executors, which hold the rows once more (docs.h2o.ai: General Troubleshooting Tips; Data Sharing, internal backend).
+# The size is that of the float32 table, below that of the text that H2O means: what is refused would have failed.
+HEAP_TABLES = {"h2o": 4.0, "sparkling": 5.0}
 ORDER_BYTES = 8.0  # a row's place in the shuffled epoch, int64
 
 
@@ -59,6 +64,24 @@ def refuse_what_does_not_fit_on_devices(
             f"{to_gib(min(known)):.3g} GiB are there",
             hint=f"rows: {fits} fits" if fits else "no row fits beside what the engine itself takes: another device",
         )
+
+
+def refuse_what_does_not_fit_into_heaps(spec: BenchSpec, data: BenchData, rows: int, columns: int) -> None:
+    """InputError for the first engine of H2O whose Java processes together have too little memory for the data set,
+    with the number of rows that fits and the memory that would do."""
+    for engine in spec.engines:
+        tables = HEAP_TABLES.get(environment_of(engine.engine))
+        if tables is None or engine.engine.startswith("spark-"):
+            continue  # Spark's own models put on the disk what does not fit
+        heap = engine.workers * from_gib(engine.memory_gib)
+        needed = tables * rows * columns * FLOAT_BYTES
+        if needed > heap:
+            raise InputError(
+                f"data set '{data.name}' needs about {to_gib(needed):.3g} GiB of Java heap in {engine.name}, its "
+                f"{engine.workers} x {engine.memory_gib:g} GiB are too little",
+                hint=f"rows: {int(heap / (tables * columns * FLOAT_BYTES))} fits, or memory_gib: "
+                f"{ceil(to_gib(needed) / engine.workers * 10) / 10:g}",
+            )
 
 
 def _most_rows(

@@ -47,6 +47,7 @@ ADDRESSES: Final[Mapping[Cluster, re.Pattern[str]]] = MappingProxyType({
 EXAMPLES: Final[Mapping[Cluster, str]] = MappingProxyType({
     "Spark": "spark://HOST:7077", "Ray": "ray://HOST:10001, or HOST:6379 on one of its machines",
 })  # fmt: skip
+ON_PROCESSORS: Final = ("scikit-learn", "h2o-gbm")
 SOURCES: Final = ("generate", "packaged", "file", "sql")
 
 
@@ -159,6 +160,8 @@ def _engine_problems(here: KeyPath, engine: EngineEntry, bench: BenchEntry) -> I
     threads = engine.threads or bench.threads
     if engine.scaling is None and engine.workers > threads:
         yield Problem((*here, "workers"), f"{engine.workers} workers share {threads} threads", "a thread each or more")
+    if engine.devices and engine.engine in ON_PROCESSORS:
+        yield Problem((*here, "devices"), f"{engine.engine} trains on processors alone", "leave it out")
     yield from _spark_problems(here, engine)
     yield from _master_problems(here, engine)
     if engine.devices and engine.scaling is None and len(engine.devices) != engine.workers:

@@ -272,7 +272,7 @@ class _Predictor:
         )  # fmt: skip
         if not change.tables and is_unknown(engine.engine, engine.workers):
             return EnginePrediction()
-        seconds = float(change.seconds(estimate.total_s, float(engine.threads))[0])
+        seconds = float(change.seconds(estimate.total_s, float(min(engine.threads, self.host.logical_cores)))[0])
         memory = float(estimate.host_memory_bytes[0]) + process_bytes(engine.engine, engine.workers)
         return EnginePrediction(
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
@@ -294,8 +294,8 @@ class _Predictor:
 
 
 def processors_of(engine: EngineSpec, host: Host) -> CpuColumns:
-    """The cores that a cell of the engine is pinned to."""
+    """The cores that a cell of the engine is pinned to: as many as it has threads, where there are so many."""
     return CpuColumns(
-        vcpus=np.array([float(engine.threads)]), memory_bytes=np.array([host.memory_bytes]),
+        vcpus=np.array([float(min(engine.threads, host.logical_cores))]), memory_bytes=np.array([host.memory_bytes]),
         arm=np.array([host.arm]), threads_per_core=np.array([host.threads_per_core]),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tonnage.benchmarks.engines import session
 from tonnage.benchmarks.engines.data import prepare_data
 from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
@@ -128,9 +129,10 @@ def test_scaling_looks_into_the_steps_of_every_worker(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("light_engines")
-def test_two_benches_at_once_share_nothing(tmp_path: Path) -> None:
+def test_two_benches_at_once_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker sees its own GPU alone, has its own folder and ports, and the end of one does not end the other."""
-    specs = [bench(f'{{engine: scikit-learn, rounds: 5, devices: ["{gpu}"]}}') for gpu in (3, 5)]
+    monkeypatch.setattr(session, "lacking", lambda *_: None)  # these GPUs are not here; the light engine needs none
+    specs = [bench(f'{{engine: xgboost, rounds: 5, devices: ["{gpu}"]}}') for gpu in (3, 5)]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(carried, specs, [tmp_path / "one", tmp_path / "two"]))
     (one,), (two,) = found
@@ -240,8 +242,24 @@ def test_another_file_is_not_resumed(tmp_path: Path) -> None:
     """Cells of another file cannot stand beside new ones."""
     folder = BenchFolder(tmp_path / "b")
     folder.begin(bench("{engine: xgboost}"), resume=False)
+    folder.append(BenchCell(data="d", engine="xgboost", turn=0))
     with pytest.raises(InputError, match="has changed"):
         folder.begin(bench("{engine: lightgbm}"), resume=True)
+
+
+def test_a_dry_run_does_not_hold_the_bench_to_its_file(tmp_path: Path) -> None:
+    """Nothing is measured yet: the file may be mended, the bench begun without --fresh, its tables are made anew."""
+    folder = BenchFolder(tmp_path / "b")
+    small, large = (bench("{engine: xgboost}", rows=rows) for rows in (600, 900))
+    folder.begin(small, resume=True)
+    prepare_all(small, folder)
+    for resume in (True, False):
+        folder.begin(large, resume=resume)
+        assert sum(prepare_all(large, folder)["d"].rows.values()) == 900
+    (folder.path / "search").mkdir()
+    (folder.path / "search" / "d-xgboost.db").write_text("")
+    with pytest.raises(InputError, match="is there already"):
+        folder.begin(large, resume=False)
 
 
 def test_other_rows_than_finished_cells_had_are_refused(tmp_path: Path) -> None:

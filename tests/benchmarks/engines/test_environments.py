@@ -59,7 +59,7 @@ def test_clean_of_an_unknown_bench_is_refused() -> None:
     """A name without a folder is a mistake; without a name there may be nothing to do."""
     with pytest.raises(InputError, match="no bench is named 'x'"):
         bench_clean("x")
-    assert bench_clean() == []
+    assert bench_clean() == ["nothing to clean"]
 
 
 def test_workers_get_ports_of_their_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -30,8 +31,14 @@ class BenchFolder:
         self._corrections = path / "predicted-with"
 
     def begin(self, spec: BenchSpec, *, resume: bool) -> None:
-        """Make the folder, or go on in it. InputError where there is one without `resume`, or of another file."""
+        """Make the folder, or go on in it. InputError where one with something measured is there without `resume`, or
+        of another file. What was only looked at (a dry run) is begun again, tables of another file made anew."""
         stated = self.path / "bench.json"
+        if stated.is_file() and not self._measured():
+            if json.loads(stated.read_text(encoding="utf-8"))["digest"] != spec.digest:
+                shutil.rmtree(self.path / "data", ignore_errors=True)
+                (self.path / "rows.json").unlink(missing_ok=True)
+            stated.unlink()
         if stated.is_file() and not resume:
             hint = "--resume goes on with it, --fresh begins again, or give the bench another `name`"
             raise InputError(f"a bench '{spec.name}' is there already, in {self.path}", hint=hint)
@@ -42,6 +49,9 @@ class BenchFolder:
             return
         make_private_folder(self.path)
         write_whole(stated, json.dumps({"name": spec.name, "digest": spec.digest}))
+
+    def _measured(self) -> bool:
+        return bool(self.cells()) or any((self.path / "search").glob("*"))
 
     def hold_to(self, digests: Mapping[str, Mapping[str, str]]) -> None:
         """Remember the rows by the digests of their parts. InputError where cells were measured on others: a file or a

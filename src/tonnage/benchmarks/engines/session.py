@@ -13,14 +13,17 @@ import psutil
 
 from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.ease import ease_of
-from tonnage.benchmarks.engines.environments import missing
 from tonnage.benchmarks.engines.folder import BenchFolder
+from tonnage.benchmarks.engines.lacking import lacking
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
 from tonnage.benchmarks.engines.surroundings import read_surroundings
 from tonnage.benchmarks.engines.worker_process import end_marked, remove_scratch, run_cell
 from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.device_memory import refuse_what_does_not_fit_on_devices
+from tonnage.side_by_side.device_memory import (
+    refuse_what_does_not_fit_into_heaps,
+    refuse_what_does_not_fit_on_devices,
+)
 from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
 from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
@@ -57,7 +60,7 @@ def carry_out(
     if spec.search is not None:
         find_optuna()
     finished = {cell.key for cell in folder.cells() if cell.reason is None}
-    lacks = {engine.name: missing(engine.engine, home) for engine in spec.engines}
+    lacks = {engine.name: lacking(engine, home) for engine in spec.engines}
     asked, tables = spec.cells(), prepare_all(spec, folder)
     folder.enter(read_surroundings(datetime.now(UTC)), home)
     search_all(spec, folder, home, tables=tables, lacking=lacks, say=say)
@@ -121,9 +124,11 @@ def prepare_all(
         if one.generated is not None:
             shape = one.generated
             refuse_what_does_not_fit_on_devices(spec, one, shape.rows, shape.columns, device_memory)
+            refuse_what_does_not_fit_into_heaps(spec, one, shape.rows, shape.columns)
         split = prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free)
         rows = sum(split.rows.values())
         refuse_what_does_not_fit_on_devices(spec, one, rows, split.columns, device_memory, split.facts)
+        refuse_what_does_not_fit_into_heaps(spec, one, rows, split.columns)
         found[one.name] = split
     folder.hold_to({name: split.digests for name, split in found.items()})
     return found
