@@ -58,6 +58,9 @@ def test_programs_beside_a_cell_are_said_too() -> None:
     text = render_report(engine_bench_report(found(*cells)), "table")
     words = " ".join(text.split())
     assert "took up to 1.20 of a cell's own cores during 1 of 2 cells" in words.split("training rows")[0]
+    assert "OMP_WAIT_POLICY=passive" in words
+    passive = replace(found(*cells), sessions=({"settings in the environment": "OMP_WAIT_POLICY=passive"},))
+    assert "at full speed" not in render_report(engine_bench_report(passive), "table")
     assert "cores that others took" in text
     assert "1.20" in text.split("cores that others took")[1].split("predicted")[0]
 

@@ -28,6 +28,7 @@ ROW_COLUMNS: Final = (
     "id", "config_id", "source", "model", "gpu", "n_gpus", "global_batch", "precision", "method", "metric", "value",
     "note",
 )  # fmt: skip
+SETTINGS: Final = "settings in the environment"
 QUIET_CORES: Final = 0.3
 FIGURES: Final = (
     "work_s", "train_s", "prepare_s", "startup_s", "warmup_s", "rows_per_s", "quality", "to_target_s", "usd_to_target",
@@ -70,9 +71,13 @@ def _disturbed(found: BenchResult) -> str:
     said = f"Other programs kept up to {busiest(found):.2f} cores busy before a cell"
     if slowed:
         said += f", and took up to {max(slowed):.2f} of a cell's own cores during {len(slowed)} of {len(during)} cells"
-    return said + (
-        ": these times are not those of a quiet machine. Run the bench again alone before its times are relied on."
-    )
+    said += ": these times are not those of a quiet machine. Run the bench again alone before its times are relied on"
+    if slowed and not any("OMP_WAIT_POLICY" in one.get(SETTINGS, "") for one in found.sessions):
+        said += (
+            ", or under OMP_WAIT_POLICY=passive where others cannot be kept away: threads that wait for one another at "
+            "full speed lose most"
+        )
+    return said + "."
 
 
 def _of(found: BenchResult, data: BenchData) -> list[EngineResult]:

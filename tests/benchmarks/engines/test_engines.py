@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -236,6 +238,26 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     folder.append(BenchCell(data="d", engine="two", turn=0))
     assert [cell.engine for cell in folder.cells()] == ["one", "two"]
     assert len([json.loads(line) for line in folder.journal.read_text("utf-8").splitlines()]) == 2
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a byte is written, with what is needed and free; one that fills up meanwhile is an error of the disk,
+    not of the program: numpy leaves out its number."""
+    spec = bench("{engine: xgboost}", rows=3000)
+    room = SimpleNamespace(free=1000)
+    monkeypatch.setattr("tonnage.benchmarks.engines.data.shutil.disk_usage", lambda _: room)
+    with pytest.raises(InputError, match=r"needs 0\.0687 MiB in .*, 0\.000954 MiB are free"):
+        prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1e9)
+    room.free = 10**9
+
+    def short(*_: object) -> None:
+        raise OSError("560000 requested and 521184 written")
+
+    monkeypatch.setattr("tonnage.benchmarks.engines.data.np.save", short)
+    with pytest.raises(OSError, match="No space left") as caught:
+        prepare_data(spec, spec.data[0], tmp_path / "d", memory_bytes=1e9)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(tmp_path / "d" / "train_features.npy")
 
 
 def test_another_file_is_not_resumed(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from tonnage.benchmarks.engines.sql_rows import read_query
 from tonnage.errors import InputError, MissingExtra
 from tonnage.files import write_whole
+from tonnage.reports.wording import render_gib
 from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, TableFacts, Task
 from tonnage.units import to_gib
 from tonnage.values import dataclass
@@ -84,6 +88,7 @@ def prepare_data(spec: BenchSpec, data: BenchData, folder: Path, *, memory_bytes
         _refuse_what_does_not_fit(data.name, len(target), int(features.shape[1]), memory_bytes)
     _check(data, features, target)
     folder.mkdir(parents=True, exist_ok=True)
+    _refuse_without_room(data.name, folder, features.nbytes + target.nbytes)
     parts = _split(spec, len(target))
     digests = {part: _save(folder, part, features[rows], target[rows]) for part, rows in parts.items()}
     prepared = SplitRows(folder=folder, rows={part: len(rows) for part, rows in parts.items()},
@@ -134,6 +139,17 @@ def _refuse_what_does_not_fit(name: str, rows: int, columns: int, memory_bytes: 
         )
 
 
+def _refuse_without_room(name: str, folder: Path, needed_bytes: float) -> None:
+    """InputError where the disk cannot take the table."""
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise InputError(
+            f"data set '{name}' needs {render_gib(to_gib(needed_bytes))} in {folder}, "
+            f"{render_gib(to_gib(free))} are free on its disk",
+            hint="make room there, or set TONNAGE_HOME to a folder of another disk",
+        )
+
+
 def _split(spec: BenchSpec, rows: int) -> dict[str, NDArray[np.int64]]:
     order = np.random.default_rng(spec.seed).permutation(rows)
     held, tested = round(rows * spec.validation_fraction), round(rows * spec.test_fraction)
@@ -142,8 +158,14 @@ def _split(spec: BenchSpec, rows: int) -> dict[str, NDArray[np.int64]]:
 
 
 def _save(folder: Path, part: str, features: Floats, target: Floats) -> str:
-    np.save(folder / f"{part}_features.npy", np.ascontiguousarray(features, dtype=np.float32))
-    np.save(folder / f"{part}_target.npy", np.ascontiguousarray(target, dtype=np.float32))
+    for name, values in (("features", features), ("target", target)):
+        place = folder / f"{part}_{name}.npy"
+        try:
+            np.save(place, np.ascontiguousarray(values, dtype=np.float32))
+        except OSError as error:
+            if error.errno is None:  # numpy says how much it could write, not why
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place)) from error
+            raise
     digest = hashlib.sha256()
     for name in ("features", "target"):
         with open(folder / f"{part}_{name}.npy", "rb") as file:
