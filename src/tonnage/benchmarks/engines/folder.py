@@ -32,7 +32,7 @@ class BenchFolder:
 
     def begin(self, spec: BenchSpec, *, resume: bool) -> None:
         """Make the folder, or go on in it. InputError where one with something measured is there without `resume`, or
-        of another file. What was only looked at (a dry run) is begun again, and tables of another file are made again."""
+        of another file. What was only looked at (a dry run) is begun again, with the tables of its file."""
         stated = self.path / "bench.json"
         if stated.is_file() and not self._measured():
             if json.loads(stated.read_text(encoding="utf-8"))["digest"] != spec.digest:
