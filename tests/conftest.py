@@ -65,6 +65,12 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.addaudithook(_refuse_processes)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for the processes that they start and for moments that they chose."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave the heavy files alone with --fast, those named on the command line too; and a folder whose tests -m leaves
     out, since importing it takes seconds."""

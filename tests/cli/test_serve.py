@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from tests.ports import free_port
 from typer.testing import CliRunner
 
 import tonnage
@@ -50,12 +50,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     pytest.importorskip("onnxruntime")
     path = tmp_path_factory.mktemp("encoder")
     return write_tiny_encoder(path / "tiny", "classification"), path / "home"
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def asked(*arguments: str | Path) -> tuple[int, str]:
@@ -212,9 +206,7 @@ def test_replicas_answer_behind_one_address(file: Path, tmp_path: Path) -> None:
     for needed in ("xllamacpp", "gguf", "uvicorn", "uvloop"):
         pytest.importorskip(needed)
     model = write_tiny_gguf(tmp_path / "tiny.gguf")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(file), "--engine", "llama.cpp", "--model", str(model),
                "--port", str(port), "--replicas", "2", "--prefix-bytes", "32"]  # fmt: skip
     env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}

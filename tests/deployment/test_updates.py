@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.ports import free_port
 
 import tonnage
 from tonnage.errors import InputError, TonnageError, UnknownName
@@ -59,9 +59,7 @@ def test_a_service_is_updated_under_load(tmp_path: Path) -> None:
     settings = load_settings({}, {"TONNAGE_HOME": str(tmp_path / "home")}, tmp_path)
     smoke = tmp_path / "smoke.json"
     smoke.write_text(json.dumps({"path": "/predict", "body": {"inputs": "a b"}}))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(first), "--name", "reviews", "--port", str(port),
                "--replicas", "1..2", "--workers", "1", "--smoke", str(smoke)]  # fmt: skip
     env = {**os.environ, "TONNAGE_HOME": str(settings.home), "OMP_NUM_THREADS": "1"}

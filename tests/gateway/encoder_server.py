@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
+
 
 @contextmanager
 def serving(model: Path | str, home: Path, *words: str) -> Iterator[str]:
     """`tonnage serve MODEL`, until the block ends; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(model), "--port", str(port), "--workers", "1", *words]
     env = {**os.environ, "TONNAGE_HOME": str(home)}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.gateway.test_processes import free_port, started
+from tests.gateway.test_processes import started
+from tests.ports import free_port
 
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.testing.upstream import PretendedUpstream

@@ -4,46 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
 from tests.gateway.doorway import Doorway, Scripted, chat, play
-
-from tonnage.gateway.money.shared_accounts import SharedAccounts
-from tonnage.testing.tiny_gguf import write_tiny_gguf
+from tests.llama_server import llama_server
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tonnage.serving.engines.llama_server", "--model", str(model), "--alias", "tiny"]
-    command += ["--port", str(port), "--parallel", "2", "--ctx-size", "2048", "--threads", "1", "--threads-batch", "1"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait(20)
+    with llama_server(tmp_path_factory.mktemp("model"), at_once=2) as address:
+        yield f"{address}/v1"
 
 
 def test_streams_wholes_and_embeddings_of_a_real_engine(llama: str, tmp_path: Path) -> None:
@@ -69,7 +47,7 @@ def test_streams_wholes_and_embeddings_of_a_real_engine(llama: str, tmp_path: Pa
                 (counts["prompt_tokens"], counts["completion_tokens"])
             }
             spent = sum(row["usd_pico"] for row in rows)
-            (state,) = SharedAccounts.states(door.accounts)
+            (state,) = await door.book.states()
             paid = sum(row["input_tokens"] * 10**6 + row["output_tokens"] * 2 * 10**6 for row in rows)
             assert state.committed == spent == paid
 

@@ -18,6 +18,7 @@ from random import Random
 import httpx
 import psutil
 import pytest
+from tests.ports import free_port
 
 from tonnage.gateway.money.shared_accounts import SharedAccounts
 from tonnage.testing.upstream import PretendedUpstream
@@ -45,14 +46,6 @@ def started(folder: Path, url: str, port: int, *, host: str | None = None, **key
         except httpx.TransportError:
             time.sleep(0.1)
     raise AssertionError("the gateway is not ready after 20 s")
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
-from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
-from tonnage.planning import Option, Plan, make_plan
+from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.limits import check_limits
 from tonnage.planning.offers.choices import choose_deals
@@ -32,52 +29,16 @@ from tonnage.planning.sized_machines import size_job
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import (
-    BatchJob,
     BuyTerms,
     Constraints,
     DataPlace,
-    Lengths,
     OwnPrices,
-    Requests,
     Schedule,
     Team,
     Workload,
 )
-from tonnage.workload.known import find_model
 
-from .conftest import AS_OF
-
-Maker = Callable[..., Workload]
-T4 = Constraints(gpus=(parse_gpu_filter("T4:1"),), providers=("aws",), regions=("us-east-1",), max_nodes=1)
-
-
-def pick(plan: Plan, name: str, purchase: str = "on_demand", platform: str = "vm") -> Option:
-    [found] = [
-        o for o in plan.options if (o.instance_type, o.purchase, o.platform) == (name, purchase, platform)
-    ]  # fmt: skip
-    return found
-
-
-def lines(option: Option) -> dict[str, Any]:
-    return {line.what.split(",")[0]: line for line in option.ledger.lines}
-
-
-def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
-    """A million requests of 200 tokens in and 50 out; `constraints`, `buy` go to the workload."""
-    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", BuyTerms())
-    job = BatchJob(
-        model=find_model(model),
-        requests=Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=50, maximum=100)),
-        items=1_000_000,
-    )
-    return Workload(
-        name="batch",
-        job=replace(job, **changes),
-        constraints=constraints,
-        buy=buy,
-        team=Team(),
-        as_of=AS_OF,
-    )
+from .conftest import T4, Maker, lines, pick
 
 
 def test_a_databricks_job_is_the_machine_and_its_units(catalog: Catalog, make_train: Maker) -> None:

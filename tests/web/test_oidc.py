@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from tests.ports import free_port
 
 pytest.importorskip("fastapi")
 pytest.importorskip("joserfc")
@@ -50,11 +50,6 @@ def oidc_file(folder: Path, issuer: str, url: str) -> Path:
     path = folder / "oidc.toml"
     path.write_text(f'issuer = "{issuer}"\nclient_id = "{CLIENT}"\nurl = "{url}"\n{GRANTS}', encoding="utf-8")
     return path
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture

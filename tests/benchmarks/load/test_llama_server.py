@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
+from tests.llama_server import llama_server
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -19,38 +15,14 @@ pytest.importorskip("uvloop")
 
 import tonnage
 from tonnage import BenchServeOptions
-from tonnage.testing.tiny_gguf import write_tiny_gguf
 
 pytestmark = pytest.mark.heavy
 
 
-def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Until the model is loaded."""
-    for _ in range(600):
-        assert server.poll() is None
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)
-    raise TimeoutError(port)
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tonnage.serving.engines.llama_server", "--model", str(model), "--alias", "tiny"]
-    command += ["--port", str(port), "--parallel", "4", "--ctx-size", "4096", "--threads", "1", "--threads-batch", "1"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port, server)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(20)
+    with llama_server(tmp_path_factory.mktemp("model")) as address:
+        yield address
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-completions"])

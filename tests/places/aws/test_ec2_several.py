@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,11 @@ pytest.importorskip("boto3")
 pytest.importorskip("moto.server")
 
 import boto3
-import psutil
+from tests.places.two_machines import is_second, train_and_take, wait
 
-from tonnage.runs import RunFolder
 from tonnage.testing.aws.ec2 import FakeEC2
-from tonnage.testing.machines import FakeMachine
 
 pytestmark = pytest.mark.slow
-LONGEST_S = 240.0
-FILE = "sequence-classification.tonnage.yaml"
 PLACE = """[places.two]
 kind = "ec2"
 nodes = 2
@@ -47,17 +41,6 @@ python = "{python}"
 mount = "{mount}"
 usd_per_hour = 3.0
 """
-
-
-def wait(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + LONGEST_S
-    while not true():
-        assert time.monotonic() < until, "it did not come so far in time"
-        time.sleep(0.5)
-
-
-def losses(folder: RunFolder) -> dict[int, float]:
-    return {line["step"]: line["loss"] for line in map(json.loads, folder.metrics_file.read_text().splitlines())}
 
 
 def test_two_machines_train_are_taken_and_go_on(
@@ -86,40 +69,3 @@ def test_two_machines_train_are_taken_and_go_on(
         wait(lambda: all(one.state == "terminated" for one in ec2.instances.values()))
 
     train_and_take(desk_at(tmp_path / "home", place), tmp_path / "st", take)
-
-
-def train_and_take(desk: Any, starter: Path, take: Callable[[], None]) -> None:
-    """A run at the place `two`, whose second machine `take` takes away: lost, saved, resumed, with equal losses."""
-    del desk.environ["TONNAGE_WORKER"]
-    desk.tonnage("init", "sequence-classification", "--out", str(starter))
-    file = starter / FILE
-    file.write_text(file.read_text().replace("log_every: 5", "log_every: 1").replace("epochs: 3", "epochs: 25"))
-    words = ["--runner", "torchrun", "--processes", "2", "-d", "-y"]
-
-    def status(name: str) -> RunFolder:
-        desk.tonnage("ps", "-a")
-        found: RunFolder = desk.folder(name)
-        return found
-
-    desk.tonnage("run", str(file), "--on", "two", "--name", "taken", *words)
-    wait(lambda: status("taken").state().step > 4)
-    take()
-    folder = status("taken")
-    assert folder.state().state.value == "lost"
-    at = folder.state().checkpoint_step
-    assert at is not None
-    assert at == folder.state().step
-    desk.tonnage("resume", "taken", "-d")
-    wait(lambda: status("taken").state().state.ended and status("taken").state().attempt > 1)
-    assert folder.state().state.value == "succeeded", folder.log_file.read_text()[-2000:]
-    assert folder.state().lost_steps == 0
-    desk.tonnage("run", str(file), "--on", "two", "--name", "plain", *words)
-    wait(lambda: status("plain").state().state.ended)
-    assert losses(folder) == losses(desk.folder("plain"))
-
-
-def is_second(machine: FakeMachine | None) -> bool:
-    """The one whose workers have a folder of a further machine."""
-    assert machine is not None
-    below = psutil.Process(machine.process.pid).children(recursive=True)
-    return any("-machine-1" in " ".join(one.cmdline()) for one in below)

@@ -11,9 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-pytest.importorskip("moto.server")
-
-from tests.places.aws.test_ec2_several import is_second, train_and_take, wait
+from tests.places.two_machines import is_second, train_and_take, wait
 
 from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
@@ -66,12 +66,9 @@ def work(spec: RunSpec, path: Path, processes: int) -> RunFolder:
     folder.create(
         replace(spec, name=path.name, launch=LaunchSpec(runner=runner, processes=processes, device="cpu", threads=1))
     )
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1",
-        "--master-port", str(port), "-m", "tonnage.recipes.worker", str(path),
+        "--master-port", str(free_port()), "-m", "tonnage.recipes.worker", str(path),
     ]  # fmt: skip
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=900)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.ports import free_port
 
 from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import read_progress
@@ -25,17 +25,11 @@ HERE = Path(__file__).parent
 MakeRun = Callable[..., Any]
 
 
-def free_port() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
-
-
 def under_torchrun(run: Any, processes: int) -> list[str]:
     """The command of the tiny worker, on loopback."""
     return [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1",
-        "--master-port", free_port(), str(HERE / "tiny.py"), str(run.folder.path),
+        "--master-port", str(free_port()), str(HERE / "tiny.py"), str(run.folder.path),
     ]  # fmt: skip
 
 
@@ -69,7 +63,7 @@ def test_two_processes_give_the_loss_of_one(make_run: MakeRun) -> None:
     """The same file, dropout off, a global batch that two cannot share evenly, micro-batches that do not divide it."""
     one, two = (make_run(name, dropout=0.0, max_steps=10, global_batch=15, micro_batch=4) for name in ("one", "two"))
     assert one.work() == WorkerExit.DONE
-    command = [sys.executable, str(HERE / "ranks.py"), "2", free_port(), str(two.folder.path)]
+    command = [sys.executable, str(HERE / "ranks.py"), "2", str(free_port()), str(two.folder.path)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env=env, timeout=900)
     assert ended.returncode == 0, ended.stderr

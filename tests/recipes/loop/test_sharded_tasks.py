@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from tonnage.recipes.starters.models import encoder_decoder, image_encoder
 from tonnage.recipes.starters.rows import PICTURE, pictures
@@ -111,12 +111,9 @@ def write_pictures(folder: Path) -> Path:
 
 def work(folder: RunFolder) -> None:
     """Two workers of the run, to their end."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
-        "--master-port", str(port), "-m", "tonnage.recipes.worker", str(folder.path),
+        "--master-port", str(free_port()), "-m", "tonnage.recipes.worker", str(folder.path),
     ]  # fmt: skip
     ended = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=900

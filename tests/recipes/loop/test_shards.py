@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 pytest.importorskip("torch", reason="the extra `train`")
 load_file = pytest.importorskip("safetensors.torch", reason="the extra `train`").load_file
@@ -21,12 +21,9 @@ def test_no_rank_holds_the_whole(tmp_path: Path) -> None:
     rise by more than an eighth of the whole, no file holds more than a rank's part, and all reads back the same, to one
     process alone as well. What is written while training goes on is what was there when the write began. The finished
     model is saved with less than five of its 24 tensors in any rank's memory."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
-        "--master-port", port, str(Path(__file__).with_name("sharding.py")), str(tmp_path),
+        "--master-port", str(free_port()), str(Path(__file__).with_name("sharding.py")), str(tmp_path),
     ]  # fmt: skip
     returned = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # freed tensors go back at once, as those of 32 MiB always do
     done = subprocess.run(

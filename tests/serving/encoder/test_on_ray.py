@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.ports import free_port
 
 from tonnage.errors import InputError
 from tonnage.serving.encoder.on_ray import RayReplicas, deployment_options, serve_on_ray
@@ -82,9 +82,7 @@ def test_a_real_ray_ends_at_ctrl_c_while_it_deploys(tmp_path: Path) -> None:
     """A replica that asks for more cores than there are waits for ever; Ctrl-C is exit code 130, and nothing stays."""
     pytest.importorskip("ray.serve")
     folder = write_tiny_encoder(tmp_path / "tiny", "embedding")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--on", "ray", "--port", str(port), "--workers",
                "4096"]  # fmt: skip
     env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home"), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -112,9 +110,7 @@ def test_replicas_on_a_real_ray_answer_and_are_replaced(tmp_path: Path) -> None:
     pytest.importorskip("ray.serve")
     pytest.importorskip("onnxruntime")
     folder = write_tiny_encoder(tmp_path / "tiny", "embedding")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--on", "ray", "--replicas", "2..2", "--port",
                str(port), "--workers", "1", "--batch-tokens", "64"]  # fmt: skip
     env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home"), "RAY_USAGE_STATS_ENABLED": "0"}

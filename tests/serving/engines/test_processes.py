@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.ports import free_port
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.serving.engines.engine import EngineCommand, EnginePlace
@@ -32,12 +32,6 @@ from tonnage.testing.tiny_gguf import write_tiny_gguf
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
 
 
 def tiny_command(folder: Path, **changed: object) -> EngineCommand:
