@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.cli.test_run import Run, home, pretend, spec, wait_for_step
 
 import tonnage as package
 from tonnage.api.backup_notes import note_backup
-from tonnage.api.watch import audit_lines
+from tonnage.api.watch import audit_lines, load_watch
 from tonnage.api.watch_figures import home_figures, runs_of_budget
 from tonnage.api.watch_hands import halve_micro_batch, stop_verified
 from tonnage.errors import InputError
@@ -28,8 +29,12 @@ def settings_of(home: Path) -> package.settings.Settings:
     return load_settings({}, {"TONNAGE_HOME": str(home.parent)}, home.parent.parent)
 
 
-def test_a_hard_budget_at_its_limit_saves_verifies_and_stops(tonnage: Run, spec: str, home: Path) -> None:
+def test_a_hard_budget_at_its_limit_saves_verifies_and_stops(
+    tonnage: Run, spec: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What runs is stopped with a verified checkpoint once a budget was lowered below what is spent; others go on."""
+    rules = replace(load_watch(None), every_s=0.2)  # the default rules, without their ten seconds between rounds
+    monkeypatch.setattr("tonnage.api.watch.load_watch", lambda _: rules)
     settings = settings_of(home)
     home.parent.mkdir()
     file = home.parent / "budgets.toml"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from tests.ports import free_port
 
 import tonnage
 from tonnage.errors import InputError, TonnageError, UnknownName
+from tonnage.serving.encoder.export import exported
+from tonnage.serving.encoder.folders import read_folder
 from tonnage.settings import load_settings
 from tonnage.testing.tiny_encoders import write_tiny_encoder
 
@@ -55,7 +58,9 @@ def test_a_service_is_updated_under_load(tmp_path: Path) -> None:
     for needed in ("onnxruntime", "uvicorn", "uvloop", "torch"):
         pytest.importorskip(needed)
     first = write_tiny_encoder(tmp_path / "first", "classification")
-    second = write_tiny_encoder(tmp_path / "second", "classification")
+    graph = exported(read_folder(first), tmp_path / "graphs", weights="fp32")
+    shutil.copy(graph, first / "model.onnx")  # no replica has to load torch
+    second = shutil.copytree(first, tmp_path / "second")
     settings = load_settings({}, {"TONNAGE_HOME": str(tmp_path / "home")}, tmp_path)
     smoke = tmp_path / "smoke.json"
     smoke.write_text(json.dumps({"path": "/predict", "body": {"inputs": "a b"}}))
@@ -74,8 +79,8 @@ def test_a_service_is_updated_under_load(tmp_path: Path) -> None:
             empty.mkdir()
             refused = tonnage.update_service("reviews", empty, QUICK, settings=settings)
             assert "no config.json" in str(refused.fault)
-            broken = write_tiny_encoder(tmp_path / "broken", "classification")
-            (broken / "model.safetensors").write_bytes(b"broken")
+            broken = shutil.copytree(first, tmp_path / "broken")
+            (broken / "model.onnx").write_bytes(b"broken")
             back = tonnage.update_service("reviews", broken, QUICK, settings=settings)
             with pytest.raises(TonnageError, match="the old version of 'reviews' stays"):
                 back.checked()
