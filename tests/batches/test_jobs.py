@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.killed import Killed
 
 pytest.importorskip("fsspec")
 pytest.importorskip("boto3")
@@ -25,10 +26,6 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 
 ROLE = "arn:aws:iam::123456789012:role/batch"
 MODEL = "amazon.nova-lite-v1:0"
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 def write_rows(folder: Path, count: int, *more: str, **said: Any) -> Path:

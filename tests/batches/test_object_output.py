@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.killed import Killed
 
 pytest.importorskip("fsspec")
 
@@ -27,10 +28,6 @@ ROWS = [
     for at in range(5)
 ]
 FAILED = 3
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 class Whole(memory.MemoryFileSystem):

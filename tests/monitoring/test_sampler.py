@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from tests.nvml_errors import NotSupported, NvmlError
 
 from tonnage.monitoring import Sampler
 from tonnage.monitoring.gpus import Gpus
@@ -22,14 +23,6 @@ PARENT = (
     "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE)\n"
     "child.stdout.readline()\nprint('up', flush=True)\nsys.stdin.readline()\nchild.kill()\nchild.wait()"
 )
-
-
-class NvmlError(Exception):
-    """As `pynvml.NVMLError`."""
-
-
-class NotSupported(NvmlError):
-    pass
 
 
 class NoPermission(NvmlError):

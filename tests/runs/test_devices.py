@@ -8,20 +8,13 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from tests.nvml_errors import NotSupported, NvmlError
 
 from tonnage.benchmarks.machine import gpu_by_driver
 from tonnage.runners.machine import gpus_by_nvml
 from tonnage.runs.devices import list_boards, list_gpus
 from tonnage.runs.spec import LaunchSpec
 from tonnage.supervisor.reporting import gpus_of
-
-
-class NvmlError(Exception):
-    pass
-
-
-class NotSupported(NvmlError):
-    pass
 
 
 class CutUp:

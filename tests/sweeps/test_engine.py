@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.killed import Killed
 
 from tonnage.errors import InputError, WorkloadError
 from tonnage.runs.states import RunReason, RunStatus
@@ -34,10 +35,6 @@ sweep:
   objective: rmse
 {terms}
 """
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing of ours catches it."""
 
 
 class Pretended:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places.works import TAG, WORK
 
 pytest.importorskip("boto3")
 pytest.importorskip("moto.server")
@@ -37,12 +38,6 @@ TERMS: dict[str, Any] = {
 }  # fmt: skip
 ON_DEMAND = {"spot": False}
 GPUS = {"gpus": 8, "gpu_memory_gib": 80, "instance_type": "p5.48xlarge", "cores": 192, "memory_gib": 1900}
-TAG = "tonnage:0a1b2c3d:0123456789ab:first"
-WORK = Work(
-    name="t-first-0a1b2c3d-0123456789ab", run="First run", token="0123456789ab", home="0a1b2c3d", owner="me", tag=TAG,
-    command=("sleep", "60"), env={"A": "it's $HOME"}, max_cost_usd=None,
-    tags={"tonnage": TAG, "tonnage-home": "0a1b2c3d", "tonnage-token": "0123456789ab", "tonnage-run": "First run"},
-)  # fmt: skip
 AGAIN = [{"onStatusReason": "Host EC2*", "action": "RETRY"}, {"onReason": "*", "action": "EXIT"}]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from benchmarks.record_azure_schema import JOBS, excerpt
+from tests.places.works import TAG
+from tests.places.works import WORK as FIRST
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.azure.job_place import AzureMLPlace
@@ -31,12 +33,7 @@ TERMS: dict[str, Any] = {
     "memory_gib": 220, "gpus": 1, "gpu_memory_gib": 80, "bucket": "az://runs@account.blob.core.windows.net/tonnage",
     "time_limit_minutes": 240, "image": f"team.azurecr.io/tonnage@sha256:{DIGEST}", "spot": True, "grace_s": 20,
 }  # fmt: skip
-TAG = "tonnage:0a1b2c3d:0123456789ab:first"
-WORK = Work(
-    name="t-first-0a1b2c3d-0123456789ab", run="First run", token="0123456789ab", home="0a1b2c3d", owner="me", tag=TAG,
-    command=("sh", "-c", "sleep 60"), env={"A": "it's $HOME"}, max_cost_usd=None,
-    tags={"tonnage": TAG, "tonnage-home": "0a1b2c3d", "tonnage-token": "0123456789ab", "tonnage-run": "First run"},
-)  # fmt: skip
+WORK = replace(FIRST, command=("sh", "-c", "sleep 60"))
 SERVERLESS = {"compute": None}
 
 

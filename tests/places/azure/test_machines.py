@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from benchmarks.record_azure_schema import MACHINES, excerpt
+from tests.places.works import TAG, WORK
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.azure.checks import grants
@@ -38,12 +39,6 @@ TERMS: dict[str, Any] = {
     "boot_image": "canonical:ubuntu:server:latest", "identity": IDENTITY, "subnet": "net/runs",
     "ssh_public_key": "ssh-ed25519 AAAA me", "time_limit_minutes": 240, "image": f"team.azurecr.io/tonnage@{DIGEST}",
 }  # fmt: skip
-TAG = "tonnage:0a1b2c3d:0123456789ab:first"
-WORK = Work(
-    name="t-first-0a1b2c3d-0123456789ab", run="First run", token="0123456789ab", home="0a1b2c3d", owner="me", tag=TAG,
-    command=("sleep", "60"), env={"A": "it's $HOME"}, max_cost_usd=None,
-    tags={"tonnage": TAG, "tonnage-home": "0a1b2c3d", "tonnage-token": "0123456789ab", "tonnage-run": "First run"},
-)  # fmt: skip
 RESERVED = f"{GROUP}/providers/Microsoft.Compute/capacityReservationGroups/mine"
 
 

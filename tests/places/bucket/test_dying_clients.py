@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.killed import Killed
 
 from tonnage.places.azure.machines import AzureMachines
 from tonnage.places.azure.place import AzurePlace
@@ -34,10 +35,6 @@ pytestmark = pytest.mark.heavy
 TERMS: dict[str, Any] = {"cores": 1, "memory_gib": 1, "time_limit_minutes": 60}
 
 
-class DeadClient(BaseException):
-    """Nothing of ours catches it, as nothing catches the end of a process."""
-
-
 class Mortal:
     """Dies once so many of its requests have been carried out."""
 
@@ -49,7 +46,7 @@ class Mortal:
             answer = self.ask(instance, *args, **more)
             if self.left == 0:
                 self.left = -1
-                raise DeadClient
+                raise Killed
             self.left -= 1
             return answer
 
@@ -66,7 +63,7 @@ def dies_anywhere(mortal: Mortal, place: Callable[[], BucketRuns], home: Path, j
         try:
             trial.start(folder)
             died = False
-        except DeadClient:
+        except Killed:
             pass
         mortal.left = -1
         again = PlaceTrial(executor=place(), home=home)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from benchmarks.record_google_schema import FILE, document, excerpt
+from tests.places.works import TAG, WORK
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket import gcs
@@ -43,12 +44,6 @@ TERMS: dict[str, Any] = {
     "boot_image": "projects/ml/global/images/family/gpu", "time_limit_minutes": 240, "service_account": ACCOUNT,
     "image": f"us-central1-docker.pkg.dev/my-project/runs/tonnage@{DIGEST}",
 }  # fmt: skip
-TAG = "tonnage:0a1b2c3d:0123456789ab:first"
-WORK = Work(
-    name="t-first-0a1b2c3d-0123456789ab", run="First run", token="0123456789ab", home="0a1b2c3d", owner="me", tag=TAG,
-    command=("sleep", "60"), env={"A": "it's $HOME"}, max_cost_usd=None,
-    tags={"tonnage": TAG, "tonnage-home": "0a1b2c3d", "tonnage-token": "0123456789ab", "tonnage-run": "First run"},
-)  # fmt: skip
 GPUS = {"gpus": 8, "gpu": "h100", "gpu_memory_gib": 80, "instance_type": "a3-highgpu-8g", "cores": 208}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.killed import Killed
 
 from tonnage.cli import run
 from tonnage.errors import TonnageError
@@ -169,10 +170,6 @@ def test_a_disk_is_filled_once_and_read_by_all(google: FakeGoogle, shop: Shop, d
     assert any("copied from us-central1-a" in line for line in said)
 
 
-class DeadClient(BaseException):
-    """Nothing of ours catches it, as nothing catches the end of a process."""
-
-
 def changing(method: str, url: str) -> str:
     """What a request changes, by name; empty where it only asks."""
     path = urlsplit(url).path
@@ -193,7 +190,7 @@ def test_a_client_may_die_after_every_request_that_changes_something(
         what = changing(method, url)
         if what and what not in died:
             died.append(what)
-            raise DeadClient
+            raise Killed
         return answer
 
     monkeypatch.setattr(GoogleClient, "send", mortal)
@@ -201,7 +198,7 @@ def test_a_client_may_die_after_every_request_that_changes_something(
     while made is None:
         try:
             made = filling(shop.terms).carry_out()
-        except DeadClient:
+        except Killed:
             assert len(died) < 40
     assert len(died) > 10, died  # disk, request, state, machine, labels and mode twice, snapshot, copy, its end
     assert fetched_once(shop)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks.record_google_schema import JOB_ROOT, JOBS_FILE, document, excerpt
+from tests.places.works import TAG, WORK
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
@@ -33,12 +34,6 @@ TERMS: dict[str, Any] = {
 }  # fmt: skip
 L4 = {"gpus": 1, "gpu": "l4", "gpu_memory_gib": 24, "accelerator": "NVIDIA_L4", "instance_type": "g2-standard-8"}
 RESERVED = "projects/p/zones/us-central1-a/reservations/mine"
-TAG = "tonnage:0a1b2c3d:0123456789ab:first"
-WORK = Work(
-    name="t-first-0a1b2c3d-0123456789ab", run="First run", token="0123456789ab", home="0a1b2c3d", owner="me", tag=TAG,
-    command=("sleep", "60"), env={"A": "it's $HOME"}, max_cost_usd=None,
-    tags={"tonnage": TAG, "tonnage-home": "0a1b2c3d", "tonnage-token": "0123456789ab", "tonnage-run": "First run"},
-)  # fmt: skip
 
 
 def cloud(**changed: Any) -> VertexJobs:
