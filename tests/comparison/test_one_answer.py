@@ -114,8 +114,7 @@ def test_an_estimated_fee_has_its_interval_wherever_it_is_shown() -> None:
 
 
 def test_the_pictures_say_what_is_known_of_what() -> None:
-    """A latency that the user states is not shown as predicted; a model has one name; a save of the whole job is no
-    checkpoint."""
+    """A latency that the user states is not shown as predicted; a model has one name."""
     found = compared_example("bert-databricks-vs-bedrock")
     (architecture,) = [one for one in build_sections(found) if one.key == "architecture"]
     pictures = {one.title: one.mermaid for one in architecture.parts if hasattr(one, "mermaid")}
@@ -123,17 +122,18 @@ def test_the_pictures_say_what_is_known_of_what() -> None:
     assert "600 ms<br>stated" in bedrock
     assert "amazon.nova-micro" not in bedrock
     assert "predicted" in pictures["Self-managed GPU machines on AWS"]
-    for name, total in found.totals.items():
-        for row in total.rows:
-            spot = None if row.option is None else row.option.spot
-            if spot is not None and spot.interval_h >= spot.work_h:
-                assert "Checkpoints" not in pictures[found.title_of[name]]
 
 
-def test_a_price_not_relied_on_is_said_beside_those_that_are() -> None:
-    """The undated spot price of the plain machine is shown as what it is, for each alternative alike."""
-    text = texts("bert-databricks-vs-bedrock")["whole"]
-    for title in ("Self-managed GPU machines on AWS", "Amazon SageMaker AI"):
-        doubted = [one for one in text.splitlines() if one.startswith(f"| {title} |") and "not relied on: $" in one]
-        assert len(doubted) == 1
-        assert "(no date)" in doubted[0]
+def test_a_save_of_the_whole_job_is_no_checkpoint() -> None:
+    """A picture has checkpoints where work on spot machines is saved before its end, and nowhere else."""
+    shown = []
+    for example in ("bert-databricks-vs-bedrock", "h2o-vs-pytorch"):
+        found = compared_example(example)
+        (architecture,) = [one for one in build_sections(found) if one.key == "architecture"]
+        pictures = {one.title: one.mermaid for one in architecture.parts if hasattr(one, "mermaid")}
+        for name, total in found.totals.items():
+            spots = [one.option.spot for one in total.rows if one.option is not None and one.option.spot is not None]
+            saved = any(one.interval_h < one.work_h for one in spots)
+            assert ("Checkpoints" in pictures[found.title_of[name]]) is saved, (example, name)
+            shown.append((bool(spots), saved))
+    assert {(True, True), (True, False)} <= set(shown)
