@@ -66,7 +66,7 @@ def test_every_form_is_one_that_the_models_have(form: dict[str, Any]) -> None:
     """Disk and card go with the machine; nothing reaches it; the same bytes twice."""
     requests = cloud(**form).requests(WORK)
     assert cloud(**form).requests(WORK) == requests
-    assert [one.body.get("zones") for one in requests] == [[zone] for zone in form.get("zones", ())] or [None]
+    assert [one.body.get("zones") for one in requests] == ([[zone] for zone in form.get("zones", ())] or [None])
     for one in requests:
         told = one.body["properties"]
         [card] = told["networkProfile"]["networkInterfaceConfigurations"]

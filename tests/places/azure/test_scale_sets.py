@@ -55,7 +55,7 @@ def test_all_are_one_set_that_the_models_have(form: dict[str, Any]) -> None:
     """Each machine is as one alone would be; the same bytes twice; one set for each zone that is asked."""
     requests = cloud(**form).requests(WORK)
     assert cloud(**form).requests(WORK) == requests
-    assert [one.body.get("zones") for one in requests] == [[zone] for zone in form.get("zones", ())] or [None]
+    assert [one.body.get("zones") for one in requests] == ([[zone] for zone in form.get("zones", ())] or [None])
     for one in requests:
         assert one.body["sku"] == {"name": "Standard_D2s_v5", "capacity": 3}
         assert one.body["tags"]["tonnage-machines"] == "3"
