@@ -106,6 +106,7 @@ def test_photographs_are_decoded_while_the_device_works() -> None:
 # source, note, precision, engine -> how images are laid out, whether batches are steps of a loop
 LAID_OUT: list[tuple[str, str, str, str, bool | None, str]] = [
     (EXAMPLES + "TF1 resnet50v1.5 README", "224x224; no XLA", "tf32", "tf", False, "y"),
+    (EXAMPLES + "TF1 resnet50v1.5 README", "224x224; no XLA", "fp16", "tf", True, "y"),
     (EXAMPLES + "TF1 resnet50v1.5 README", "224x224; XLA", "tf32", "tf", None, "y"),
     (EXAMPLES + "PyTorch resnet50v1.5 README", "224x224", "fp16", "pytorch", True, ""),
     (EXAMPLES + "PyTorch resnet50v1.5 README", "224x224", "fp32", "pytorch", None, ""),
@@ -367,3 +368,33 @@ def test_clients_beyond_an_engines_cache_wait() -> None:
     assert case_of(half).load == "static"
     assert predicted_value(half) == pytest.approx(4_118.0, rel=0.2)
     assert predicted_value(replace(row, n_gpus=2)) == predicted_value(half)  # 32 for each of two replicas
+
+
+def test_tensorflow_1_runs_norms_apart_without_xla_and_copies_images_in_the_step() -> None:
+    """The README says that norm and rectifier are not fused without XLA; images are staged in training alone."""
+    plain = case_of(replace(PHOTOS, source=EXAMPLES + "TF1 resnet50v1.5 README", note="224x224; no XLA", engine="tf"))
+    compiled = case_of(replace(plain.row, note="224x224; XLA", channels_last="", fused_norms="", compiled="y"))
+    assert (plain.norms_apart, compiled.norms_apart) == (True, False)
+    assert plain.copied_bytes_per_s == compiled.copied_bytes_per_s == 23.73e9  # PCIe 4
+
+
+@pytest.mark.parametrize(("gpu", "bytes_per_s"), [("V100-16GB", 12e9), ("A100-40GB-SXM", 23.73e9)])
+def test_a_step_waits_for_images_that_are_not_staged(gpu: str, bytes_per_s: float) -> None:
+    """602,112 bytes an image over the PCIe of the device's generation, before the pass."""
+    row = replace(PHOTOS, source="mine", note="", engine="tf", gpu=gpu, decoding_threads=None)
+    waited = seconds(replace(row, staged="n")) - seconds(row)
+    assert waited == pytest.approx((row.batch_size or 0) * 602_112 / bytes_per_s)
+
+
+def test_instances_of_a_model_share_the_device_and_onnx_runtime_copies_inside_its_run() -> None:
+    """256 users of two instances: each computes 64 images in twice the time of a pass alone, and copies them first. The
+    source says two instances online and one offline."""
+    row = replace(PHOTOS, source="mine", note="", engine="triton+onnxruntime-trt", precision="fp16", gpu="V100-32GB",
+                  batch_size=1, concurrency=256.0, metric="server_compute_ms_mean", decoding_threads=None,
+                  staged="n")  # fmt: skip
+    copied = 64 * 602_112 / 12e9
+    alone = seconds(replace(row, concurrency=128.0)) - copied  # one instance: 64 images, half of the users
+    assert seconds(replace(row, instances=2)) == pytest.approx(2.0 * alone + copied)
+    online = case_of(replace(row, source=EXAMPLES + "PyTorch resnet50 triton", staged=""))
+    assert (online.instances, online.copied_bytes_per_s) == (2, 12e9)
+    assert case_of(replace(online.row, concurrency=1.0, instances=None)).instances == 1

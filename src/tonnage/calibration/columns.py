@@ -29,9 +29,9 @@ ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads", "mem_kind")
 # Optional, of tables alone: how requests came, and what of them the figure is of. `pp` as `tp`.
 LOAD_COLUMNS: Final = (
     "traced", "native", "kv_cache", "pp", "remote", "padding", "mean_input_len", "data_set", "lengths", "prompts",
-    "request_rate_qps", "beams", "latency_bound", "start_up", "channels_last", "looped", "switched",
-    "token_mean", "rereads", "most_requests", "most_step_tokens", "cache_fraction", "tuned", "built", "chunked",
-    "front_end",
+    "request_rate_qps", "beams", "latency_bound", "start_up", "channels_last", "fused_norms", "staged", "instances",
+    "looped", "switched", "token_mean", "rereads", "most_requests", "most_step_tokens", "cache_fraction", "tuned",
+    "built", "chunked", "front_end",
 )  # fmt: skip
 FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
     "training": TRAINING_COLUMNS,

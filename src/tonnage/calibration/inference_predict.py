@@ -13,7 +13,16 @@ from tonnage.calibration.memo import Same
 from tonnage.calibration.pass_table import PassTimer, pass_timer
 from tonnage.calibration.search import Values
 from tonnage.sizing.decoder_replicas import batch_bytes, rows_memory
-from tonnage.sizing.encoder_loads import HOST_TAILS, LOOP_STEP_S, client_s, encoder_figures, passed_batch, tail
+from tonnage.sizing.encoder_loads import (
+    HOST_TAILS,
+    LOOP_STEP_S,
+    EncoderLoad,
+    client_s,
+    encoder_figures,
+    input_bytes,
+    passed_batch,
+    tail,
+)
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.host import photographs_s
@@ -79,6 +88,7 @@ def lay_out(cases: Sequence[InferenceCase], engines: Mapping[str, Engine]) -> In
             case.load,
             case.autocast,
             case.channels_last,
+            case.norms_apart,
         )
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
@@ -124,10 +134,11 @@ def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mappin
         for name in ("batch", "input_tokens", "users", "padded_tokens")
     )
     if first.load in ("pass", "batching-server", "offline"):
-        passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users)
+        sharing = np.array([float(case.instances) for case in cases])
+        passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users, instances=sharing)
         work = pass_work(first.shape, devices, first.served, engine, batch=passed, query=prompt, keys=prompt,
                          tensor_parallel=tensor, autocast=first.autocast,
-                         channels_last=first.channels_last, padded=padded)  # fmt: skip
+                         channels_last=first.channels_last, padded=padded, norms_apart=first.norms_apart)  # fmt: skip
         return Group(index=tuple(index), cases=tuple(cases), works=(work,))
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 
@@ -146,6 +157,23 @@ def fixed_and_sending_s(case: InferenceCase) -> tuple[float, float]:
     return float(fixed), float(sending)
 
 
+def copied_s(case: InferenceCase) -> float:
+    """Seconds in which the inputs of a pass go to the device, where the pass waits for them."""
+    if not case.copied_bytes_per_s:
+        return 0.0
+    passed = passed_batch(
+        pass_load(case), case.shape, batch=case.batch, tokens=case.input_tokens, users=case.users,
+        instances=case.instances,
+    )  # fmt: skip
+    return float(np.max(passed * np.asarray(input_bytes(case.shape, case.input_tokens)))) / case.copied_bytes_per_s
+
+
+def pass_load(case: InferenceCase) -> EncoderLoad:
+    """The load of a case of whole passes."""
+    assert case.load in ("pass", "offline", "batching-server")
+    return case.load
+
+
 def fed_s(case: InferenceCase) -> float:
     """Seconds in which the host gets a batch of photographs ready; 0 where they are ready."""
     return photographs_s(case.batch, case.decoding_threads) if case.decoding_threads else 0.0
@@ -153,13 +181,13 @@ def fed_s(case: InferenceCase) -> float:
 
 def _passed(group: Group, engine: Engine, seen: Seen) -> Figures:  # noqa: ARG001
     """Encoders and vision: the function that plans call."""
-    load = group.cases[0].load
-    assert load in ("pass", "offline", "batching-server")
+    load = pass_load(group.cases[0])
     waits = np.array([fixed_and_sending_s(case) for case in group.cases])
     return _held_by_pass(group, engine) | encoder_figures(
         load, group.works[0], engine, replicas=group.column("replicas"), fixed_s=waits[:, 0], sending_s=waits[:, 1],
         users=group.column("users"), within_latency=group.column("rate_per_s"),
-        fed_s=np.array([fed_s(case) for case in group.cases]),
+        fed_s=np.array([fed_s(case) for case in group.cases]), instances=group.column("instances"),
+        copied_s=np.array([copied_s(case) for case in group.cases]),
     )  # fmt: skip
 
 

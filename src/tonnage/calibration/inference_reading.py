@@ -78,6 +78,9 @@ class InferenceCase:
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
     padded_tokens: float = 0.0  # around attention, where padding is taken away elsewhere; 0: it is not
     channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
+    instances: int = 1  # of the model, that a server runs side by side on each device
+    norms_apart: bool = False  # what is behind convolutions stays unfused
+    copied_bytes_per_s: float = 0.0  # at which images reach the device inside the step; 0: they are there
     decoding_threads: int = 0  # of the host, that get photographs ready while the device works; 0: they are ready
     rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
     limits: EngineLimits = NO_LIMITS  # what the engine was set to
@@ -252,9 +255,19 @@ def _case(
         replicas=max(count // tensor, 1), load="pass", remote=row.remote == "y", batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
         autocast=ANSWERS.get(row.autocast), channels_last=ANSWERS.get(row.channels_last),
-        decoding_threads=row.decoding_threads or 0,
+        decoding_threads=row.decoding_threads or 0, norms_apart=row.fused_norms == "n",
+        copied_bytes_per_s=_copy_rate(row, accelerator, catalog), instances=row.instances or 1,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
+
+
+def _copy_rate(row: InferenceRow, accelerator: Accelerator, catalog: Catalog) -> float:
+    """Bytes a second from the host to the device, where a pass waits for its inputs; 0 where it does not, or where no
+    generation of PCIe is known."""
+    if row.staged != "n" or not accelerator.pcie_generation:
+        return 0.0
+    link = catalog.link(f"pcie{accelerator.pcie_generation}")
+    return ((link and link.bus_bandwidth_gb_per_s) or 0.0) * 1e9
 
 
 def _fewest_ranks(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> int:

@@ -47,12 +47,20 @@ def _tensorflow_bert(row: InferenceRow) -> Facts:
 
 def _tensorflow_classifiers(row: InferenceRow) -> Facts:
     """The same repository, TensorFlow/Classification/ConvNets: `--amp`, with and without `--xla` as its tables say.
+
     resnet50v1.5/inference_benchmark.sh names ImageNet (`--data_dir`) and no DALI: runtime/runner.py then decodes its
-    photographs on `num_preprocessing_threads = 10`, whatever the host, for the steps of an estimator. Images are
-    computed channels first (utils/cmdline_helper.py: `--data_format` NCHW by default), but where XLA lays them out."""
+    photographs on `num_preprocessing_threads = 10`, whatever the host, for the steps of an estimator; model/resnet.py
+    stages images to the device in training only, so that a step of evaluation waits for them. They are computed
+    channels first (utils/cmdline_helper.py of June 2020, when the tables were measured: `--data_format` NCHW by
+    default), but where XLA lays them out, and in 16 bit channels last: grappler turns the graph round where half of the
+    convolutions are in fp16 on Volta or newer (NVIDIA/tensorflow@eaf50b25, generic_layout_optimizer.cc of grappler,
+    `GetSrcAndDstDataFormats`). README.md, known issues: «Performance without XLA enabled is low due to BN + ReLU fusion
+    bug»."""
+    compiled = "; xla" in row.note.casefold()
+    half = row.precision in HALF
     return {
-        "autocast": _answer(row.precision in HALF), "decoding_threads": 10, "looped": "y",
-        "channels_last": "" if "; xla" in row.note.casefold() else "n",
+        "autocast": _answer(half), "decoding_threads": 10, "looped": "y", "staged": "n",
+        "channels_last": "" if compiled else _answer(half), "fused_norms": "" if compiled else "n",
     }  # fmt: skip
 
 
@@ -62,6 +70,17 @@ def _pytorch_classifiers(row: InferenceRow) -> Facts:
     channels last (configs.yml: `memory_format: nhwc`)."""
     eager_half = row.precision in HALF and row.engine == "pytorch"
     return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else ""}
+
+
+def _triton_classifiers(row: InferenceRow) -> Facts:
+    """The same repository, PyTorch/Classification/ConvNets/triton/resnet50/README.md: «Number of model instances» is 1
+    in the offline scenario, 2 in the online one. Triton's ONNX Runtime takes inputs from memory of the host and copies
+    them inside its run (triton-inference-server/server@14411dfc, src/backends/backend/onnxruntime/onnxruntime.cc,
+    `SetInputTensors`: «currently ONNX Runtime only recognize input data on CPU»)."""
+    return {
+        "instances": 2 if row.concurrency and row.concurrency > 1 else 1,
+        "staged": "n" if "onnxruntime" in row.engine else "",
+    }
 
 
 def _paddle_classifiers(row: InferenceRow) -> Facts:
@@ -161,6 +180,7 @@ SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ..
     (re.compile(_EXAMPLES + r"\bTF[12] BERT\b"), _tensorflow_bert),
     (re.compile(_EXAMPLES + r"\bTF1 \S*(?:resnet|resnext)"), _tensorflow_classifiers),
     (re.compile(_EXAMPLES + r"\bPyTorch \S*(?:resnet|resnext|efficientnet)\S* README"), _pytorch_classifiers),
+    (re.compile(_EXAMPLES + r"\bPyTorch resnet50 triton$"), _triton_classifiers),
     (re.compile(_EXAMPLES + r"\bPaddle \S*RN50"), _paddle_classifiers),
     (re.compile(r"^mlcommons/inference_results"), _mlperf),
     (re.compile(r"^NVIDIA/FasterTransformer\b"), _faster_transformer),

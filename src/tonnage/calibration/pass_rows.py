@@ -7,11 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.inference_predict import EngineBatch, engine_batch, fed_s, fixed_and_sending_s, lay_out
+from tonnage.calibration.inference_predict import (
+    EngineBatch,
+    copied_s,
+    engine_batch,
+    fed_s,
+    fixed_and_sending_s,
+    lay_out,
+)
 from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.pass_table import PassTable, pass_table
 from tonnage.calibration.search import Values
-from tonnage.sizing.encoder_loads import Flags, request_s
+from tonnage.sizing.encoder_loads import Flags, in_step_s, request_s
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
@@ -34,6 +41,8 @@ class PassBatch:
     sending_s: Array
     batching: Flags
     fed_s: Array
+    instances: Array
+    copied_s: Array
     sign: Array
     offset: Array
     measured: Array
@@ -43,7 +52,7 @@ class PassBatch:
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of every row under these figures of the class, in the order the rows were given."""
         engine = self.engine.with_figures(values)
-        seconds = self.table.seconds(engine)[self.place]
+        seconds = in_step_s(self.table.seconds(engine)[self.place], self.instances, self.copied_s)
         lasting = request_s(seconds, self.fixed_s, self.sending_s, self.batching, self.fed_s)
         errors = self.offset + self.sign * np.log(lasting) - self.measured
         if self.longer is not None:
@@ -69,13 +78,16 @@ def pass_rows(cases: Sequence[InferenceCase], engine: Engine) -> PassBatch:
     waits = np.array([fixed_and_sending_s(case) for case in mine]).reshape(-1, 2)
     batching = np.array([case.load == "batching-server" and not _inside_server(case) for case in mine], dtype=bool)
     fed = np.array([0.0 if _inside_server(case) else fed_s(case) for case in mine])
-    lasting = request_s(table.seconds(engine)[place], waits[:, 0], waits[:, 1], batching, fed)
+    instances, copied = np.array([float(case.instances) for case in mine]), np.array([copied_s(case) for case in mine])
+    lasting = request_s(
+        in_step_s(table.seconds(engine)[place], instances, copied), waits[:, 0], waits[:, 1], batching, fed
+    )
     sign = np.array([-1.0 if case.row.metric.endswith("_per_s") else 1.0 for case in mine])
     known = lay_out(mine, {engine.name: engine}).predict({engine.name: engine}) if mine else np.zeros(0)
     longer = [cases[i] for i in other]
     return PassBatch(
         engine=engine, table=table, place=place, fixed_s=waits[:, 0], sending_s=waits[:, 1], batching=batching,
-        fed_s=fed, sign=sign, offset=np.log(known) - sign * np.log(lasting),
+        fed_s=fed, instances=instances, copied_s=copied, sign=sign, offset=np.log(known) - sign * np.log(lasting),
         measured=np.log([case.row.value for case in mine]),
         longer=engine_batch(longer, engine) if longer else None, order=np.array([*single, *other], dtype=np.int64),
     )  # fmt: skip
@@ -89,4 +101,4 @@ def _pass_key(case: InferenceCase) -> tuple[object, ...]:
     """What makes two rows the same pass on the same device."""
     return (case.shape.name, case.shape.layers, case.served, case.load, case.machine.accelerator.name, case.batch,
             case.input_tokens, case.padded_tokens, case.users, case.rate_per_s > 0, case.autocast,
-            case.channels_last)  # fmt: skip
+            case.channels_last, case.norms_apart, case.instances)  # fmt: skip

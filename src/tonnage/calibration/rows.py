@@ -131,6 +131,9 @@ class InferenceRow:
     beams: int | None = None  # hypotheses that each request carries
     latency_bound: str = ""  # y: the load was raised as far as a limit of latency allows, and is not stated
     channels_last: str = ""  # y: images are laid out as tensor cores want them; n: each convolution converts them
+    fused_norms: str = ""  # n: norm and activation behind convolutions are not fused, though the engine can
+    staged: str = ""  # n: images are copied to the device inside the step that reads them
+    instances: int | None = None  # of the model, that a server runs side by side on a device; blank: one
     looped: str = ""  # y: every batch is a step of the program's loop over its data: handed over, answers taken back
     start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     switched: str = ""  # n: four devices of a board joined to one another, each by a third of its links, by no switch

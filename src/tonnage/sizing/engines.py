@@ -98,6 +98,7 @@ class Engine:
     quantises_inputs: bool = False  # 8-bit products are scaled by the values of each step: a kernel before each
     channels_first: bool = False  # convolutions take images in the framework's order, channels before rows and columns
     lays_out_half: bool = False  # but 16-bit ones channels last, as a compiler lays them out for tensor cores
+    scheduled_nodes: bool = False  # TensorFlow's executor: nodes that wait for nothing run on threads of their own
     mixed_residual: bool = False  # 16 bit is autocast: residual stream and weights in fp32
     # fmt: on
 
@@ -126,6 +127,8 @@ class Engine:
 # activation and that sum as one kernel in inference, in 32 and in 16 bit (tensorflow/tensorflow@599ec864, grappler/
 # optimizers/remapper.cc: FusedBatchNorm + SideInput + Activation -> _FusedBatchNormEx): read and written once, half of
 # it read once more, 2.5 of 5.
+# Engines that time many kernels for each convolution and fuse what follows (TensorRT's builder, AITemplate's profiler)
+# start nearer to the rate of products than libraries that choose among few: judgement.
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -139,6 +142,7 @@ _PRIORS: Final = (
     Engine(
         name="graph", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
         convolution_elementwise_left=0.5, sequence_us=5.0, fused_attention_tokens=0.0, mixed_residual=True,
+        scheduled_nodes=True,
     ),
     Engine(
         name="traced", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -159,15 +163,15 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=0.0, channels_first=True,
     ),
     Engine(
-        name="converted", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,
+        name="converted", elementwise_left=0.25, convolution_fraction=0.95, convolution_elementwise_left=0.2,
         sequence_us=5.0, fused_attention_tokens=0.0,
     ),
     Engine(
-        name="library", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,
+        name="library", elementwise_left=0.25, convolution_fraction=0.95, convolution_elementwise_left=0.2,
         sequence_us=5.0, fused_attention_tokens=384.0, quantises_apart=True,
     ),
     Engine(
-        name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.85, convolution_elementwise_left=0.1,
+        name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.95, convolution_elementwise_left=0.1,
         sequence_us=5.0, fused_attention_tokens=ANY_LENGTH,
     ),
     Engine(

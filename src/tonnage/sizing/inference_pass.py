@@ -15,12 +15,11 @@ from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shared_switches
 from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
+from tonnage.sizing.served_convolutions import Convolving, turns_layout
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
-# F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
-WINOGRAD_SAVING = 1.5
 EXCHANGE_RANKS = 4.0  # that an engine's `exchange_us` is of
 WIDE_OUTPUT_BYTES = 2.0  # of a 32-bit sum over the 16 bit that is counted already
 QUANTISED_BYTES = 3.0  # of a value read in 16 bits and written in 8
@@ -36,10 +35,6 @@ NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
 SCORE_KERNELS = 7.0
 SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
 CACHE_KERNELS = 2.0
-# A library's two conversions of layout around a convolution, inside its call: a launch takes 4 to 6 us of the 20 that a
-# framework takes for a module (see `engines`).
-LAYOUT_KERNELS, LAYOUT_DISPATCH = 2.0, 0.25
-TENSOR_CORE_FORMATS = ("tf32", "fp16", "bf16")  # of frameworks; engines that run 8 bits choose their layouts
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
 LAUNCHED_ELEMENT_BYTES = 4.0  # that kernels of a framework move an element of the cache at, if it is narrower
 # Of the host's time for a module (its call, its checks, its views, then its kernel), what a further operation in the
@@ -132,6 +127,7 @@ def pass_work(
     autocast: bool | None = None,
     channels_last: bool | None = None,
     padded: Num = 0.0,
+    norms_apart: bool = False,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
@@ -143,6 +139,8 @@ def pass_work(
     the devices. `autocast`: 16-bit products over weights held in 32 bit (None: as the engine's class does).
     `channels_last`: how images are laid out (None: as the engine's class does). `padded`: tokens that sequences are
     padded to around attention, where `query` is what is left of them elsewhere (0: nothing is taken away).
+    `norms_apart`: norms, rectifiers and sums behind convolutions stay kernels of their own under an engine that fuses
+    them with one another.
     """
     if host_factor is None:
         host_factor = 1.0 if devices.host_factor is None else devices.host_factor
@@ -158,14 +156,18 @@ def pass_work(
     length = np.maximum(query, padded)
     stored = stores_scores(shape, served, engine, length, devices)
     padding = np.where(stored > 0, length / np.asarray(query, dtype=np.float64), 1.0)
-    turned = turns_layout(served, engine, channels_last)
+    convolving = Convolving(
+        compute=served.compute, element_bytes=served.element_bytes, norms_apart=norms_apart,
+        turned=turns_layout(served.compute, served.element_bytes, engine, channels_last),
+        weights_turned=engine.scheduled_nodes,
+    )  # fmt: skip
     kv = cache_traffic(shape, served, engine)
     stages = tuple(
         replace(
             stage,
             operators=[
                 new
-                for op in _with_layout(
+                for op in convolving.operators(
                     _with_casts(
                         (_expanded(op, served, devices) for op in stage.operators),
                         shape,
@@ -173,11 +175,9 @@ def pass_work(
                         engine,
                         casting=casting,
                     ),
-                    turned,
+                    devices,
                 )
-                for new in _attention(
-                    _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine, padding
-                )
+                for new in _attention(_spelt(op, shape, span, engine), shape, span, kv, stored, engine, padding)
             ],
         )
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
@@ -210,7 +210,8 @@ def _with_casts(
 
     No fusion spares them: products are calls of a library, which reads 16-bit weights from memory. Casts are kept from
     one product to the next of a pass only (PyTorch, Automatic Mixed Precision: the cache of casts is cleared where the
-    context is left; TensorFlow, auto_mixed_precision: cast nodes of the graph). A library that calls 8-bit products
+    context is left; TensorFlow, auto_mixed_precision: cast nodes of the graph, which wait for nothing, so that its
+    executor calls them on other threads while the rest runs). A library that calls 8-bit products
     (cublasLt) quantises their input into the layout they want and widens what they give, 32-bit sums, each in
     a kernel; the rest of their traffic is that of bias and activation (NVIDIA/FasterTransformer, docs/bert_guide.md,
     INT8 inference, figure of `int8_mode` 1). Engines that scale by the values of each step read a layer's inputs at 16
@@ -228,38 +229,16 @@ def _with_casts(
             yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=moved, kernels=2.0)
         if casting and np.any(np.asarray(operator.weight_elements) > 0):
             moved = CAST_BYTES * operator.weight_elements
-            yield Operator(name="weight casts", kind="gemm", count=operator.count, moved_bytes=moved)
+            yield Operator(
+                name="weight casts", kind="gemm", count=operator.count, moved_bytes=moved,
+                dispatch_share=0.0 if engine.scheduled_nodes else 1.0,
+            )  # fmt: skip
         yield operator
 
 
 def _dispatched(kernels: float) -> float:
     """Mean share of a module's host time of so many kernels, the first of which is called as one."""
     return (1.0 + CHAINED_SHARE * (kernels - 1.0)) / kernels
-
-
-def _with_layout(operators: Iterable[Operator], turned: bool) -> Iterator[Operator]:
-    """The operators, each convolution behind what turns its input to channels last and its output back.
-
-    Tensor cores want channels last; for images in a framework's own order the library converts both in kernels of its
-    own, around the convolution and inside one call (NVIDIA, «Convolutional layers user's guide», tensor layouts: cuDNN
-    transposes NCHW into NHWC): each value read and written once more on both sides.
-    """
-    for operator in operators:
-        yield operator
-        if turned and operator.kind == "convolution":
-            yield Operator(
-                name="layout", kind="gemm", count=operator.count, moved_bytes=2.0 * operator.moved_bytes,
-                kernels=LAYOUT_KERNELS, dispatch_share=LAYOUT_DISPATCH,
-            )  # fmt: skip
-
-
-def turns_layout(served: ServedFormat, engine: Engine, channels_last: bool | None) -> bool:
-    """Whether convolutions of images convert their layout. `channels_last` None: as programs of the class keep them."""
-    if served.compute not in TENSOR_CORE_FORMATS:
-        return False
-    if channels_last is not None:
-        return not channels_last
-    return engine.channels_first and not (engine.lays_out_half and served.element_bytes < 4.0)
 
 
 def cache_traffic(shape: ModelShape, served: ServedFormat, engine: Engine) -> float:
@@ -301,13 +280,6 @@ def stores_scores(
 def image_length(shape: ModelShape) -> float:
     """Patches and the class token."""
     return float((shape.image_side // shape.patch_side) ** 2 + 1)
-
-
-def _convolution(op: Operator, served: ServedFormat) -> Operator:
-    """A 3 x 3 convolution outside the tensor cores: libraries choose the algorithm that multiplies less."""
-    if op.name != "convolution 3x3" or served.compute != "fp32":
-        return op
-    return replace(op, flop=op.flop / WINOGRAD_SAVING)
 
 
 def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Operator:
