@@ -30,7 +30,7 @@ class Convolving:
     """How a program runs convolutions. `compute`: the rate they multiply at; `element_bytes`: of a value.
 
     `turned`: images are channels first and each convolution converts them; `norms_apart`: norm, rectifier and sum
-    behind it stay kernels of their own; `weights_turned`: weights are laid out anew in every pass.
+    behind it stay kernels of their own; `weights_turned`: weights are laid out again in every pass.
     """
 
     compute: str
