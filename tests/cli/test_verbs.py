@@ -115,6 +115,15 @@ def test_nothing_fits(inside: Run) -> None:
     assert all(miss["flips_when"] for miss in document["nearest_misses"])
 
 
+def test_a_gpu_that_no_machine_has_is_said(inside: Run) -> None:
+    """A device without a machine in the catalog has no limit to show: the page says so, the hint what to look up."""
+    done = inside("size", BERT, *DAY, "--gpu", "Gaudi2")
+    assert done.returncode == 3
+    assert "No machine in the catalog has a GPU that" in done.stdout
+    assert "`tonnage catalog instances`" in done.stderr
+    assert "names each limit" not in done.stderr
+
+
 def test_deadline_and_budget(inside: Run) -> None:
     """An impossible deadline and budget are the limits that bind."""
     late = json.loads(inside("plan", LLAMA, *DAY, "--deadline", "6m", "-o", "json").stdout)

@@ -42,5 +42,7 @@ def size(
     if not result.size.rows:
         raise NothingFits(
             f"no machine in the catalog holds {result.size.name}",
-            hint="the report names each limit; see `tonnage plan`",
+            hint="the report names each limit; see `tonnage plan`"
+            if result.size.misses
+            else "name another GPU: `tonnage catalog instances` lists machines with theirs, and prices",
         )

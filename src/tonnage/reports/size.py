@@ -70,6 +70,8 @@ def _page(report: SizeReport, *, top: int, every_row: bool) -> Page:
             blocks.append(Paragraph(text=reading, tone="faint"))
     else:
         blocks.append(Heading(text="Nothing in the catalog holds it"))
+        if not report.misses:
+            blocks.append(Paragraph(text="No machine in the catalog has a GPU that `constraints.gpus` or --gpu names."))
     blocks += _miss_blocks(report)
     return Page(title=f"Size of {report.name} ({report.kind})", blocks=tuple(blocks))
 
