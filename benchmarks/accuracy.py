@@ -115,7 +115,9 @@ known beforehand: the two machines differ by a factor of 1.5; the mean speed of 
 Memory intervals of known programs rest on the peaks of the H100. Peaks of `gpu_grid.py` are less what its process kept
 for earlier points (a cuBLAS workspace of
 32 MiB for the stream of every CUDA graph it had captured, up to 1.1 GiB; the script now frees them): known from decode
-steps, which need next to nothing beside weights and cache, and said in each row.
+steps, which need next to nothing beside weights and cache, and said in each row. Peaks of encoders are read as
+allocated, as reserved and as the device shows: the first are what is planned; a CUDA graph keeps a pool of its own
+and the allocator what earlier points asked for, up to twice as much for a model of 0.2 GiB.
 """
 
 

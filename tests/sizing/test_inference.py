@@ -13,10 +13,13 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import encoder_replicas
+from tonnage.sizing.engines import PRIORS
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import (
     ServingMemory,
     activation_bytes,
+    attending,
+    attends_today,
     estimate_serving_memory,
     held_tokens,
     kv_bytes_per_token,
@@ -205,3 +208,30 @@ def test_encoder_p95_follows_the_longest_requests(devices: Callable[..., Devices
     alone = forward_s(shape, device, batch=ONE * 4, query=512.0, keys=512.0, weights="fp16", engine=FUSED)
     assert spread.latency_p95_s[0] > alone[0] > same.latency_p95_s[0] / 2
     assert spread.requests_per_s[0] < same.requests_per_s[0]
+
+
+# benchmarks/results/gpu_grid_inference_h200: BERT under PyTorch, peak allocated: model, precision, batch, tokens,
+# whether attention is one kernel, GiB.
+ALLOCATED = [("bert-base", "fp16", 64, 512, True, 0.684), ("bert-base", "fp32", 64, 512, False, 2.500),
+             ("bert-base", "fp32", 64, 512, True, 1.373), ("bert-large", "fp16", 1, 128, True, 0.657)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "precision", "batch", "tokens", "fused", "gib"), ALLOCATED)
+def test_allocated_peaks_of_encoders(
+    model: str, precision: str, batch: int, tokens: int, fused: bool, gib: float
+) -> None:
+    """Within 6 % of what PyTorch allocated on an H200: weights, the widest instant, scores where they are written, and
+    cuBLAS's workspace."""
+    memory = estimate_serving_memory(
+        find_model(model), served=FORMATS[precision], tensor_parallel=np.ones(1), batch=float(batch),
+        tokens=float(tokens), engine=attending(PRIORS["eager"], fused),
+    )  # fmt: skip
+    assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(gib, rel=0.06)
+
+
+def test_pytorch_attends_in_one_kernel_where_nothing_is_stated() -> None:
+    """But for positions inside the scores (DeBERTa); other engines are as their class has it."""
+    eager, library = PRIORS["eager"], PRIORS["library"]
+    assert attends_today(eager, find_model("bert-base")) is True
+    assert attends_today(eager, find_model("deberta-v3-base")) is None
+    assert attends_today(library, find_model("bert-base")) is None

@@ -25,7 +25,7 @@ INFERENCE_COLUMNS: Final = (
     "output_len", "metric", "value", "note",
 )  # fmt: skip
 # Optional: what the engine of an inference run did.
-ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads", "mem_kind")
+ENGINE_COLUMNS: Final = ("compiled", "autocast", "attention", "decoding_threads", "mem_kind")
 # Optional, of tables alone: how requests came, and what of them the figure is of. `pp` as `tp`.
 LOAD_COLUMNS: Final = (
     "traced", "native", "kv_cache", "pp", "remote", "padding", "mean_input_len", "data_set", "lengths", "prompts",

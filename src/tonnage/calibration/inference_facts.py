@@ -28,6 +28,8 @@ KEY_VALUE: Final = re.compile(rf"(?<![\w.])({'|'.join((*ENGINE_COLUMNS, *LOAD_CO
 VOCABULARY: Final[tuple[NoteWords, ...]] = (
     words("traced", r"torchscript(?: \d[\d.]*)?", "y"),
     words("compiled", r"xla", "y"),
+    words("attention", r"attention sdpa|SDPA|flash[- ]?attention(?:-[23])?", "sdpa"),
+    words("attention", r"attention eager|eager attention", "eager"),
     words("kv_cache", r"kv cache fp8", "fp8"),
     words("remote", r"triton(?: (?:inference )?(?:server|client))?", "y"),
     words("padding", r"padding removed|remov(?:e|ed|es)[ -]padding", "removed"),

@@ -27,7 +27,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.host import photographs_s
 from tonnage.sizing.inference_devices import host_factor, serving_devices
-from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_memory import attending, attends_today, estimate_serving_memory
 from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
 from tonnage.units import to_gib
 from tonnage.values import dataclass
@@ -206,15 +206,23 @@ def _decoded(group: Group, engine: Engine, seen: Seen) -> Figures:  # noqa: ARG0
 
 
 def _held_by_pass(group: Group, engine: Engine) -> Figures:
-    """Memory of an encoder's batches, where a row asks: the function that plans call."""
+    """Memory of an encoder's batches, where a row asks: the function that plans call, for the attention that each row
+    states. Times are those of the engine's class, whose rows say nothing of theirs."""
     if all(case.row.metric != "peak_mem_gib" for case in group.cases):
         return {}
     first = group.cases[0]
-    memory = estimate_serving_memory(
-        first.shape, served=first.served, tensor_parallel=group.column("tensor_parallel"), batch=group.column("batch"),
-        tokens=group.column("input_tokens"), engine=engine,
-    )  # fmt: skip
-    return {"peak": memory.fixed_bytes, "allocated": memory.allocated_bytes}
+    usual = attends_today(engine, first.shape)
+    fused = [usual if case.fused_attention is None else case.fused_attention for case in group.cases]
+    found = {}
+    for kind in set(fused):
+        found[kind] = estimate_serving_memory(
+            first.shape, served=first.served, tensor_parallel=group.column("tensor_parallel"),
+            batch=group.column("batch"), tokens=group.column("input_tokens"), engine=attending(engine, kind),
+        )  # fmt: skip
+    return {
+        "peak": np.array([found[kind].fixed_bytes[place] for place, kind in enumerate(fused)]),
+        "allocated": np.array([found[kind].allocated_bytes[place] for place, kind in enumerate(fused)]),
+    }
 
 
 _LOADS: Mapping[str, Callable[[Group, Engine, Seen], Figures]] = {

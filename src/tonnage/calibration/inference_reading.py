@@ -76,6 +76,7 @@ class InferenceCase:
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
+    fused_attention: bool | None = None  # scores stay on the chip; None: as the engine's class does
     padded_tokens: float = 0.0  # around attention, where padding is taken away elsewhere; 0: it is not
     channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
     instances: int = 1  # of the model, that a server runs side by side on each device
@@ -257,6 +258,7 @@ def _case(
         autocast=ANSWERS.get(row.autocast), channels_last=ANSWERS.get(row.channels_last),
         decoding_threads=row.decoding_threads or 0, norms_apart=row.fused_norms == "n",
         copied_bytes_per_s=_copy_rate(row, accelerator, catalog), instances=row.instances or 1,
+        fused_attention={"sdpa": True, "eager": False}.get(row.attention),
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
 

@@ -115,6 +115,7 @@ class InferenceRow:
     quality: str = "ok"
     compiled: str = ""  # y: a compiler merges the graph that a framework would launch kernel by kernel
     autocast: str = ""  # y: weights are held in 32 bit and cast to 16 in every pass
+    attention: str = ""  # sdpa: one kernel, scores stay on the chip; eager: they do not; blank: as the engine's class
     decoding_threads: int | None = None  # of the host, that decode photographs while the device works; blank: no need
     mem_kind: str = ""  # what a peak counts: allocated or reserved by the framework; blank: all that the device holds
     traced: str = ""  # y: TorchScript runs the graph of a PyTorch model

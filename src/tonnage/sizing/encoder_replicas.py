@@ -9,7 +9,7 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.encoder_loads import client_s, encoder_figures
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_memory import attending, attends_today, estimate_serving_memory
 from tonnage.sizing.inference_pass import FORMATS, pass_work
 from tonnage.sizing.length_spread import padded_tokens, upper_share
 from tonnage.sizing.replicas import Replicas
@@ -60,7 +60,7 @@ def encoder_replicas(
         tensor_parallel=tensor_parallel,
         batch=batch,
         tokens=length.maximum,
-        engine=engine,
+        engine=attending(engine, attends_today(engine, shape)),
         assumed=assumed,
     )
     p95 = around + service + longest + 3.0 * queue

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.engines import Engine
+from tonnage.sizing.engines import NO_LIMIT, Engine
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.units import from_gib
@@ -14,6 +16,10 @@ from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 KV_ELEMENT_BYTES = 2.0  # fp16 / bf16 cache whatever the weights
+# cuBLAS's workspace as PyTorch sets it, which its allocator counts: 32 MiB on Hopper, 8 before (PyTorch, notes on CUDA
+# semantics, «cuBLAS workspaces»). Engines with libraries of their own take more.
+CUBLAS_WORKSPACE_BYTES = 32.0 * 2**20
+OF_PYTORCH = ("eager", "captured", "traced", "inductor")
 ACTIVATION_ELEMENT_BYTES = 2.0  # at least: between 8-bit products activations are 16 bit
 
 
@@ -94,6 +100,18 @@ def activation_bytes(
     return _widest_bytes(shape, served, batch * tokens, scores, tensor_parallel)
 
 
+def attending(engine: Engine, fused: bool | None) -> Engine:
+    """`engine` with attention in one kernel, or with scores in memory; None: as its class has it."""
+    return engine if fused is None else replace(engine, fused_attention_tokens=NO_LIMIT if fused else 0.0)
+
+
+def attends_today(engine: Engine, shape: ModelShape) -> bool | None:
+    """Whether PyTorch runs a model's attention as one kernel, where nothing else is stated: transformers takes
+    `scaled_dot_product_attention` by default (its documentation, «Attention interface»), but for positions that are
+    part of the scores. None: as the engine's class does."""
+    return True if engine.name in OF_PYTORCH and shape.positions != "relative" else None
+
+
 def token_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Num = 1.0) -> Num:
     """`activation_bytes` of one token of a transformer whose scores stay on the chip."""
     return _widest_bytes(shape, served, 1.0, 0.0, tensor_parallel)
@@ -125,10 +143,13 @@ def estimate_serving_memory(
     rows, t = len(tensor_parallel), tensor_parallel
     several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
     activations = activation_bytes(shape, served, engine, batch=batch, tokens=tokens, tensor_parallel=t)
+    workspace = from_gib(assumed.library_workspace_gib)
+    if engine is not None and engine.name in OF_PYTORCH:
+        workspace = CUBLAS_WORKSPACE_BYTES
     return ServingMemory(
         weights_bytes=column(weights_bytes(shape, served) / t, rows),
         activations_bytes=column(activations, rows),
-        workspace_bytes=column(from_gib(assumed.library_workspace_gib), rows),
+        workspace_bytes=column(workspace, rows),
         context_bytes=column(from_gib(1.0) * (assumed.runtime_context_gib + several), rows),
         kv_bytes_per_token=column(kv_bytes_per_token(shape, t), rows),
     )
