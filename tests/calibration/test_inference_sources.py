@@ -329,7 +329,8 @@ def test_a_note_may_say_what_an_engine_was_set_to() -> None:
     ("said", "reason"),
     [("cache_fraction=1.7", "no share of memory"), ("cache_fraction=-2", "no share of memory"),
      ("most_requests=0", "most_requests is 0: no request could run"),
-     ("most_step_tokens=-1", "most_step_tokens is -1: no request could run")],
+     ("most_step_tokens=-1", "most_step_tokens is -1: no request could run"),
+     ("instances=0", "instances is 0: no request could run")],
 )  # fmt: skip
 def test_limits_that_cannot_be_are_a_reason_to_skip(said: str, reason: str) -> None:
     """A share beyond all memory, no requests, no tokens: the row is skipped and says which."""

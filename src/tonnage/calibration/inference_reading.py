@@ -170,7 +170,7 @@ def _unjudgeable(row: InferenceRow) -> str | None:
         return "the measured value is not positive"
     if row.cache_fraction is not None and not 0 < row.cache_fraction <= 1:
         return f"cache_fraction is {row.cache_fraction:g}, which is no share of memory"
-    for name in ("most_requests", "most_step_tokens"):
+    for name in ("most_requests", "most_step_tokens", "instances"):
         limit = getattr(row, name)
         if limit is not None and limit < 1:
             return f"{name} is {limit}: no request could run"
