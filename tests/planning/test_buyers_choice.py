@@ -63,19 +63,20 @@ def test_a_machine_where_no_layout_holds_says_what_accepting_takes(tight: Callab
     assert all((one.provider, one.instance_type) in in_bold for one in risky if one.purchase == "on_demand")
 
 
-def test_what_accepting_the_memory_risk_saves_is_said(catalog: Catalog, make_train: Maker) -> None:
-    """The plan names the option that wins with the risk accepted, at its price."""
-    work = make_train("llama-2-13b", method="lora", **TIGHT)
+@pytest.mark.parametrize(("model", "method", "saves"), [("llama-3.1-8b", "full", True), ("gpt2-xl", "lora", False)])
+def test_what_accepting_the_memory_risk_saves_is_said(
+    model: str, method: str, saves: bool, catalog: Catalog, make_train: Maker
+) -> None:
+    """The plan names the option that wins with the risk accepted, at its price; nothing where it costs the same."""
+    work = make_train(model, method=method, **TIGHT)
     held = make_plan(work, catalog)
     bold = make_plan(replace(work, constraints=replace(work.constraints, accept_risk=("memory",))), catalog)
     assert held.best is not None
     assert bold.best is not None
-    said = [one for one in held.cheaper if isinstance(one, RiskAccepted)]
-    if bold.best.cost_usd.value < held.best.cost_usd.value:
-        assert said[0].option.identity == bold.best.identity
-        assert said[0].saves_usd == pytest.approx(held.best.cost_usd.value - bold.best.cost_usd.value)
-    else:
-        assert not said
+    said = [(one.option.identity, one.saves_usd) for one in held.cheaper if isinstance(one, RiskAccepted)]
+    less = held.best.cost_usd.value - bold.best.cost_usd.value
+    assert (less > 0) is saves
+    assert said == ([(bold.best.identity, pytest.approx(less))] if saves else [])
 
 
 def test_the_best_is_dated_young_and_of_a_data_centre(catalog: Catalog, make_train: Maker) -> None:
@@ -171,9 +172,9 @@ def test_a_quota_bounds_the_machines_of_its_family(catalog: Catalog, make_serve:
 
 def test_a_fleet_keeps_the_most_machines(catalog: Catalog, make_serve: Maker) -> None:
     """`max_nodes` binds a service too."""
-    work = make_serve("gpt2", rate_per_s=2000.0, constraints=Constraints(max_nodes=2))
+    work = make_serve("gpt2", rate_per_s=300.0, constraints=Constraints(max_nodes=2))
     plan = make_plan(work, catalog)
-    assert all(one.count <= 2 for one in plan.options if isinstance(one, MachineOption))
+    assert {one.count for one in plan.options if isinstance(one, MachineOption)} == {1, 2}
     assert any(one.binding == "max_nodes" for one in plan.refused)
 
 
