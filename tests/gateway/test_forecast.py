@@ -143,7 +143,7 @@ def test_workers_sample_and_pages_say_it(tmp_path: Path) -> None:
                 for _ in range(5):
                     assert (await door.ask()).status == 200
                 await door.book.flush()
-                await asyncio.to_thread(door.book._sweep)
+                await door.book._in_thread(door.book._sweep)
                 samples = await door.book.samples()
                 assert len(samples) == 2
                 states = await door.book.states()
