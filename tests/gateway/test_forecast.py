@@ -189,8 +189,8 @@ def test_a_book_samples_within_its_first_sweep(tmp_path: Path) -> None:
             hold = await book.hold((budget(100),), amounts, who=who, request=str(step), lost_usd_pico=0)
             book.settle(hold, AttemptOutcome(200, "ok", amounts, 1, 0, None, False, 0.1, 0.1))
             await book.flush()
-            await asyncio.to_thread(book._sweep)
-            await asyncio.to_thread(book._sweep)
+            await book._in_thread(book._sweep)
+            await book._in_thread(book._sweep)
             now[0] += 150.0
         found = await book.samples()
         assert [one.at_s - MIDNIGHT_S for one in found[budget(100).id]] == [10.0, 310.0]
