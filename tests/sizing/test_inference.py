@@ -11,6 +11,7 @@ from tests.sizing.whole_steps import prefill_s
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.engines import PRIORS
@@ -26,6 +27,7 @@ from tonnage.sizing.inference_memory import (
 )
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import decode_step_s, forward_s
+from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
@@ -235,3 +237,21 @@ def test_pytorch_attends_in_one_kernel_where_nothing_is_stated() -> None:
     assert attends_today(eager, find_model("bert-base")) is True
     assert attends_today(eager, find_model("deberta-v3-base")) is None
     assert attends_today(library, find_model("bert-base")) is None
+
+
+def test_prompts_of_a_fixed_batch_are_read_by_one_kernel_unless_stated() -> None:
+    """Llama 2 7B under PyTorch, 2,048 tokens: scores of 32 heads, before and after their softmax, are 2 x 32 x 2,048^2
+    elements of 16 bits where attention is stated to be eager, and nothing where it is not."""
+    shape, accelerator = find_model("llama-2-7b"), load_catalog().accelerator("H100-SXM")
+    machine = Machine(accelerator=accelerator, count=1, intra=None, network_gb_per_s=None, network_latency_us=0.0)
+    request = Requests(input_tokens=Lengths(mean=2048, maximum=2048), output_tokens=Lengths(mean=128, maximum=128))
+
+    def read(fused: bool | None) -> float:
+        rows = decoder_rows(
+            shape, FORMATS["fp16"], SCHEDULERS["static"], serving_devices([machine], "fp16"), [accelerator], [request],
+            tensor_parallel=ONE, concurrency=ONE, engine=PRIORS["eager"], fused_attention=fused,
+        )  # fmt: skip
+        return float(np.ravel(rows.read_bytes)[0])
+
+    assert read(None) == read(True) < read(False)
+    assert read(False) > 2 * 32 * 2048**2 * 2

@@ -88,12 +88,13 @@ def _whole(services: Sequence[DecoderService]) -> DecoderService:
 
 
 def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[DecoderService, ...]:
-    """The cases (of one shape, class and format) by scheduler and by how their lengths are stated."""
-    alike: dict[tuple[Scheduler, bool], list[int]] = {}
+    """The cases (of one shape, class and format) by scheduler, by how their lengths are stated, and by attention."""
+    alike: dict[tuple[Scheduler, bool, bool | None], list[int]] = {}
     for place, case in enumerate(cases):
-        alike.setdefault((case_scheduler(case), case.varied_lengths and case.load == "served"), []).append(place)
+        varied = case.varied_lengths and case.load == "served"
+        alike.setdefault((case_scheduler(case), varied, case.fused_attention), []).append(place)
     return tuple(_service(scheduler, [cases[place] for place in places], places, engine)
-                 for (scheduler, _), places in alike.items())  # fmt: skip
+                 for (scheduler, *_), places in alike.items())  # fmt: skip
 
 
 def case_scheduler(case: InferenceCase) -> Scheduler:
@@ -116,7 +117,7 @@ def _service(
         tensor_parallel=np.array([float(case.tensor_parallel) for case in cases]),
         concurrency=np.array([case.batch or np.nan for case in cases]),
         beams=np.array([float(case.beams) for case in cases]),
-        engine=engine, limits=[case.limits for case in cases],
+        engine=engine, limits=[case.limits for case in cases], fused_attention=first.fused_attention,
     )  # fmt: skip
     load = DecoderLoad(
         requests=np.array([case.prompts or np.inf for case in cases]) / replicas,

@@ -13,7 +13,13 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor
-from tonnage.sizing.inference_memory import activation_bytes, held_tokens, weights_bytes
+from tonnage.sizing.inference_memory import (
+    activation_bytes,
+    attending,
+    attends_today,
+    held_tokens,
+    weights_bytes,
+)
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_memory, windowed
 from tonnage.sizing.length_points import length_points
@@ -41,12 +47,14 @@ def decoder_rows(
     expert_parallel: Array | float = 1.0,
     engine: Engine | None = None,
     limits: Sequence[EngineLimits] = (),
+    fused_attention: bool | None = None,
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; what it is set to, the
     tokens of a step and the cache may allow fewer. `requests`: of each row; all of a call state their lengths in the
     same way (as many points). `cached`: share of prompts that the prefix cache holds. `data_ranks`: engines side by
     side in a replica that share the experts, each with limits and a cache of its own. `engine`: the class whose memory
-    counts beside the scheduler's own rule. `limits`: what the engine was set to, a row each (none: to its defaults)."""
+    counts beside the scheduler's own rule. `limits`: what the engine was set to, a row each (none: to its defaults).
+    `fused_attention`: whether prompts are read by one kernel, where it is stated."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
     set_to = limits or [NO_LIMITS] * len(accelerators)
@@ -64,7 +72,9 @@ def decoder_rows(
         data_ranks=data_ranks, expert_parallel=expert_parallel,
         step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
         output_shares=output_shares, beams=beams, cached=cached,
-        speculation=speculation, read_bytes=_read_bytes(shape, served, scheduler, requests, tensor_parallel, engine),
+        speculation=speculation, read_bytes=_read_bytes(
+            shape, served, scheduler, requests, tensor_parallel, engine and _reading(engine, shape, fused_attention)
+        ),
         workspace_bytes=0.0 if engine is None else from_gib(engine.workspace_gib),
         cache_fraction=np.array([one.cache_fraction or 0.0 for one in set_to]),
         built=np.array([float(one.built) for one in set_to]),
@@ -83,6 +93,10 @@ def most_requests(scheduler: Scheduler, limits: EngineLimits, device: Accelerato
 def most_step_tokens(scheduler: Scheduler, limits: EngineLimits, device: Accelerator) -> float:
     """Tokens of one step that the engine is set to."""
     return float(limits.step_tokens or scheduler.most_step_tokens(device))
+
+
+def _reading(engine: Engine, shape: ModelShape, fused: bool | None) -> Engine:
+    return attending(engine, attends_today(engine, shape) if fused is None else fused)
 
 
 def _read_bytes(
