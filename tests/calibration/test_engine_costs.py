@@ -13,12 +13,14 @@ from tonnage.calibration.engine_costs import (
     added_seconds,
     costs_of,
     is_unknown,
+    java_bytes,
     thread_seconds,
 )
 from tonnage.calibration.tabular_fit import correction
 from tonnage.calibration.tabular_rows import physics
 from tonnage.side_by_side.reading import read_bench
 from tonnage.sizing.tabular import CpuColumns
+from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import TabularJob
 
 # engine, workers, threads, rows, columns, trees, depth, seconds. Of docs/bench-engines.md (two machines, 35,000 and
@@ -141,3 +143,22 @@ def test_a_bench_shows_them() -> None:
     assert {name for name, figure in found.items() if figure is None} == {"h2o-automl", "pytorch-fsdp"}
     values = [found[name].value for name in ("xgboost", "h2o-gbm", "sparkling-gbm")]  # type: ignore[union-attr]
     assert values[0] < 0.2 < 3.0 < values[1] < values[2]
+
+
+def test_memory_of_java_is_near_what_was_measured() -> None:
+    """Peak resident memory of own runs (28 columns, heaps of 2 GiB): within a factor of 1.4 from 7,000 to 700,000 rows;
+    never above the heaps and what is around them; no figure for what has no Java, and for AutoML."""
+    measured = [  # engine, workers, training rows, GiB: means of the repeats, 2026-11-23 to 27
+        ("h2o-gbm", 1, 7_000, 0.51), ("h2o-gbm", 1, 35_000, 0.72), ("h2o-gbm", 1, 140_000, 0.96),
+        ("h2o-xgboost", 1, 35_000, 0.70), ("sparkling-gbm", 2, 35_000, 2.65), ("sparkling-xgboost", 2, 35_000, 2.45),
+        ("sparkling-gbm", 2, 70_000, 3.25), ("sparkling-gbm", 2, 700_000, 4.82),
+        ("sparkling-xgboost", 2, 700_000, 4.57),
+    ]  # fmt: skip
+    for engine, workers, rows, gib in measured:
+        found = java_bytes(engine, workers, from_gib(2), 4.0 * 28 * rows)
+        assert found is not None
+        assert 1 / 1.4 < gib / to_gib(found) < 1.4, (engine, rows)
+    most = java_bytes("sparkling-gbm", 2, from_gib(2), 1e15)
+    assert most == pytest.approx(from_gib(1.2 + 2 * 0.65 + 2 * 2))
+    assert java_bytes("xgboost", 1, from_gib(2), 1e9) is None
+    assert java_bytes("h2o-automl", 1, from_gib(2), 1e9) is None

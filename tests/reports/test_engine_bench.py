@@ -84,7 +84,7 @@ def test_what_is_not_measured_yet_is_predicted() -> None:
     before = replace(found(), rows=rows)
     text = render_report(engine_bench_report(before), "table")
     assert "d: nothing is measured yet." in text
-    assert "other programs" not in text
+    assert "other programs before a cell" not in text
     assert "versions" not in text
     assert {row.engine.name for row in rows if row.predicted_s is not None} == {"xgboost", "lightgbm", "catboost"}
     assert all(f"  {name} " in text.split("measured / predicted")[1] for name in ("xgboost", "lightgbm", "catboost"))
@@ -98,6 +98,35 @@ def test_keys_of_the_json_are_described() -> None:
     inner = [*document["data"][0], *document["engines"][0], *document["faster"][0]]
     power = {name for name in inner if name.startswith(("cpu_", "gpu_"))}
     assert {name for name in [*document, *inner] if f"`{name}`" not in described} == power
+
+
+def test_times_without_others_stand_beside_the_prediction() -> None:
+    """One of two cores was another program's: with both the work takes half as long at least. Of a repeat that does not
+    know, nothing is said."""
+    busy = replace(GOOD, busy_during_cores=1.0)  # 4 s of processor time in 4 s of training
+    report = engine_bench_report(found(busy))
+    assert report.document()["engines"][0]["alone_s"]["value"] == 2.5
+    row = next(line for line in render_report(report, "csv").splitlines() if "work_s" in line)
+    assert "busy_during_cores=1.00" in row
+    unknown = engine_bench_report(found(busy, replace(GOOD, turn=1)))
+    assert unknown.document()["engines"][0]["alone_s"] is None
+
+
+def test_columns_that_nobody_knows_are_left_out() -> None:
+    """Of clocks, power and energy those stand that some engine has; none, and no table, without any."""
+    power = CellPower(cpu_clock_hz=2.5e9)
+    text = render_report(engine_bench_report(found(replace(GOOD, power=power))), "table")
+    assert "CPU MHz" in text
+    assert "GPU J" not in text
+    assert "CPU MHz" not in render_report(engine_bench_report(found(GOOD)), "table")
+
+
+def test_engines_far_apart_are_all_seen() -> None:
+    """Along seconds the quick one would be a line at the edge: equal factors are equally far apart then."""
+    slow = replace(SLOW, curve=((50, 100.0, 0.85), (100, 200.0, 0.9)))
+    assert ">2</text>" in render_html(engine_bench_report(found(GOOD, slow)).page())
+    assert ">200</text>" in render_html(engine_bench_report(found(GOOD, slow)).page())
+    assert ">200</text>" not in render_html(engine_bench_report(found(GOOD, SLOW)).page())
 
 
 def test_sessions_with_other_settings_are_both_said() -> None:

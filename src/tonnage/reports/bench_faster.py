@@ -37,7 +37,7 @@ def faster_blocks(data: BenchData, pairs: Sequence[Faster]) -> Iterator[Block]:
     ))  # fmt: skip
     yield Paragraph(tone="faint", text=(
         "Times are compared within a repeat, in which all engines took their turn. «yes»: the confidence is "
-        f"{SURE:.0%} or more, of each pair by itself; few repeats are sure of large differences alone."
+        f"{_whole_percent(SURE)} or more, of each pair by itself; few repeats are sure of large differences alone."
     ))  # fmt: skip
 
 

@@ -68,12 +68,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChart:
-    """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks."""
+    """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks.
+
+    `log_x`: equal factors of x are equally far apart; every x is above 0 then.
+    """
 
     title: str
     x_title: str
     y_title: str
     series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    log_x: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from tonnage.reports.bench_search import said_settings, search_blocks, search_do
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
+from tonnage.reports.wording import UNKNOWN, plural, render_money, render_scaled, short
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.faster import faster_on
 from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
@@ -29,10 +29,12 @@ ROW_COLUMNS: Final = (
     "note",
 )  # fmt: skip
 SETTINGS: Final = "settings in the environment"
+FAR_APART: Final = 5.0
+Curves = tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
 QUIET_CORES: Final = 0.3
 FIGURES: Final = (
-    "work_s", "train_s", "prepare_s", "startup_s", "warmup_s", "rows_per_s", "quality", "to_target_s", "usd_to_target",
-    "cores_used", "peak_rss_bytes", "predicted_s", "predicted_bytes", *POWER_FIGURES,
+    "work_s", "alone_s", "train_s", "prepare_s", "startup_s", "warmup_s", "rows_per_s", "quality", "to_target_s",
+    "usd_to_target", "cores_used", "peak_rss_bytes", "predicted_s", "predicted_bytes", *POWER_FIGURES,
 )  # fmt: skip
 
 
@@ -120,11 +122,18 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
             x_title="seconds of preparing and training",
             y_title=f"{data.metric} on the validation rows",
             series=lines,
+            log_x=_far_apart(lines),
         )
     if any(row.done for row in rows):
         yield _phase_table(found, rows)
-        yield _power_table(rows)
+        yield from _power_blocks(rows)
     yield _predicted_table(rows)
+
+
+def _far_apart(lines: Curves) -> bool:
+    """Whether one engine takes so many times as long as another that both cannot be seen along one axis of seconds."""
+    ends = [curve[-1][0] for _, curve in lines]
+    return min(seconds for _, curve in lines for seconds, _ in curve) > 0 and max(ends) > FAR_APART * min(ends)
 
 
 def _main_table(found: BenchResult, data: BenchData, rows: list[EngineResult]) -> Table:
@@ -147,7 +156,7 @@ def _main_row(found: BenchResult, row: EngineResult) -> tuple[str, ...]:
     return (
         row.engine.name, f"{row.done} of {found.spec.repeats}", reached,
         UNKNOWN if usd is None else render_money(usd.value), _spread(row.quality, 4), _spread(row.work_s),
-        UNKNOWN if row.rows_per_s is None else render_count(row.rows_per_s.value), _plain(row.cores_used),
+        UNKNOWN if row.rows_per_s is None else render_scaled(row.rows_per_s.value, ""), _plain(row.cores_used),
         UNKNOWN if gib is None else short(gib, 3),
     )  # fmt: skip
 
@@ -171,12 +180,14 @@ def _others(found: BenchResult, row: EngineResult) -> str:
     return least if least == most else f"{least}–{most}"
 
 
-def _power_table(rows: list[EngineResult]) -> Table:
-    """Clocks, power and energy of preparing and training."""
+def _power_blocks(rows: list[EngineResult]) -> Iterator[Table]:
+    """Clocks, power and energy of preparing and training; nothing, and no column, of what no engine's row knows."""
     titles = ("engine", "CPU MHz", "CPU W", "CPU J", "GPU MHz", "GPU W", "GPU J", "held down by")
-    columns = tuple(Column(title=title, align="right" if 0 < place < 7 else "left")
-                    for place, title in enumerate(titles))  # fmt: skip
-    return Table(columns=columns, rows=tuple(_power_row(row) for row in rows if row.done))
+    cells = [_power_row(row) for row in rows if row.done]
+    known = [0, *(place for place in range(1, len(titles)) if any(one[place] != UNKNOWN for one in cells))]
+    if len(known) > 1:
+        columns = tuple(Column(title=titles[place], align="right" if 0 < place < 7 else "left") for place in known)
+        yield Table(columns=columns, rows=tuple(tuple(one[place] for place in known) for one in cells))
 
 
 def _power_row(row: EngineResult) -> tuple[str, ...]:
@@ -190,17 +201,19 @@ def _power_row(row: EngineResult) -> tuple[str, ...]:
 
 def _predicted_table(rows: list[EngineResult]) -> Table:
     titles = (
-        "engine", "predicted s (80 %)", "by tables", "measured s", "measured / predicted", "predicted GiB",
-        "measured GiB",
+        "engine", "predicted s (80 %)", "by tables", "measured s", "measured / predicted", "s without others",
+        "of predicted", "predicted GiB", "measured GiB",
     )  # fmt: skip
-    columns = tuple(Column(title=title, align="left" if place == 0 else "right") for place, title in enumerate(titles))
+    columns = tuple(
+        Column(title=title, align="right" if place else "left", folds={2: 1, 7: 2, 8: 3}.get(place, 0),
+               fold_text=title + " {}")
+        for place, title in enumerate(titles)
+    )  # fmt: skip
     return Table(columns=columns, rows=tuple(_predicted_row(row) for row in rows))
 
 
 def _predicted_row(row: EngineResult) -> tuple[str, ...]:
-    said, seen = row.predicted_s, row.work_s
-    over = UNKNOWN if said is None or seen is None else f"{seen.value / said.value:.2f}"
-    inside = said is not None and seen is not None and said.low <= seen.value <= said.high
+    said = row.predicted_s
     sizes = [
         UNKNOWN if one is None else short(to_gib(one.value), 3) for one in (row.predicted_bytes, row.peak_rss_bytes)
     ]
@@ -208,10 +221,19 @@ def _predicted_row(row: EngineResult) -> tuple[str, ...]:
         row.engine.name,
         _spread(said),
         str(row.predicted_by_tables or UNKNOWN),
-        _plain(seen),
-        over + (" inside" if inside else ""),
+        _plain(row.work_s),
+        _over(row.work_s, said),
+        _plain(row.alone_s),
+        _over(row.alone_s, said),
         *sizes,
     )
+
+
+def _over(seen: Figure | None, said: Figure | None) -> str:
+    """A measured figure over the predicted one, and whether it lies within that one's interval."""
+    if said is None or seen is None:
+        return UNKNOWN
+    return f"{seen.value / said.value:.2f}" + (" inside" if said.low <= seen.value <= said.high else "")
 
 
 def _failures(found: BenchResult) -> Iterator[Block]:
@@ -242,8 +264,10 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
     yield Paragraph(tone="faint", text=(
         "Seconds in all are preparing the rows in the engine's own form and training; start-up and warm-up stand "
         "apart. Rows/s count a row once for every tree or epoch. Intervals are 80 % over the repeats. The target is "
-        "looked for on the validation rows, the quality is that of the test rows. Clocks, power "
-        "and energy are those of whole processors and boards during preparing and training, whoever used them."
+        "looked for on the validation rows, the quality is that of the test rows. Clocks, power and energy are those "
+        "of whole processors and boards during preparing and training, whoever used them. «Without others» are the "
+        "seconds that the work would take with the cores that other programs used meanwhile besides its own: the "
+        "least that it takes alone."
     ))  # fmt: skip
 
 

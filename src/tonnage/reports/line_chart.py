@@ -29,12 +29,13 @@ def render_svg(chart: LineChart) -> str:
     points = [point for _, line in series for point in line]
     if not points:
         return ""
-    x_marks = ticks(min(x for x, _ in points), max(x for x, _ in points))
+    marks = log_ticks if chart.log_x else ticks
+    x_marks = marks(min(x for x, _ in points), max(x for x, _ in points))
     y_marks = ticks(min(y for _, y in points), max(y for _, y in points))
     names = [name for name, _ in series] if len(series) > 1 else []
     above = _LEGEND_PX * math.ceil(len(names) / _NAMES_A_ROW)
     height = HEIGHT + above
-    x = _scale(x_marks, _LEFT, WIDTH - _RIGHT)
+    x = (_log_scale if chart.log_x else _scale)(x_marks, _LEFT, WIDTH - _RIGHT)
     y = _scale(y_marks, height - _BOTTOM, _TOP + above)
     look = 'style="max-width:100%;height:auto" role="img"'
     out = [f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" {look} aria-label="{escape(chart.title)}">']
@@ -91,6 +92,22 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(place * step, 12) for place in range(first, last + 1)]
 
 
+def log_ticks(low: float, high: float, most: int = 10) -> list[float]:
+    """1, 2 and 5 of each power of ten that enclose both ends, powers alone where these are too many.
+
+    >>> log_ticks(0.54, 42.0), log_ticks(0.003, 900.0)
+    ([0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1, 2, 5), (1,)):
+        every = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+        below, above = max(one for one in every if one <= low), min(one for one in every if one >= high)
+        found = [one for one in every if below <= one <= above]
+        if len(found) <= most:
+            break
+    return found if len(found) > 1 else [found[0], found[0] * 10.0]
+
+
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
     """At most `most` points: of each stretch the lowest and the highest, so that no spike is lost."""
     if len(points) <= most:
@@ -112,6 +129,11 @@ def drawable(points: Sequence[Point]) -> list[Point]:
 def _scale(marks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
     low, span = marks[0], marks[-1] - marks[0]
     return lambda value: start + (value - low) / span * (end - start)
+
+
+def _log_scale(marks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
+    along = _scale([math.log10(mark) for mark in marks], start, end)
+    return lambda value: along(math.log10(value))
 
 
 def _legend(name: str, place: int) -> list[str]:

@@ -53,6 +53,19 @@ class BenchCell:
         """Preparing and training: what the engine needs once it runs."""
         return None if self.train_s is None or self.prepare_s is None else self.prepare_s + self.train_s
 
+    @property
+    def alone_s(self) -> float | None:
+        """Seconds of the work if it had also had what other programs took of its cores: work·u/(u + o), u its own cores
+        in training, o theirs. No work gains more from them, so that it takes this at least when it runs alone.
+
+        >>> BenchCell(data="d", engine="e", turn=0, prepare_s=1., train_s=9., cpu_s=4.5, busy_during_cores=1.5).alone_s
+        2.5
+        """
+        if self.work_s is None or not self.cpu_s or not self.train_s or self.busy_during_cores is None:
+            return None
+        own = self.cpu_s / self.train_s
+        return self.work_s * own / (own + self.busy_during_cores)
+
     def to_target_s(self, metric: MetricName, target: float) -> float | None:
         """Seconds of preparing and training until the validation rows are predicted as well as the target; else None.
 

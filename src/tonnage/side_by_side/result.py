@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tonnage.calibration.engine_costs import is_unknown, process_bytes
+from tonnage.calibration.engine_costs import is_unknown, java_bytes, process_bytes
 from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
 from tonnage.calibration.tabular_rows import physics
 from tonnage.catalog.hardware import Accelerator
@@ -27,6 +27,7 @@ from tonnage.sizing.tabular import (
     estimate_mlp_on_gpus,
     estimate_trees_on_gpus,
 )
+from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob
 
@@ -74,6 +75,7 @@ class EngineResult:
     reason: str | None
     train_rows: int | None = None
     work_s: Figure | None = None
+    alone_s: Figure | None = None  # with what others took of its cores besides its own: the least that it takes alone
     train_s: Figure | None = None
     prepare_s: Figure | None = None
     startup_s: Figure | None = None
@@ -202,7 +204,8 @@ def _row(
     predicted = predictor.predicted(engine, rows, columns) if known else EnginePrediction()  # type: ignore[arg-type]
     return EngineResult(
         data=data, engine=engine, **counts, train_rows=rows,  # type: ignore[arg-type]
-        work_s=interval(cell.work_s for cell in good), train_s=interval(cell.train_s for cell in good),
+        work_s=interval(cell.work_s for cell in good), alone_s=_alone(good),
+        train_s=interval(cell.train_s for cell in good),
         prepare_s=interval(cell.prepare_s for cell in good), startup_s=interval(cell.startup_s for cell in good),
         warmup_s=interval(cell.warmup_s for cell in good),
         rows_per_s=interval(rate_of(cell, engine) for cell in good), quality=interval(cell.quality for cell in good),
@@ -214,6 +217,12 @@ def _row(
         curve=tuple((s + (good[0].prepare_s or 0.0), value) for _, s, value in good[0].curve),
         versions=good[0].versions, settings=good[0].settings,
     )  # fmt: skip
+
+
+def _alone(cells: list[BenchCell]) -> Figure | None:
+    """Unknown unless it is known of every repeat."""
+    values = [cell.alone_s for cell in cells]
+    return interval(values) if None not in values else None
 
 
 def _power(cells: list[BenchCell]) -> dict[str, Any]:
@@ -273,7 +282,9 @@ class _Predictor:
         if not change.tables and is_unknown(engine.engine, engine.workers):
             return EnginePrediction()
         seconds = float(change.seconds(estimate.total_s, float(min(engine.threads, self.host.logical_cores)))[0])
-        memory = float(estimate.host_memory_bytes[0]) + process_bytes(engine.engine, engine.workers)
+        memory = java_bytes(engine.engine, engine.workers, from_gib(engine.memory_gib), 4.0 * rows * columns)
+        if memory is None:
+            memory = float(estimate.host_memory_bytes[0]) + process_bytes(engine.engine, engine.workers)
         return EnginePrediction(
             seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
             memory_bytes=TABULAR_MEMORY_SPREAD.around(memory, basis="assumed"),
