@@ -6,13 +6,14 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.errors import InputError, TonnageError, nearest
+from tonnage.errors import InputError, MissingExtra, TonnageError, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -38,6 +39,8 @@ class BenchRunOptions(Options):
         "--html", "Write the report here too. [default: report.html in the bench's folder alone]", default=None,
         metavar="FILE",
     )  # fmt: skip
+    pdf: str | None = option("--pdf", "Write the report here as PDF; needs tonnage[report].", default=None,
+                             metavar="FILE")  # fmt: skip
     rows: str | None = option("--rows", "Write the measured rows here, CSV.", default=None, metavar="FILE")
 
 
@@ -62,6 +65,8 @@ def bench_run(
     options, settings = options or BenchRunOptions(), settings or current_settings()
     if options.resume and options.fresh:
         raise InputError("--resume and --fresh contradict each other", hint="give one of them")
+    if options.pdf is not None and find_spec("typst") is None:
+        raise MissingExtra("a PDF report", "report")  # before anything is measured
     spec = _priced(load_bench(Path(file)), settings)
     folder = BenchFolder(benches_folder(settings.home) / spec.name)
     with folder.held():
@@ -268,6 +273,10 @@ def _write(answer: Answer[BenchResult], folder: BenchFolder, options: BenchRunOp
     write_whole(folder.path / "rows.csv", answer.to_csv())
     if options.html is not None:
         save_for_user(Path(options.html), page)
+    if options.pdf is not None:
+        from tonnage.reports.page_pdf import page_pdf
+
+        save_for_user(Path(options.pdf), page_pdf(answer.report().page(), made=datetime.now(UTC)))
     if options.rows is not None:
         save_for_user(Path(options.rows), answer.to_csv())
 
