@@ -15,7 +15,8 @@ PAGE = Page(title="Bench #a", blocks=(
     Paragraph(text="*no* markup, #sys.inputs and $x$", tone="warning"),
     Heading(text="rows-50k"),
     Table(columns=(Column(title="engine"), Column(title="s", align="right")), rows=(("xgboost_2", "1.5 (1–2)"),)),
-    LineChart(title="quality", x_title="seconds", y_title="auc", series=(("a", ((1.0, 0.5), (90.0, 0.9))),), log_x=True),
+    LineChart(title="quality", x_title="seconds", y_title="auc", log_x=True,
+              series=(("a", ((1.0, 0.5), (90.0, 0.9))),)),
     LineChart(title="empty chart", x_title="x", y_title="y", series=()),
     Bullets(items=("one: failed",)), Pairs(rows=(("price", "USD 1"),)), Code(lines=("a  b",)),
 ))  # fmt: skip
