@@ -290,3 +290,13 @@ def test_doctor_asks_nvidia_smi(
     checks = {one["name"]: one for one in json.loads(inside("doctor", *DAY, "-o", "json").stdout)["checks"]}
     assert checks["gpu"]["status"] == status
     assert found in checks["gpu"]["found"]
+
+
+def test_a_device_of_another_compiler_says_what_would_lift_that(inside: Run) -> None:
+    """No figure of the catalog sizes a TPU or an Inferentia: rates of its compiler would."""
+    for device in ("TPU-v5e", "Inferentia2"):
+        done = inside("size", BERT, *DAY, "--gpu", device, "-o", "json")
+        (miss, *_) = json.loads(done.stdout)["misses"]
+        assert done.returncode == 3
+        assert "another compiler" in miss["needs"]
+        assert miss["flips_when"] == "its compiler's rates are measured and Tonnage models them"

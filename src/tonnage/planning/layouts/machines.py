@@ -71,6 +71,7 @@ def _unsized(catalog: Catalog, instance: InstanceType, precision: str, stated: s
     missing = missing_figure(accelerator, precision)
     if missing is None:
         return None
+    lacks = Publish(what="compiler" if missing == "vendor" else "figure")
     in_fp16 = missing == "rate" and precision in ("bf16", "fp8") and missing_figure(accelerator, "fp16") is None
     return UnpublishedMiss(
         binding="rate",
@@ -78,7 +79,7 @@ def _unsized(catalog: Catalog, instance: InstanceType, precision: str, stated: s
         device=accelerator.name,
         vendor=accelerator.vendor if missing == "vendor" else "",
         precision=precision if missing == "rate" else "",
-        lifted_by=(UseFp16(stated=stated) if in_fp16 else Publish(what="figure"),),
+        lifted_by=(UseFp16(stated=stated) if in_fp16 else lacks,),
     )
 
 

@@ -345,7 +345,9 @@ class Publish(Reason):
     """Somebody publishes what is not known."""
 
     kind: ClassVar[str] = "publish"
-    what: Literal["price", "price of today", "newer price", "regions", "figure", "link bandwidth", "rate of a slice"]
+    what: Literal[
+        "price", "price of today", "newer price", "regions", "figure", "link bandwidth", "rate of a slice", "compiler"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ PUBLISHED: Final = {
     "figure": "the catalog gains the figure",
     "link bandwidth": "the catalog gains the link's bandwidth",
     "rate of a slice": "the rate of a slice is published",
+    "compiler": "its compiler's rates are measured and Tonnage models them",
 }
 STATED: Final = {
     "price": "states it",
