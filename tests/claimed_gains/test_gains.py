@@ -20,6 +20,7 @@ from tonnage.sizing.estimates import Figure
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRAINING = EXAMPLES / "bert-finetune.tonnage.yaml"
+TABLE = EXAMPLES / "gbm-5m-rows.tonnage.yaml"
 DAY = "2026-11-20"
 SAVING = PromisedGain(subject="spot", unit="saving", least=0.6)
 WAVE: dict[str, Any] = {
@@ -190,6 +191,25 @@ def test_an_arm_machine_says_which_speed_it_must_reach() -> None:
     assert (gain.verdict, gain.evidence.pairs) == ("unknown", 1)
     assert (gain.evidence.price, gain.evidence.speed) == pytest.approx((0.7, 0.875))
     assert arm_gain(target, replace(known, instance_types=(arm,), offers=(cheap,))).evidence is None
+
+
+def test_a_table_is_compared_with_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a profile: the threads of this machine as a bench predicts them. Twice the threads, about half the gain."""
+    from tonnage.benchmarks.engines import session
+    from tonnage.side_by_side.result import Host
+
+    gains = {}
+    for cores in (4, 8):
+        host = Host(processor="test", physical_cores=cores, logical_cores=cores, memory_bytes=2.0**37, arm=False)
+        monkeypatch.setattr(session, "read_host", lambda host=host: host)
+        gain = by_name(tonnage.gains(TABLE, tonnage.GainsOptions(only=("h100",)), as_of=DAY).found)["h100"]
+        assert gain.figure is not None
+        assert gain.before is not None
+        assert gain.before.name == f"test, {cores} threads (predicted)"
+        assert gain.figure.low < gain.figure.value < gain.figure.high
+        gains[cores] = gain.figure.value
+    assert 1.5 < gains[4] / gains[8] < 2.5
+    assert 1.0 < gains[8] < 1000.0
 
 
 def test_a_broken_profile_is_no_missing_one(tmp_path: Path) -> None:

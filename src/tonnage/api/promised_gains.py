@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.planning.plan import Plan
     from tonnage.reports.gains import GainsFound
-    from tonnage.workload.jobs import Workload
+    from tonnage.workload.jobs import TabularJob, Workload
 
 DEVICES: Final = ("h100", "a100")
 
@@ -163,8 +163,10 @@ def _processor(job: Workload, device: str, settings: Settings) -> Side | Unmeasu
     from tonnage.claimed_gains.devices import UnmeasuredProcessor
     from tonnage.claimed_gains.gain import Side
     from tonnage.planning.local import predict_local
-    from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
+    from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob
 
+    if isinstance(job.job, TabularJob) and device == "local":
+        return _tables_here(job.job, settings)
     here = host_identity()
     known = [] if device != "local" else [read_profile(one).identity for one in stored_profiles(settings.home)]
     if device == "local" and not any(one.same_machine(here) for one in known):
@@ -182,3 +184,30 @@ def _processor(job: Workload, device: str, settings: Settings) -> Side | Unmeasu
     except InputError as error:
         return UnmeasuredProcessor(lack="not measured here", said=error.message)
     return Side(name=f"{profile.name}, {max(profile.threads)} threads", per_s=rate)
+
+
+def _tables_here(job: TabularJob, settings: Settings) -> Side:
+    """A table on all threads of this machine, predicted as for a bench: by the physics, and by the rows of earlier
+    benches that `tonnage calibrate --tabular` has read."""
+    import numpy as np
+
+    from tonnage.benchmarks.engines.session import read_host
+    from tonnage.calibration.tabular_file import load_tabular
+    from tonnage.calibration.tabular_fit import correction
+    from tonnage.calibration.tabular_rows import physics
+    from tonnage.claimed_gains.gain import Side
+    from tonnage.sizing.estimates import Figure
+    from tonnage.sizing.tabular import CpuColumns
+
+    host = read_host()
+    threads = float(host.logical_cores)
+    change = correction(load_tabular(settings.home), method=job.method, engine=job.engine, passes=job.passes,
+                        device=host.processor, job=job)  # fmt: skip
+    cores = CpuColumns(
+        vcpus=np.array([threads]), memory_bytes=np.array([host.memory_bytes]), arm=np.array([host.arm]),
+        threads_per_core=np.array([host.threads_per_core]),
+    )  # fmt: skip
+    seconds = change.spread.around(float(change.seconds(physics(job, cores).total_s, threads)[0]), basis="assumed")
+    work = job.rows * job.passes
+    rate = Figure(value=work / seconds.value, low=work / seconds.high, high=work / seconds.low, basis="assumed")
+    return Side(name=f"{host.processor}, {host.logical_cores} threads (predicted)", per_s=rate)
