@@ -67,9 +67,10 @@ def _tensorflow_classifiers(row: InferenceRow) -> Facts:
 def _pytorch_classifiers(row: InferenceRow) -> Facts:
     """The same repository, PyTorch/Classification/ConvNets/image_classification/training.py: validation runs under
     `torch.cuda.amp.autocast`, entered again for each batch, so that weights are cast for each. Mixed precision runs
-    channels last (configs.yml: `memory_format: nhwc`)."""
+    channels last (configs.yml: `memory_format: nhwc`). What `validate` times are steps of its loop: the batch from the
+    loader, the network, loss and accuracy, whose three figures are read back (`.item()`)."""
     eager_half = row.precision in HALF and row.engine == "pytorch"
-    return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else ""}
+    return {"autocast": _answer(eager_half), "channels_last": "y" if eager_half else "", "looped": "y"}
 
 
 def _triton_classifiers(row: InferenceRow) -> Facts:
