@@ -17,8 +17,7 @@ pytest.importorskip("uvloop")
 
 import tonnage
 from tonnage import BatchOptions
-from tonnage.batches.leases import LeaseBook
-from tonnage.batches.merging import merge_shards
+from tonnage.batches.leases import LeaseBook, merge_shards
 from tonnage.batches.records import answer_line, fault_line
 from tonnage.errors import InputError
 from tonnage.testing.upstream import PretendedUpstream

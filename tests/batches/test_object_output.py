@@ -16,8 +16,8 @@ pytest.importorskip("fsspec")
 from fsspec.implementations import memory
 
 from tonnage.batches.fsspec_objects import FsspecObjects
-from tonnage.batches.object_output import ObjectOutput
 from tonnage.batches.objects import ObjectChanged, ObjectState, open_object, open_store
+from tonnage.batches.outputs import ObjectOutput
 from tonnage.batches.records import answer_line, fault_line
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.retries import TemporaryError

@@ -21,8 +21,7 @@ import tonnage
 from tonnage.errors import DataError, InputError
 from tonnage.images.builders import BuildFailed, build_command, build_image, find_builder, push_command, run_command
 from tonnage.images.containerfile import render_containerfile
-from tonnage.images.pins import installed_pins
-from tonnage.images.recipe import ImageRecipe, bill_of_materials, image_recipe
+from tonnage.images.recipe import ImageRecipe, bill_of_materials, image_recipe, installed_pins
 from tonnage.reports.image import ImageReport, image_report
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

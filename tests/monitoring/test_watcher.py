@@ -19,11 +19,10 @@ import pytest
 from tonnage.monitoring.actions import ActionRunner, Hands
 from tonnage.monitoring.alerts.reading import read_rules
 from tonnage.monitoring.alerts.rules import Channel
-from tonnage.monitoring.audit import AuditFile
+from tonnage.monitoring.audit import AuditFile, LateAudit
 from tonnage.monitoring.collecting import Collector, page_figures
 from tonnage.monitoring.figures import series
 from tonnage.monitoring.history import MetricHistory
-from tonnage.monitoring.late_audit import LateAudit
 from tonnage.monitoring.notifying import AlertMessage, notify
 from tonnage.monitoring.page import WatchPage
 from tonnage.monitoring.watcher import SteadyClock, Watcher, WatchParts

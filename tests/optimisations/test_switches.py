@@ -21,8 +21,7 @@ from tonnage.claimed_gains.devices import rate_of_one
 from tonnage.errors import InputError, UnknownName
 from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, SwitchOutcome, Unpredicted, paired_loss
-from tonnage.optimisations.predicting import TRAINING_SPREAD, predict_switches, predict_together
-from tonnage.optimisations.processors import processor_rate
+from tonnage.optimisations.predicting import TRAINING_SPREAD, predict_switches, predict_together, processor_rate
 from tonnage.optimisations.slices import pack_card
 from tonnage.optimisations.switches import Switch, gpu_switches, processor_switches
 from tonnage.overrides import parse_override_gpus

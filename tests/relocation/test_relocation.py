@@ -9,9 +9,7 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.relocation.copying import Site, copied_to, copy_commands, copy_s, egress
-from tonnage.relocation.relocation import Copied, PlaceSide, PredictedCost, Relocation
-from tonnage.relocation.steps import Moved, steps_of
-from tonnage.relocation.terms import body_diff
+from tonnage.relocation.relocation import Copied, Moved, PlaceSide, PredictedCost, Relocation, body_diff, steps_of
 from tonnage.sizing.estimates import Figure
 
 EAST, WEST = Site("aws", "us-east-1"), Site("aws", "us-west-2")

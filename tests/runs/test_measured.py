@@ -17,8 +17,8 @@ from tonnage.calibration.validating import validate_file
 from tonnage.catalog import load_catalog
 from tonnage.errors import InputError
 from tonnage.runs import EventKind, RunFolder
+from tonnage.runs.courses import energy_of
 from tonnage.runs.diagnosis import compare, doubts, explain
-from tonnage.runs.energy import energy_of
 from tonnage.runs.folder import append_line
 from tonnage.runs.measured import Records, measure, measured_rows, read_records
 from tonnage.runs.series import read_lines

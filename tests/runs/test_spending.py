@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tonnage.runs import Event, EventKind
+from tonnage.runs.guards import sessions_of
 from tonnage.runs.spec import GuardSpec
-from tonnage.runs.spending import sessions_of
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 K = EventKind

@@ -14,8 +14,7 @@ from tonnage.scaling.law import LawState, control_law
 from tonnage.scaling.load import generated
 from tonnage.scaling.reasons import HoldsFloor, Idle, Scheduled
 from tonnage.scaling.rivals import Fixed
-from tonnage.scaling.schedules import Hours, WeekSchedule
-from tonnage.scaling.service import Observation, ScaledService
+from tonnage.scaling.service import Hours, Observation, ScaledService, WeekSchedule
 
 SMALL = ScaledService(slots=4, start_up_s=20.0, promise_s=1.0, least=1, most=6)
 QUIET = Observation(arrived=0, finished=0, finished_work_s=0.0, waiting=0, running=0, ready=1, starting=0)

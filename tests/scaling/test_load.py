@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.scaling.load import KINDS, Load, ServiceTimes, generated, load_of_trace, scaled, with_wave
-from tonnage.scaling.schedules import Hours, WeekSchedule, parse_hours
+from tonnage.scaling.service import Hours, WeekSchedule, parse_hours
 from tonnage.sizing.traces import parse_trace
 
 TRACE = parse_trace(["arrived_at,num_prefill_tokens,num_decode_tokens", "0,1000,10", "5,2000,0", "9,500,100"])

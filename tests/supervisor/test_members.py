@@ -15,8 +15,16 @@ from tonnage.errors import TonnageError
 from tonnage.places.bucket.layout import Keys
 from tonnage.places.bucket.objects import FolderObjects, StoredObject
 from tonnage.supervisor import meeting
-from tonnage.supervisor.meeting import JOIN_S, Beside, Gathering
-from tonnage.supervisor.members import Member, join, meeting_env, own_address, told_by_the_cloud
+from tonnage.supervisor.meeting import (
+    JOIN_S,
+    Beside,
+    Gathering,
+    Member,
+    join,
+    meeting_env,
+    own_address,
+    told_by_the_cloud,
+)
 
 KEYS = Keys(base="home/run", number=1)
 

@@ -101,7 +101,7 @@ def own_uses(settings: Settings) -> Iterator[OwnUse]:
     from tonnage.api.home_runs import all_runs
     from tonnage.budgets import book as books
     from tonnage.budgets.bill_gaps import OwnUse
-    from tonnage.runs.spending import sessions_of
+    from tonnage.runs.guards import sessions_of
 
     for folder in all_runs(settings):
         with suppress(FileNotFoundError):  # removed while it is read

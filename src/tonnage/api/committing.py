@@ -47,7 +47,7 @@ def soft_warnings(home: Path, spec: RunSpec, folder: RunFolder, prediction: dict
     if not (home / FILE).exists():
         return ()
     from tonnage.budgets.book import refuse, short_of
-    from tonnage.budgets.wording import shortage
+    from tonnage.budgets.standing import shortage
 
     book, budgets = open_book(home)
     asked = _asked(spec, folder, bound_micro_usd(spec, prediction))
@@ -117,7 +117,7 @@ def _asked(spec: RunSpec, folder: RunFolder, bound: int | None, *, earlier_sessi
 
 
 def _resumed(spec: RunSpec, folder: RunFolder, prediction: dict[str, Any]) -> ReservationRequest:
-    from tonnage.runs.spending import sessions_of
+    from tonnage.runs.guards import sessions_of
 
     sessions = sessions_of(folder.events(), spec.guard)
     used = sum(one.usd or 0.0 for one in sessions)

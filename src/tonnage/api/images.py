@@ -158,7 +158,7 @@ def _checkout() -> Path | None:
 def _write(recipe: ImageRecipe, folder: Path) -> tuple[Path, ...]:
     from tonnage.images.builders import FILE
     from tonnage.images.containerfile import CONSTRAINTS_FILE, render_containerfile
-    from tonnage.images.pins import installed_pins
+    from tonnage.images.recipe import installed_pins
 
     texts = {
         FILE: render_containerfile(recipe, version=__version__),
@@ -210,7 +210,7 @@ def _report(recipe: ImageRecipe, command: tuple[str, ...], built: BuiltImage | N
     from tonnage.catalog.cuda import show_version
     from tonnage.catalog.cuda_compatibility import show_plain
     from tonnage.catalog.cuda_packages import cuda_of, nccl_of
-    from tonnage.images.pins import normal_name
+    from tonnage.images.recipe import normal_name
 
     has = {normal_name(one["metadata"]["name"]): str(one["metadata"]["version"]) for one in built.pip["installed"]}
     cuda, nccl = cuda_of(has), nccl_of(has)

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from tonnage.places.contract import Executor
     from tonnage.places.file import AnyPlace
     from tonnage.planning.plan import MachineOption, Option
-    from tonnage.relocation.relocation import Copied, PlaceSide, PredictedCost, Relocation, TermChange
-    from tonnage.relocation.steps import Moved
-    from tonnage.relocation.terms import WrittenTerms
+    from tonnage.relocation.relocation import (
+        Copied,
+        Moved,
+        PlaceSide,
+        PredictedCost,
+        Relocation,
+        TermChange,
+        WrittenTerms,
+    )
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.spec import RunSpec
     from tonnage.sizing.estimates import Figure
@@ -125,9 +131,7 @@ def _origin_of(asked: _Move) -> str:
 
 def _relocation(settings: Settings, asked: _Move, before: Executor, after: Executor) -> Relocation:
     from tonnage.api.migrated_bytes import copies_of
-    from tonnage.relocation.relocation import Relocation
-    from tonnage.relocation.steps import steps_of
-    from tonnage.relocation.terms import body_diff
+    from tonnage.relocation.relocation import Relocation, body_diff, steps_of
 
     adapted, words = _adapted(asked.spec, after.place)
     was, now = _rendered(settings, asked.spec, asked, before), _rendered(settings, adapted, asked, after)
@@ -194,8 +198,7 @@ def _adapted(spec: RunSpec, place: AnyPlace) -> tuple[RunSpec, tuple[str, ...]]:
 
 def _changes(asked: _Move, adapted: RunSpec, before: Executor, after: Executor) -> Iterator[TermChange]:
     """What of the run, of its machines and of its place's terms differs."""
-    from tonnage.relocation.relocation import TermChange
-    from tonnage.relocation.terms import term_changes
+    from tonnage.relocation.relocation import TermChange, term_changes
 
     facts = ((before, asked.spec), (after, adapted))
     left, right = (_facts(executor, spec, asked.folder) for executor, spec in facts)
@@ -230,7 +233,7 @@ def _facts(executor: Executor, spec: RunSpec, folder: RunFolder) -> dict[str, st
 
 
 def _written(place: AnyPlace) -> WrittenTerms:
-    from tonnage.relocation.terms import WrittenTerms
+    from tonnage.relocation.relocation import WrittenTerms
 
     values: dict[str, Any] = json.loads(place.model_dump_json())
     return WrittenTerms(kind=place.kind, values=values, written=frozenset(place.model_fields_set))
@@ -298,7 +301,7 @@ def _at_own_price(option: MachineOption, usd_per_hour: float) -> Figure:
 def _moved(
     asked: _Move, words: tuple[str, ...], before: Executor, after: Executor, copies: tuple[Copied, ...]
 ) -> Moved:  # fmt: skip
-    from tonnage.relocation.steps import Moved
+    from tonnage.relocation.relocation import Moved
     from tonnage.runs.liveness import has_supervisor
     from tonnage.runs.secrets import hide_secrets, named_secrets
 

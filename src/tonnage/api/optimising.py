@@ -286,8 +286,8 @@ def _here(work: Workload, options: OptimiseOptions, settings: Settings) -> _Look
         predict_switches,
         predict_together,
         processor_gain_spread,
+        processor_rate,
     )
-    from tonnage.optimisations.processors import processor_rate
     from tonnage.optimisations.switches import processor_switches
 
     profile = _profile(options.device, settings)
@@ -337,7 +337,7 @@ def _as_stated(work: Workload, profile: DeviceProfile | None, cores: int) -> Swi
     """How the work is carried out without any switch: training on the threads that a run would take, an encoder in one
     worker of ONNX Runtime."""
     from tonnage.optimisations.changes import SwitchChange
-    from tonnage.optimisations.processors import encoder_format
+    from tonnage.optimisations.predicting import encoder_format
     from tonnage.planning.local import predict_local
     from tonnage.workload.jobs import TrainJob
 

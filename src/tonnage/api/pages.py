@@ -67,7 +67,7 @@ def open_ui(
 
     from tonnage.api.audits import open_audit
     from tonnage.gateway.top.keeping import GatewayLooks
-    from tonnage.monitoring.late_audit import LateAudit
+    from tonnage.monitoring.audit import LateAudit
     from tonnage.web.access import LOCAL_NAMES, Access
     from tonnage.web.app import WebServer, make_app
 

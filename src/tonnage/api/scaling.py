@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.scaling.comparing import PolicyComparison, Tuning
     from tonnage.scaling.load import Load
-    from tonnage.scaling.schedules import WeekSchedule
+    from tonnage.scaling.service import WeekSchedule
 
 
 def _read_names(flag: str, text: str) -> tuple[str, ...]:
@@ -145,6 +145,6 @@ def _load(trace: Path | str | None, asked: ScalingOptions) -> Load:
 
 
 def _schedule(asked: ScalingOptions) -> WeekSchedule | None:
-    from tonnage.scaling.schedules import WeekSchedule, parse_hours
+    from tonnage.scaling.service import WeekSchedule, parse_hours
 
     return WeekSchedule(hours=tuple(parse_hours(text) for text in asked.at_least)) if asked.at_least else None

@@ -136,7 +136,7 @@ class _BatchWorker:
 
     def _merge(self) -> None:
         """All parts are done: one worker merges, the others wait for it."""
-        from tonnage.batches.merging import merge_shards
+        from tonnage.batches.leases import merge_shards
 
         while not self._book.merged:
             self._book.renew()

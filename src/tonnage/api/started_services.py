@@ -20,7 +20,7 @@ from tonnage.errors import InputError, PlanRefused
 
 if TYPE_CHECKING:
     from tonnage.runs.preflight import LocalMachine
-    from tonnage.scaling.schedules import WeekSchedule
+    from tonnage.scaling.service import WeekSchedule
     from tonnage.serving.engines.devices import Device
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
@@ -255,7 +255,7 @@ def _replica_devices(
 
 def _schedule(hours: Sequence[str]) -> WeekSchedule | None:
     """The hours on the clock of this machine, in its own time zone."""
-    from tonnage.scaling.schedules import WeekSchedule, parse_hours
+    from tonnage.scaling.service import WeekSchedule, parse_hours
 
     if not hours:
         return None

@@ -110,9 +110,9 @@ def _watch(rules: WatchRules, asked: WatchOptions, settings: Settings, say: Call
     from tonnage.api.watch_figures import home_figures
     from tonnage.api.watch_plans import watched_plans
     from tonnage.monitoring.actions import ActionRunner
+    from tonnage.monitoring.audit import LateAudit
     from tonnage.monitoring.collecting import Collector
     from tonnage.monitoring.history import MetricHistory
-    from tonnage.monitoring.late_audit import LateAudit
     from tonnage.monitoring.otlp import OtlpWriter
     from tonnage.monitoring.page import WatchPage
     from tonnage.monitoring.watcher import Watcher, WatchParts

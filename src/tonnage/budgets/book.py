@@ -221,7 +221,7 @@ def short_of(
 
 def refuse(short: Sequence[BudgetStanding], asked: ReservationRequest) -> None:
     """PlanRefused where one of the budgets is hard."""
-    from tonnage.budgets.wording import HINT_LEFT, HINTS_BOUND, shortage
+    from tonnage.budgets.standing import HINT_LEFT, HINTS_BOUND, shortage
 
     if hard := [one for one in short if one.budget.at_limit == "hard"]:
         hint = HINTS_BOUND[asked.kind] if asked.bound_micro_usd is None else HINT_LEFT

@@ -14,8 +14,8 @@ from tonnage.budgets.book import OpenEntry, ReservationBook
 from tonnage.budgets.file import MICRO_USD
 from tonnage.budgets.standing import SettledCost
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.guards import sessions_of
 from tonnage.runs.liveness import observed_state, read_heartbeat
-from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunStatus
 
 LOST_AFTER: Final = timedelta(minutes=2)  # between a reservation and the first word of a slow supervisor

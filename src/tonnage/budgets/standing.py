@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from tonnage.budgets.file import MICRO_USD, Budget
 from tonnage.budgets.periods import PeriodWindow, window_of
 from tonnage.runs.spec import ChargeSpec
 from tonnage.values import dataclass
+
+HINT_LEFT: Final = "a lower --max-cost reserves less; `tonnage budgets list` shows what is spent and reserved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +109,21 @@ def usd(micro_usd: int) -> float:
     1.5
     """
     return micro_usd / MICRO_USD
+
+
+HINTS_BOUND: Final[dict[HolderKind, str]] = {
+    "run": "give --usd-per-hour (0 for a machine that costs nothing) with --max-cost or --max-hours",
+    "service": "give --usd-per-hour: 0 for a machine that costs nothing",
+    "batch": "give --max-cost with --input-usd and --output-usd; 0 for a service that costs nothing",
+}  # fmt: skip
+
+
+def shortage(standing: BudgetStanding, bound_micro_usd: int | None, *, kind: HolderKind = "run") -> str:
+    """Which budget, how much is left of it, until when, and what was asked."""
+    budget = standing.budget
+    until = "for good" if standing.window.end is None else f"until {standing.window.end:%Y-%m-%d %H:%M} UTC"
+    left = f"${max(0.0, usd(standing.left_micro_usd)):,.2f} of ${float(budget.usd):,.2f} is left {until}"
+    asked = f"what the {kind} may cost is not known"
+    if bound_micro_usd is not None:
+        asked = f"it may cost ${usd(bound_micro_usd):,.2f}"
+    return f"the budget '{budget.name}' ({budget.scope}) has no room for this {kind}: {left}, and {asked}"

@@ -20,11 +20,10 @@ from tonnage.fetching.file_transfer import Transfer
 from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
-from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, FetchStopped
 from tonnage.fetching.results import Fetched, FetchRequest
 from tonnage.fetching.targets import FolderTarget, Manifest, nearest_folder, open_target
-from tonnage.fetching.transfer import Means
+from tonnage.fetching.transfer import Means, Pool
 from tonnage.http.downloaded import FetchedFile, VerifiedFile
 from tonnage.http.retries import TemporaryError
 from tonnage.units import to_gib

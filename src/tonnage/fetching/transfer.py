@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import field, replace
-from threading import Event
-from typing import Final, TypeVar
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, Final, TypeVar
 
 from tonnage.errors import FetchError
 from tonnage.fetching.partial import Partial
-from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, FetchStopped, RemoteFile, SourceChanged
 from tonnage.http.retries import FIRST_WAIT_S, RetryPolicy, TemporaryError
 from tonnage.values import dataclass
@@ -182,3 +182,39 @@ class _Counted:
     def _advance(self, count: int) -> None:
         self.bytes += count  # a lost update would only bend the progress bar
         self._tell(count)
+
+
+class Pool:
+    """`size` daemon threads taking work in the order it is given."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._threads = [Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(size)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, call: Callable[[], Any]) -> Future[Any]:
+        """Have `call` run on some thread."""
+        future: Future[Any] = Future()
+        self._queue.put((future, call))
+        return future
+
+    def close(self) -> None:
+        """Let the threads end once what is queued is done."""
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads, so long at most."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            future, call = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:  # it is raised where the future's result is read
+                future.set_exception(error)

@@ -1,4 +1,4 @@
-"""What an image holds, from the workload that it is to carry out."""
+"""What an image holds, from the workload that it is to carry out, with versions that are known to work together."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from importlib.metadata import Distribution, distributions
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote
 
 from tonnage.errors import DataError, InputError
-from tonnage.images.pins import normal_name
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob, TrainJob, Workload
 
 Device = Literal["cpu", "cuda", "rocm"]
+OWN: Final = "tonnage"
+_RUNS: Final = re.compile(r"[-_.]+")
 DEVICES: Final = get_args(Device)
 PLATFORMS: Final = ("linux/amd64", "linux/arm64")
 DEFAULT_BASE: Final = "docker.io/library/python:3.12-slim-bookworm"
@@ -23,7 +25,6 @@ DEFAULT_BASE: Final = "docker.io/library/python:3.12-slim-bookworm"
 CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
 USER: Final = 1000  # places.toml has the same default for pods
 SERVICE_PORT: Final = 8000
-
 _BASE: Final = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 _NAME: Final = re.compile(r"[^a-z0-9]+")
 
@@ -143,6 +144,32 @@ def bill_of_materials(image: str, digest: str, pip: Mapping[str, Any], system: s
         "components": parts,
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def normal_name(name: str) -> str:
+    """A package's name as indexes compare it: PEP 503.
+
+    >>> normal_name("Typing_Extensions")
+    'typing-extensions'
+    """
+    return _RUNS.sub("-", name).casefold()
+
+
+def installed_pins(found: Iterable[Distribution] | None = None, swapped: Iterable[tuple[str, str]] = ()) -> str:
+    """A constraints file of what is installed here, by name.
+
+    A constraint holds for a package that is asked for, and asks for none. Builds of one device («2.13.0+cpu») are named
+    without it, so that the image gets its own; what was installed from a folder or a file is left out.
+    `swapped`: (a package, the one that takes its place at the same version).
+    """
+    pins: dict[str, str] = {}
+    for one in distributions() if found is None else found:
+        name, version = one.metadata["Name"], one.version
+        if name is None or normal_name(name) == OWN or one.read_text("direct_url.json") is not None:
+            continue
+        pins.setdefault(normal_name(name), version.partition("+")[0])
+    pins |= {into: pins[out] for out, into in swapped if out in pins}
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
 
 
 def _python_part(metadata: Mapping[str, Any]) -> dict[str, Any]:

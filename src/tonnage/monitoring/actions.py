@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 from tonnage.errors import InputError, TonnageError
 from tonnage.monitoring.alerts.engine import Happening
 from tonnage.monitoring.alerts.rules import Action, ActionKind, Channel
-from tonnage.monitoring.late_audit import LateAudit
+from tonnage.monitoring.audit import LateAudit
 from tonnage.monitoring.notifying import AlertMessage, notify
 from tonnage.runs.secrets import masked
 from tonnage.values import dataclass

@@ -1,15 +1,26 @@
-"""The GPUs of this machine: NVIDIA's by NVML, else AMD's, else a Mac's. A machine without one is no error."""
+"""The GPUs of this machine: NVIDIA's by NVML, else AMD's, else a Mac's. A machine without one is no error.
+
+The I/O registry of a Mac has how busy its GPU is and how much of the memory it holds; power, temperature and clocks
+take `powermetrics`, which is for administrators alone: they are not known here.
+"""
 
 from __future__ import annotations
 
 import os
+import plistlib
+import subprocess
 import sys
-from collections.abc import Mapping, Set
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any, Final, Protocol
+
+import psutil
 
 from tonnage.monitoring.gpu_sample import GpuSample
 from tonnage.monitoring.nvml_health import XidEvents, health_of
 from tonnage.runs.devices import ListedGpu, list_gpus, name_of, open_nvml, said, told
+
+IOREG: Final = ("ioreg", "-r", "-d", "1", "-w", "0", "-a", "-c", "IOAccelerator")
+TIMEOUT_S: Final = 5.0
 
 
 class GpuReader(Protocol):
@@ -32,8 +43,6 @@ def open_gpus(*, most: int | None = None) -> GpuReader:
     if amd.why_none is None:
         return amd
     if sys.platform == "darwin":
-        from tonnage.monitoring.apple_gpus import AppleGpus
-
         return AppleGpus(most=most)
     return nvidia
 
@@ -63,6 +72,53 @@ class Gpus:
             self._listed = []
             self._nvml.nvmlShutdown()
             self._nvml = None
+
+
+class AppleGpus:
+    """The GPUs of this Mac, `most` of them. `ask` gives the registry's property list; OSError where there is none."""
+
+    def __init__(self, ask: Callable[[], bytes] | None = None, *, most: int | None = None) -> None:
+        self._ask, self._most, self._count = ask or _registry, most, 0
+        self.why_none: str | None = None
+        try:
+            self._count = len(self._read())
+            self.why_none = None if self._count else "no GPU is in the I/O registry"
+        except (OSError, ValueError) as error:
+            self.why_none = f"ioreg: {error}"
+
+    def sample(self, _pids: Set[int] = frozenset(), /) -> tuple[GpuSample, ...]:
+        """What holds now."""
+        if self._count == 0:
+            return ()
+        try:
+            return self._read()
+        except (OSError, ValueError) as error:
+            return tuple(GpuSample(index=number, name="", fault=str(error)) for number in range(self._count))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _read(self) -> tuple[GpuSample, ...]:
+        return tuple(apple_samples(self._ask(), memory_bytes=psutil.virtual_memory().total))[: self._most]
+
+
+def apple_samples(content: bytes, *, memory_bytes: int) -> Iterator[GpuSample]:
+    """The property list of `ioreg -a`. ValueError where it is none. `memory_bytes`: of the machine, which both
+    share."""
+    try:
+        entries = plistlib.loads(content) if content.strip() else []
+    except plistlib.InvalidFileException as error:
+        raise ValueError(f"not a property list: {error}") from error
+    known = [one for one in entries if isinstance(one, dict) and isinstance(one.get("PerformanceStatistics"), dict)]
+    for number, one in enumerate(known):
+        told: dict[str, Any] = one["PerformanceStatistics"]
+        model, busy, used = one.get("model", "Apple GPU"), told.get("Device Utilization %"), told.get(
+            "In use system memory")  # fmt: skip
+        yield GpuSample(
+            index=number, name=model.decode(errors="replace").rstrip("\0") if isinstance(model, bytes) else str(model),
+            utilization_fraction=None if busy is None else busy / 100,
+            memory_used_bytes=None if used is None else int(used), memory_total_bytes=memory_bytes,
+        )  # fmt: skip
 
 
 def _sample(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> GpuSample:
@@ -107,3 +163,13 @@ def _own_memory(nvml: Any, handle: Any, pids: Set[int]) -> int | None:
     own = [one.usedGpuMemory for one in listed if one.pid in pids]
     known = [int(used) for used in own if used is not None]
     return sum(known) if known and len(known) == len(own) else None
+
+
+def _registry() -> bytes:
+    try:
+        done = subprocess.run(IOREG, capture_output=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"no answer for {TIMEOUT_S:g} s") from error
+    if done.returncode != 0:
+        raise OSError(done.stderr.decode(errors="replace")[:200] or f"exit code {done.returncode}")
+    return done.stdout

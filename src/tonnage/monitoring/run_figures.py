@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from tonnage.metric_names import REGISTRY, Metric
 from tonnage.runs.folder import RunFolder, read_document
+from tonnage.runs.guards import sessions_of
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.liveness import read_heartbeat
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunState, RunStatus, state_of
 from tonnage.runs.tail import newest_values
 from tonnage.units import GIB

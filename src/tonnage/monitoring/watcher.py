@@ -18,11 +18,11 @@ from tonnage.monitoring.actions import ActionRunner, described
 from tonnage.monitoring.alerts.engine import AlertEngine, Happening
 from tonnage.monitoring.alerts.rules import WatchRules
 from tonnage.monitoring.alerts.windows import RecentFigures
+from tonnage.monitoring.audit import LateAudit
 from tonnage.monitoring.collecting import Collector
 from tonnage.monitoring.divergence import SLOW, likely_reason
 from tonnage.monitoring.figures import Figures
 from tonnage.monitoring.history import MetricHistory
-from tonnage.monitoring.late_audit import LateAudit
 from tonnage.monitoring.otlp import OtlpWriter
 from tonnage.monitoring.page import WatchPage
 from tonnage.values import dataclass

@@ -1,4 +1,6 @@
-"""The predicted gain of each switch: the same predictor asked twice, for the work as it is and with the change."""
+"""The predicted gain of each switch: the same predictor asked twice, for the work as it is and with the change; on a
+processor that was measured, its profile is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,21 @@ from collections.abc import Callable, Sequence
 from math import exp, hypot, log, sqrt
 from typing import Final
 
-from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile
+from tonnage.calibration.local_inference import check_passes, pass_seconds
+from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile, combined_log_sd
 from tonnage.calibration.local_update import COMMON_SHARE
+from tonnage.errors import InputError
 from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
 from tonnage.optimisations.switches import Group, Switch
+from tonnage.planning.local import predict_local
 from tonnage.sizing.estimates import Figure, Spread
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Job, TrainJob
+from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
 
 Rate = Callable[[Job, SwitchChange], Figure | Unpredicted]  # work a second, of the changed job under the change
 SpreadOf = Callable[[Job, Group], Spread]  # the 80 % interval of a predicted gain, as factors
 WORTH: Final = 1.005  # a further switch is kept in the combination from this gain on
-
 # How far a predicted gain is from the measured one: the 80 % interval of measured over predicted, over pairs of
 # measured rows of one source that differ in that alone (`python benchmarks/gains_of_switches.py`, 2026-11-27). Most of
 # these rows took part in the fit. Which of a pair comes first is arbitrary, so the ends are made symmetrical. Other
@@ -26,11 +30,11 @@ WORTH: Final = 1.005  # a further switch is kept in the combination from this ga
 TRAINING_SPREAD: Final = Spread(low_factor=0.74, high_factor=1.36)  # 86 pairs of number formats
 FORMAT_SPREAD: Final = Spread(low_factor=0.83, high_factor=1.20)  # 1,328 pairs of inference
 ENGINE_SPREAD: Final = Spread(low_factor=0.76, high_factor=1.32)  # 886 pairs of inference
-
 # How fast a host launches kernels is known of no machine beforehand. Two rented hosts took 40 and 90 microseconds a
 # kernel (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv, an H100's and an H200's): in logarithms a
 # standard deviation of ln(90/40)/sqrt(2), and this factor either way at 80 %.
 HOST_FACTOR: Final = exp(NORMAL_80 * log(90.0 / 40.0) / sqrt(2.0))
+FRESH: Final = "first touch"  # the curve of memory that the system maps and fills with zeros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,53 @@ def predict_together(
     gain = best.value / base.value
     hosts = _spread_of_hosts(job, change, gain, other_hosts)
     return Together(names=tuple(names), rate_per_s=best, gain=_all_of([*spreads, hosts]).around(gain))
+
+
+def processor_rate(job: Job, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
+    """Samples a second of a training, or texts a second of an encoder's passes, one text of the mean length each.
+
+    Where the profile cannot say, the reason in its own words.
+    """
+    try:
+        if isinstance(job, TrainJob):
+            return _training_rate(job, change, profile)
+        if isinstance(job, (ServeJob, BatchJob)):
+            return _encoder_rate(job, change, profile)
+    except InputError as error:
+        return Unpredicted(said=error.message)
+    return Unpredicted(said="tables are not timed on a processor")
+
+
+def _training_rate(job: TrainJob, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
+    made = predict_local(job, profile, threads=change.threads)
+    if change.allocator is None:
+        return made.samples_per_s
+    if change.allocator != "glibc-keeping":
+        return Unpredicted(said=f"no curve holds {change.allocator}")
+    seconds = [(one.operation, profile.seconds(one, made.work.threads)) for one in made.work.operations()]
+    fresh, whole = sum(taken for name, taken in seconds if name == FRESH), sum(taken for _, taken in seconds)
+    return made.samples_per_s.scaled(whole / (whole - fresh))
+
+
+def _encoder_rate(job: ServeJob | BatchJob, change: SwitchChange, profile: DeviceProfile) -> Figure | Unpredicted:
+    """`workers` passes beside one another, one thread each. What they share (memory, caches) is in the curves."""
+    if change.allocator is not None:
+        return Unpredicted(said="curves of passes do not tell fresh memory apart")
+    if change.runtime == "torch":
+        return Unpredicted(said="no curve of a device profile holds PyTorch's forward passes")
+    precision, workers = change.weights or encoder_format(job), change.workers or 1
+    check_passes(profile, job.model, precision)
+    tokens = max(round(job.requests.input_tokens.mean), 1)
+    taken_s = pass_seconds(profile, job.model, texts=1, tokens=tokens, busy=workers, precision=precision)
+    reach = exp(NORMAL_80 * combined_log_sd(profile.time_log_sd, profile.busy_log_sd))
+    rate = workers / taken_s
+    return Figure(value=rate, low=rate / reach, high=rate * reach)
+
+
+def encoder_format(job: ServeJob | BatchJob) -> str:
+    """What an encoder is computed in on a processor: as the file says where that is fp32 or int8. The formats of GPUs
+    (fp16 is the default of a file) have no fast products there, and their work is done in fp32."""
+    return job.weights if job.weights in ("fp32", "int8") else "fp32"
 
 
 def _all_of(spreads: Sequence[Spread]) -> Spread:

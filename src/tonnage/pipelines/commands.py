@@ -6,9 +6,9 @@ import re
 import sys
 from pathlib import Path
 
+from tonnage.pipelines.fingerprints import run_folder
 from tonnage.pipelines.pipeline import Pipeline, PipelineStep
 from tonnage.pipelines.reading import NEEDED
-from tonnage.pipelines.results import run_folder
 from tonnage.runs import RunStatus
 from tonnage.runs.liveness import observed_state
 

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.errors import MissingExtra, TonnageError
 from tonnage.files import make_private_folder
 from tonnage.pipelines.commands import render_command
-from tonnage.pipelines.fingerprints import digest_step
+from tonnage.pipelines.fingerprints import DoneStep, digest_step, fingerprint_of, run_succeeded, written
 from tonnage.pipelines.pipeline import Pipeline, PipelineStep
-from tonnage.pipelines.results import DoneStep, fingerprint_of, run_succeeded, written
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.values import dataclass
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from tonnage.pipelines.fingerprints import DoneStep
 from tonnage.pipelines.pipeline import Pipeline, PipelineStep
-from tonnage.pipelines.results import DoneStep
 from tonnage.reports.blocks import Block, Page, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, named_values
 from tonnage.reports.rendering import Report

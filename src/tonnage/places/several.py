@@ -8,8 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from tonnage.errors import InputError
-from tonnage.runs.agents import across_by_environment
-from tonnage.runs.job import Job
+from tonnage.runs.job import Job, across_by_environment
 from tonnage.runs.spec import RunSpec
 from tonnage.workload.file.fields import StrictModel
 

@@ -1,14 +1,23 @@
-"""What it takes to carry a run out at another place. Values alone."""
+"""What it takes to carry a run out at another place: what differs there, and the steps of the move in their order.
+Pure.
+"""
 
 from __future__ import annotations
 
-from typing import Final, Literal
+import difflib
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from tonnage.pricing.extras import Charge
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
 How = Literal["sent", "copied", "read", "fetched"]  # with the run; by hand; where it lies, by each run; from its source
+LOCAL: Final = "local"
+TRIAL_HOURS: Final = 0.25
+CONTEXT_LINES: Final = 3
 MOVED: Final[frozenset[How]] = frozenset({"sent", "copied"})  # once, before the first run there
 SizeBasis = Literal["measured", "stated", "computed"]
 
@@ -120,3 +129,149 @@ class Relocation:
         if self.saved_usd is None or self.copy_usd is None or self.saved_usd <= 0:
             return None
         return self.copy_usd / self.saved_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What the steps are made of."""
+
+    target: str  # FILE or RUN, as it was asked for
+    run: str  # its name
+    begun: bool  # a run that can go on, rather than a file
+    alive: bool
+    options: tuple[str, ...]  # of `tonnage run` and `resume`, which the other place needs
+    rewritten: tuple[tuple[str, str], ...]  # locations in the workload file: as they are, as they will be
+    images: tuple[str, str] | None  # the image of each place, where both are one by its digest
+    builds: bool  # the other place takes an image and the first one has none
+    secrets: tuple[str, ...]  # variables that the run needs
+    secret_commands: tuple[str, ...]  # that store them for the other place; empty: they come along with the run
+
+
+def steps_of(moved: Moved, before: PlaceSide, after: PlaceSide, copies: Sequence[Copied]) -> tuple[Step, ...]:
+    """Every step, the way back last."""
+    return tuple(_steps(moved, before, after, copies))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTerms:
+    """The table of a place in places.toml."""
+
+    kind: str
+    values: Mapping[str, Any]  # by key, defaults included; None: not written down
+    written: frozenset[str]  # keys that the file names
+
+
+def term_changes(before: WrittenTerms, after: WrittenTerms, *, apart: frozenset[str]) -> Iterator[TermChange]:
+    """Every written key whose value differs, and every one that the other kind does not have. `apart`: keys left out.
+
+    >>> slurm = WrittenTerms(kind="slurm", values={"grace_s": 60, "qos": "high"}, written=frozenset({"qos"}))
+    >>> ssh = WrittenTerms(kind="ssh", values={"grace_s": 30, "user": None}, written=frozenset({"grace_s"}))
+    >>> [(one.name, one.before, one.after) for one in term_changes(slurm, ssh, apart=frozenset())]
+    [('grace_s', '60', '30'), ('qos', 'high', None)]
+    """
+    for key in dict.fromkeys((*before.values, *after.values)):
+        if key in apart:
+            continue
+        was, now = before.values.get(key), after.values.get(key)
+        if key in before.values and key in after.values:
+            if was != now and key in before.written | after.written:
+                yield TermChange(name=key, before=shown(was), after=shown(now))
+        elif key in before.written and was is not None:
+            note = f"a place of kind {after.kind} has no such key"
+            yield TermChange(name=key, before=shown(was), after=None, note=note)
+        elif key in after.written and now is not None:
+            note = f"a place of kind {before.kind} has no such key"
+            yield TermChange(name=key, before=None, after=shown(now), note=note)
+
+
+def shown(value: Any) -> str | None:
+    """A value of TOML as a cell shows it.
+
+    >>> shown(["a", "b"]), shown("gpu"), shown(True), shown(None)
+    ('["a", "b"]', 'gpu', 'true', None)
+    """
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def body_diff(before: str, after: str, *, names: tuple[str, str]) -> tuple[str, ...]:
+    """What is sent to the one place and to the other, as a unified diff; empty where it is the same.
+
+    >>> body_diff("a\\nb\\n", "a\\nc\\n", names=("one", "other"))
+    ('--- one', '+++ other', '@@ -1,2 +1,2 @@', ' a', '-b', '+c')
+    """
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), fromfile=names[0], tofile=names[1], lineterm="", n=CONTEXT_LINES
+    )
+    return tuple(lines)
+
+
+def _steps(moved: Moved, before: PlaceSide, after: PlaceSide, copies: Sequence[Copied]) -> Iterator[Step]:
+    yield Step(
+        title=f"Ask {after.place} whether it can carry the run",
+        commands=(_line("tonnage", "places", "check", after.place),),
+    )
+    yield from _image(moved, after)
+    yield from _secrets(moved)
+    for one in copies:
+        if one.how == "copied":
+            yield Step(title=f"Copy {one.what}", commands=one.commands, note=one.note)
+    if moved.rewritten:
+        lines = "; ".join(f"{was} becomes {now}" for was, now in moved.rewritten)
+        yield Step(title="Name the copies in the workload file", note=lines)
+    yield from _carry(moved, before, after)
+    yield from _leave(moved, before)
+
+
+def _image(moved: Moved, after: PlaceSide) -> Iterator[Step]:
+    if moved.images is not None:
+        was, now = (f"docker://{one}" for one in moved.images)
+        yield Step(title="Copy the image to the registry that the other place reads",
+                   commands=(_line("skopeo", "copy", "--all", was, now.partition("@")[0]),))  # fmt: skip
+    elif moved.builds:
+        yield Step(
+            title="Build the image and push it",
+            commands=(_line("tonnage", "image", "build", moved.target),),
+            note=f"its digest is places.{after.place}.image",
+        )
+
+
+def _secrets(moved: Moved) -> Iterator[Step]:
+    if moved.secrets and moved.secret_commands:
+        yield Step(
+            title=f"Put {', '.join(moved.secrets)} into the other place's store of secrets",
+            commands=moved.secret_commands,
+        )
+
+
+def _carry(moved: Moved, before: PlaceSide, after: PlaceSide) -> Iterator[Step]:
+    on = ("--on", after.place, *moved.options)
+    if not moved.begun:
+        trial = ("--name", f"{moved.run}-trial", "--max-hours", f"{TRIAL_HOURS:g}")
+        yield Step(
+            title="Look at what would be sent", commands=(_line("tonnage", "run", moved.target, *on, "--dry-run"),)
+        )
+        yield Step(title="Try it for a short while", commands=(_line("tonnage", "run", moved.target, *on, *trial),))
+        yield Step(title="Carry it out", commands=(_line("tonnage", "run", moved.target, *on),))
+        return
+    if moved.alive:
+        yield Step(title=f"Let the run save and end at {before.place}", commands=(_line("tonnage", "stop", moved.run),))
+    yield Step(
+        title=f"Go on at {after.place} from the newest checkpoint",
+        commands=(_line("tonnage", "resume", moved.run, *on),),
+        note="this ends what is left at the old place and brings what was saved",
+    )
+
+
+def _leave(moved: Moved, before: PlaceSide) -> Iterator[Step]:
+    if before.place != LOCAL:
+        yield Step(
+            title=f"See that nothing is left at {before.place}",
+            commands=(_line("tonnage", "places", "orphans", "--end"),),
+            note="copies at the old place are removed by hand, once the new ones have been read",
+        )
+    verb = ("resume", moved.run) if moved.begun else ("run", moved.target)
+    yield Step(title="The way back", commands=(_line("tonnage", *verb, "--on", before.place),))
+
+
+def _line(*words: str) -> str:
+    return shlex.join(words)

@@ -11,7 +11,7 @@ from tonnage.reports.plain import plain_instant, plain_usd
 from tonnage.reports.run_figures import render_value
 from tonnage.reports.wording import UNKNOWN, render_duration, render_gib, render_money, short
 from tonnage.runs.diagnosis import ComparedFigure
-from tonnage.runs.spending import SpendSession
+from tonnage.runs.guards import SpendSession
 from tonnage.runs.summary import Artifact, CheckpointRecord
 from tonnage.units import to_gib
 

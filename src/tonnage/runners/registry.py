@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.runners.local import Local
 from tonnage.runners.runner import Runner, Supervised
-from tonnage.runs.agents import ALONE, PER_NODE
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import Job, SignalTo
+from tonnage.runs.job import ALONE, PER_NODE, Job, SignalTo
 from tonnage.runs.spec import RunnerName, RunSpec
 from tonnage.values import dataclass
 

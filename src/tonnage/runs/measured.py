@@ -16,15 +16,14 @@ from statistics import fmean, median, quantiles
 from typing import Any, Final
 
 from tonnage.errors import InputError
-from tonnage.runs.courses import other_cpu_fraction
-from tonnage.runs.energy import Energy, energy_of
+from tonnage.runs.courses import Energy, energy_of, other_cpu_fraction
 from tonnage.runs.folder import RunFolder, read_document
+from tonnage.runs.guards import sessions_of
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
 from tonnage.runs.progress import read_progress
 from tonnage.runs.series import MOST_LINES, thin_lines
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunState, state_of, with_mark
 from tonnage.runs.stretches import Stretch, stretches_of
 from tonnage.values import dataclass

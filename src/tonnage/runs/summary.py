@@ -11,10 +11,10 @@ from typing import Any
 
 from tonnage.runs.diagnosis import ComparedFigure, compare, explain
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.guards import SpendSession, sessions_of
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, without_witness
 from tonnage.runs.measured import MeasuredRun, Records, measure, read_records
-from tonnage.runs.spending import SpendSession, sessions_of
 from tonnage.runs.states import RunState
 from tonnage.values import dataclass
 

@@ -14,8 +14,7 @@ from tonnage.scaling.fleet import FleetRun, StartUp, simulate_fleet
 from tonnage.scaling.law import control_law
 from tonnage.scaling.load import Load
 from tonnage.scaling.rivals import Fixed, Hpa, Knative, RayServe, SkyServe
-from tonnage.scaling.schedules import WeekSchedule
-from tonnage.scaling.service import Policy, ScaledService
+from tonnage.scaling.service import Policy, ScaledService, WeekSchedule
 from tonnage.values import dataclass
 
 OWN: Final = "tonnage"

@@ -17,8 +17,7 @@ import numpy as np
 
 from tonnage.scaling import shadows
 from tonnage.scaling.reasons import ClearsBacklog, FollowsLoad, HoldsFloor, HoldsPeak, Idle, ScalingReason, Scheduled
-from tonnage.scaling.schedules import WeekSchedule
-from tonnage.scaling.service import Observation, ScaledService
+from tonnage.scaling.service import Observation, ScaledService, WeekSchedule
 from tonnage.scaling.shadows import Candidates, Shadows
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass

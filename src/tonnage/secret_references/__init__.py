@@ -8,8 +8,7 @@ from tonnage.secret_references.forms import (
     parse_reference,
     shown_forms,
 )
-from tonnage.secret_references.reading import read_reference
-from tonnage.secret_references.variables import fill_environment, read_variables
+from tonnage.secret_references.reading import fill_environment, read_reference, read_variables
 
 __all__ = [
     "SCHEMES",

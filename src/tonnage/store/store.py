@@ -16,10 +16,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from tonnage.calibration.columns import FACT_COLUMNS, KEPT_COLUMNS, FactTable, table_of
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.guards import SpendSession, sessions_of
 from tonnage.runs.journal import Event
 from tonnage.runs.measured_rows import RUN_SOURCE
 from tonnage.runs.spec import dump_spec
-from tonnage.runs.spending import SpendSession, sessions_of
 from tonnage.runs.states import RunState, state_of
 from tonnage.store.database import Database
 from tonnage.store.rows import PlanRow, RunRow, SpendRow

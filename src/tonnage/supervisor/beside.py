@@ -26,8 +26,7 @@ from tonnage.runs.logs import machine_log
 from tonnage.runs.secrets import mask_values
 from tonnage.runs.spec import load_spec
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.meeting import LOOK_S, Beside
-from tonnage.supervisor.members import Member, meeting_env
+from tonnage.supervisor.meeting import LOOK_S, Beside, Member, meeting_env
 from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import PR_SET_PDEATHSIG, become_subreaper, kill_below, set_process_attribute
 from tonnage.supervisor.shim import DRAIN_S, LogKeeper

@@ -35,8 +35,7 @@ from tonnage.runs.secrets import mask_values
 from tonnage.runs.states import RunStatus, WorkerExit
 from tonnage.secret_references import fill_environment
 from tonnage.supervisor.beside import sent_content, work_beside
-from tonnage.supervisor.meeting import Gathering
-from tonnage.supervisor.members import join, meeting_env
+from tonnage.supervisor.meeting import Gathering, join, meeting_env
 from tonnage.supervisor.pod import until_its_end
 
 JOURNAL: Final = "journal.jsonl"

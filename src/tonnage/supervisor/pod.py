@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tonnage.files import make_private_folder, write_whole
-from tonnage.runs.agents import meeting_variables
 from tonnage.runs.exits import VARIABLE, exits_folder
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import load_job
+from tonnage.runs.job import load_job, meeting_variables
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import heartbeat_file, heartbeat_in, read_heartbeat, write_heartbeat
 from tonnage.runs.log_parts import LOG, is_older_part, read_at

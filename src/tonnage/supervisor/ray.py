@@ -20,7 +20,7 @@ from typing import Any, Final
 from tonnage.places.ray.executor import OUTPUT
 from tonnage.places.ray.jobs import DRIVER, SAID
 from tonnage.runs.states import WorkerExit
-from tonnage.supervisor.members import MACHINE_NUMBER
+from tonnage.supervisor.meeting import MACHINE_NUMBER
 from tonnage.supervisor.node import NodeWork
 from tonnage.supervisor.starts import HeldMachine, Lost, Say, carry_out, last_line
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import tonnage
 from tonnage.files import make_private_folder
-from tonnage.runs.agents import meeting_variables
+from tonnage.runs.job import meeting_variables
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.node import NodeWork
 from tonnage.values import dataclass

@@ -1,23 +1,32 @@
-"""What goes to MLflow, from the content of a run's folder. Pure: the same folder gives the same points."""
+"""What goes to MLflow of a run: points from the content of its folder (pure: the same folder gives the same points),
+and files: specification, plan and prediction, result, the log's end, the report.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import RunState, RunStatus
 from tonnage.values import dataclass
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 _NOT_METRICS: Final = frozenset({"step", "at", "attempt"})
 LONGEST_PARAM: Final = 500  # characters; what every MLflow store takes
 STATUS: Final = {
     RunStatus.SUCCEEDED: "FINISHED", RunStatus.FAILED: "FAILED", RunStatus.LOST: "FAILED", RunStatus.STOPPED: "KILLED",
     RunStatus.CANCELLED: "KILLED", RunStatus.PENDING: "SCHEDULED",
 }  # fmt: skip
+LOG_BYTES: Final = 256 * 1024  # of the log's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +116,49 @@ def status_of(state: RunState) -> str:
     return STATUS.get(state.state, "RUNNING")
 
 
+def send_artifacts(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec) -> None:
+    """Send them; a second time replaces the first."""
+    plain = (folder.spec_file, folder.prediction_file, folder.job_file, folder.result_file, folder.path / "plan.json")
+    for path in plain:
+        if path.exists():
+            client.log_artifact(run_id, str(path))
+    with tempfile.TemporaryDirectory() as place:
+        for name, text in (*_workload(spec), ("report.html", _report(folder)), ("log-tail.txt", log_tail(folder))):
+            path = Path(place) / name
+            path.write_text(text, encoding="utf-8")
+            client.log_artifact(run_id, str(path))
+
+
+def _workload(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """The workload file, the secrets of its URLs left out."""
+    path = Path(spec.workload_file) if spec.workload_file else None
+    if path is not None and path.is_file():
+        yield path.name, masked(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def log_tail(folder: RunFolder) -> str:
+    """The end of the log, from a whole line on."""
+    if not folder.log_file.exists():
+        return ""
+    with folder.log_file.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(size - LOG_BYTES, 0))
+        if size > LOG_BYTES:
+            file.readline()
+        return file.read().decode("utf-8", errors="replace")
+
+
 def _milliseconds(at: str) -> int:
     return round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _report(folder: RunFolder) -> str:
+    from tonnage.reports.rendering import render_report
+    from tonnage.reports.run_report import run_report
+    from tonnage.runs.summary import summarise
+
+    return render_report(run_report(summarise(folder)), "html")

@@ -21,7 +21,6 @@ from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.measured import measure, read_records
 from tonnage.runs.series import read_lines
 from tonnage.runs.spec import RunSpec
-from tonnage.tracking.artifacts import send_artifacts
 from tonnage.tracking.places import artifacts_beside, sqlite_file
 from tonnage.tracking.points import (
     MetricPoint,
@@ -30,6 +29,7 @@ from tonnage.tracking.points import (
     parameters,
     result_points,
     sample_points,
+    send_artifacts,
     state_tags,
     status_of,
 )

@@ -19,10 +19,9 @@ pytest.importorskip("torch")
 
 from tonnage.places.record import PlaceRecord
 from tonnage.runs import RunFolder
-from tonnage.runs.agents import across_by_environment
-from tonnage.runs.job import Job, dump_job
+from tonnage.runs.job import Job, across_by_environment, dump_job
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec, dump_spec
-from tonnage.supervisor.members import free_port
+from tonnage.supervisor.meeting import free_port
 from tonnage.testing.kubernetes.controller import INDEX
 from tonnage.testing.kubernetes.server import FakeCluster, fake_cluster
 

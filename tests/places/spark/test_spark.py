@@ -21,8 +21,7 @@ from tonnage.places.spark.place import SparkPlace
 from tonnage.places.spark.questions import against_version, against_workers
 from tonnage.places.spark.starter import class_name, starter, tag_in
 from tonnage.places.states import Phase
-from tonnage.runs.agents import across_by_environment, meeting_variables
-from tonnage.runs.job import Job
+from tonnage.runs.job import Job, across_by_environment, meeting_variables
 from tonnage.supervisor.spark import MOST_LAUNCHES, DriverNote, arguments_of, drive, epoch_before, reason_in
 from tonnage.supervisor.spark_task import over_mark
 from tonnage.testing.http_service import HTTPAnswer, times

@@ -21,7 +21,6 @@ from tonnage.monitoring.alerts.entries import (
     OtlpEntry,
     WatchEntries,
 )
-from tonnage.monitoring.alerts.fights import fighting
 from tonnage.monitoring.alerts.rules import (
     Action,
     AlertRule,
@@ -31,6 +30,7 @@ from tonnage.monitoring.alerts.rules import (
     QuietHours,
     ScrapeTarget,
     WatchRules,
+    fighting,
 )
 from tonnage.secret_references import is_reference, read_reference
 from tonnage.workload.file.problems import Problem, raise_problems

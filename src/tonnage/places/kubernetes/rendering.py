@@ -14,9 +14,8 @@ from tonnage.places.kubernetes.paths import collection_path
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import PodWork
 from tonnage.places.record import PlaceRecord
-from tonnage.runs.agents import across_by_environment
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import Job
+from tonnage.runs.job import Job, across_by_environment
 from tonnage.runs.spec import RunSpec
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Submission
 from tonnage.places.spark.place import SparkPlace
-from tonnage.runs.agents import across_by_environment
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import Job
+from tonnage.runs.job import Job, across_by_environment
 from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 

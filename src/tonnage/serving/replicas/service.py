@@ -17,8 +17,7 @@ from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.metric_names import REGISTRY
 from tonnage.reports.reasons.scaling import scaling_words
 from tonnage.scaling.law import ControlLaw, control_law
-from tonnage.scaling.schedules import WeekSchedule
-from tonnage.scaling.service import ScaledService
+from tonnage.scaling.service import ScaledService, WeekSchedule
 from tonnage.serving.engines.devices import Device, DevicePool
 from tonnage.serving.engines.processes import read_counts
 from tonnage.serving.listening import listening_socket
