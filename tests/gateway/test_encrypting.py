@@ -18,11 +18,11 @@ from tonnage.api.gateway import load_gateway_file
 from tonnage.api.gateway_keys import with_state_keys
 from tonnage.encryption.data_keys import DataKeys, new_wrapped, open_keys, rewrapped
 from tonnage.errors import DataError, InputError, WorkloadError
-from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.caching import SharedAnswer, SharedCache
+from tonnage.gateway.file.conduct_entries import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLogWriter, opened_line
-from tonnage.gateway.shared_cache import SharedAnswer, SharedCache
 from tonnage.gateway.state_keys import open_state_keys, rotate_state_keys
 from tonnage.settings import current_settings
 

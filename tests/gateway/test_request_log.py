@@ -14,13 +14,12 @@ from tests.gateway.doorway import Doorway, Scripted, chat, event, hang_up, play,
 
 import tonnage
 from tonnage.errors import DataError, InputError
-from tonnage.gateway.file.observing import RequestLogEntry
+from tonnage.gateway.file.conduct_entries import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.observing.log_files import LogFiles, log_files
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.observing.redaction import redacted
-from tonnage.gateway.observing.request_log import RequestLogWriter
+from tonnage.gateway.observing.request_log import LogFiles, RequestLogWriter, log_files
 
 PRICE = {"input_usd_per_million": 1, "output_usd_per_million": 2}
 

@@ -10,8 +10,8 @@ from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed,
 
 import tonnage
 from tonnage.errors import InputError
+from tonnage.gateway.caching import SharedCache, shared_prefix
 from tonnage.gateway.measures import GatewayMeasures
-from tonnage.gateway.shared_cache import SharedCache, shared_prefix
 
 
 def met(measures: GatewayMeasures, name: str) -> float:

@@ -20,7 +20,7 @@ from tonnage.gateway.file.reading import key_hash
 from tonnage.gateway.measures import BUCKETS_S
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.status import status_document, worker_state
-from tonnage.gateway.top.looking import NoGateway, look, status_url
+from tonnage.gateway.top.keeping import NoGateway, look, status_url
 from tonnage.gateway.top.rates import happened, quantile_s
 from tonnage.gateway.top.report import top_report
 

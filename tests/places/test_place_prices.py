@@ -14,7 +14,7 @@ import tonnage
 from tonnage.api.launching import _doubts_of
 from tonnage.api.place_prices import HourlyLine, HourlyPrice, price_at, price_doubts
 from tonnage.api.place_verbs import places
-from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.aws.place import EC2Place
 from tonnage.places.file import SSHPlace
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.planning.plan import MachineOption

@@ -17,7 +17,7 @@ from tonnage.budgets.book import FILE_NAME, ReservationBook, ReservationRequest
 from tonnage.budgets.file import Budget
 from tonnage.budgets.standing import SettledCost
 from tonnage.catalog.loading import snapshot_folders
-from tonnage.gateway.top.looking import SCHEMA
+from tonnage.gateway.top.keeping import SCHEMA
 from tonnage.runs.spec import ChargeSpec
 from tonnage.serving.running.meter import CostMeter, ServiceCounts
 from tonnage.serving.running.record import PlannedCost, RunningService, this_process, write_costs, write_record

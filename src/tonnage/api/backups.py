@@ -61,7 +61,7 @@ def backup(
     """
     asked, settings = options or BackupOptions(), settings or current_settings()
     if asked.key is not None:
-        from tonnage.encryption.keeping import refuse_beside
+        from tonnage.encryption.data_keys import refuse_beside
 
         refuse_beside(asked.key, "--key", [settings.home, *(() if _in_store(folder) else (Path(folder),))])
     secret = _secret(asked.key)

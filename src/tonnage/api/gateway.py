@@ -31,7 +31,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.gateway_batches import BatchRunner
-    from tonnage.gateway.file.batches import BatchesEntry
+    from tonnage.gateway.file.conduct_entries import BatchesEntry
     from tonnage.gateway.file.described import Gateway
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.top.rates import Top
@@ -146,7 +146,7 @@ def gateway_top(
     """
     import httpx
 
-    from tonnage.gateway.top.looking import look, status_url
+    from tonnage.gateway.top.keeping import look, status_url
     from tonnage.gateway.top.rates import happened
     from tonnage.gateway.top.report import check_sort, top_report
     from tonnage.http.urls import is_url

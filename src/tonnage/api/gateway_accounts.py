@@ -209,8 +209,7 @@ def reconcile_gateway(
     """
     from tonnage.bills.lines import DOLLARS
     from tonnage.bills.reading import read_bill
-    from tonnage.gateway.reconciling.gaps import Tolerance, reconcile
-    from tonnage.gateway.reconciling.report import reconciled_report
+    from tonnage.gateway.reconciling.gaps import Tolerance, reconcile, reconciled_report
 
     asked = options or GatewayReconcileOptions()
     found = load_gateway_file(path, settings=settings)

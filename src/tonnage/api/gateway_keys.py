@@ -84,7 +84,7 @@ def read_request_log(path: Path | str, log: Path | str, *, settings: Settings | 
 
 
 def _secret(gateway: Gateway, reference: str, what: str, settings: Settings) -> str:
-    from tonnage.encryption.keeping import read_key
+    from tonnage.encryption.data_keys import read_key
 
     beside = [settings.home]
     if "://" not in gateway.store:

@@ -69,13 +69,11 @@ def _executor(name: str, place: WrittenPlace) -> Executor:
 
             return ComputeRuns(kind=place.kind, name=name, place=place, cloud=Compute(name=name, place=place))
         case "ray":
-            from tonnage.places.ray.executor import RayRuns
-            from tonnage.places.ray.jobs import RayJobs
+            from tonnage.places.ray.jobs import RayJobs, RayRuns
 
             return RayRuns(kind=place.kind, name=name, place=place, cloud=RayJobs(name=name, place=place))
         case "spark":
-            from tonnage.places.spark.executor import SparkRuns
-            from tonnage.places.spark.jobs import SparkJobs
+            from tonnage.places.spark.jobs import SparkJobs, SparkRuns
 
             return SparkRuns(kind=place.kind, name=name, place=place, cloud=SparkJobs(name=name, place=place))
         case _:

@@ -17,7 +17,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.gateway.file.conduct_entries import SemanticEntry
     from tonnage.gateway.file.described import Gateway, Route
-    from tonnage.gateway.semantic.embeddings import Vectors
+    from tonnage.gateway.semantic.questions import Vectors
     from tonnage.gateway.semantic.similarity import SimilarityFound
 
 TEXTS_A_REQUEST: Final = 32
@@ -46,8 +46,7 @@ def gateway_similarity(
     without a semantic cache, UnknownName for a route, TonnageError where the deployment does not answer.
     """
     from tonnage.api.gateway import load_gateway_file
-    from tonnage.gateway.semantic.report import similarity_report
-    from tonnage.gateway.semantic.similarity import SimilarityFound, judge, read_pairs
+    from tonnage.gateway.semantic.similarity import SimilarityFound, judge, read_pairs, similarity_report
 
     asked = options or GatewaySimilarOptions()
     gateway = load_gateway_file(file, settings=settings)
@@ -98,7 +97,7 @@ async def _embedded(gateway: Gateway, route: Route, entry: SemanticEntry, texts:
     from tonnage.gateway.proxy.running import Running
     from tonnage.gateway.proxy.side_request import SideFailed, SideRequests
     from tonnage.gateway.semantic.cache import embedding_request
-    from tonnage.gateway.semantic.embeddings import read_embeddings
+    from tonnage.gateway.semantic.questions import read_embeddings
     from tonnage.gateway.signing.signers import make_signer
 
     vectors, tokens = [], 0

@@ -244,8 +244,7 @@ def _replica_devices(
     planned: PlannedReplica, asked: ServeOptions, most: int, tell: Callable[[str], None]
 ) -> tuple[tuple[Device, ...], ...]:
     """A group for each replica; none where they run on the cores."""
-    from tonnage.serving.engines.device_listing import devices_here
-    from tonnage.serving.engines.devices import device_groups
+    from tonnage.serving.engines.devices import device_groups, devices_here
 
     here = devices_here(tell) if planned.devices else ()
     if not here and _runs_on_cores(planned):

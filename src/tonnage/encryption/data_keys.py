@@ -1,4 +1,5 @@
-"""Envelope encryption of small values: data keys encrypt them, a secret that is kept elsewhere wraps the data keys.
+"""Envelope encryption of small values: data keys encrypt them, a secret that is kept elsewhere wraps the data keys. The
+secret is not beside what it opens, and not one that can be guessed.
 
 AES-256-GCM (NIST SP 800-38D) with random nonces of 96 bits: at most 2^32 values under one data key, of which a new one
 is made by each rotation. The key that wraps is derived from the secret by scrypt (RFC 7914), once for all data keys.
@@ -10,10 +11,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from tonnage.encryption.streams import aead, derived_key
-from tonnage.errors import DataError
+from tonnage.errors import DataError, InputError
+from tonnage.secret_references import read_reference
 from tonnage.values import dataclass
 
 MAGIC: Final = b"TNVALUE1"
@@ -21,6 +24,7 @@ ID_BYTES: Final = 8
 NONCE_BYTES: Final = 12
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
+LEAST_CHARACTERS: Final = 20
 _HEAD_BYTES: Final = len(MAGIC) + ID_BYTES + NONCE_BYTES
 
 
@@ -96,6 +100,31 @@ def rewrapped(wrapped: Iterable[WrappedKey], before: str, after: str, *, what: s
     ordered = tuple(wrapped)
     keys, salt = open_keys(ordered, before, what=what).keys, os.urandom(SALT_BYTES)
     return tuple(_wrapped(one.identity, keys[one.identity], after, salt, one.made_at) for one in ordered)
+
+
+def read_key(reference: str, environment: Mapping[str, str], what: str, *, data: Iterable[Path]) -> str:
+    """The secret that a reference names. InputError where it lies in or under one of the folders `data`, is shorter
+    than 20 characters, or cannot be read; `what` names the key or option."""
+    refuse_beside(reference, what, data)
+    secret = read_reference(reference, environment, what)
+    if len(secret) < LEAST_CHARACTERS:
+        raise InputError(f"{what}: the key has {len(secret)} characters, and can be guessed",
+                         hint=f"at least {LEAST_CHARACTERS}: `openssl rand -base64 32` makes one")  # fmt: skip
+    return secret
+
+
+def refuse_beside(reference: str, what: str, data: Iterable[Path]) -> None:
+    """InputError where a reference names a file in or under one of the folders `data`, also through links."""
+    scheme, _, name = reference.partition(":")
+    if scheme != "file":
+        return
+    place = Path(name).resolve()
+    for folder in data:
+        if place.is_relative_to(folder.resolve()):
+            raise InputError(
+                f"{what}: {name} lies beside what it encrypts, in {folder}: who copies one has the other",
+                hint="keep it elsewhere: another disk, keyring:, vault:, aws:, gcp: or azure: (docs/secrets.md)",
+            )
 
 
 def _wrapped(identity: bytes, key: bytes, secret: str, salt: bytes, made_at: datetime) -> WrappedKey:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from tonnage.errors import DataError
-from tonnage.gateway.observing.log_files import log_files
+from tonnage.gateway.observing.request_log import log_files
 from tonnage.gateway.routing.classes import UNCLASSIFIED, RequestClasses
 from tonnage.values import dataclass
 

@@ -17,15 +17,11 @@ from tonnage.places.terms import PlaceTerms
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.places.aws.batch_place import BatchPlace
-    from tonnage.places.aws.ec2_place import EC2Place
-    from tonnage.places.aws.sagemaker_place import SageMakerPlace
-    from tonnage.places.azure.job_place import AzureMLPlace
-    from tonnage.places.azure.place import AzurePlace
+    from tonnage.places.aws.place import BatchPlace, EC2Place, SageMakerPlace
+    from tonnage.places.azure.place import AzureMLPlace, AzurePlace
     from tonnage.places.databricks.place import DatabricksPlace
     from tonnage.places.digitalocean.place import DigitalOceanPlace
-    from tonnage.places.google.place import GCEPlace
-    from tonnage.places.google.vertex_place import VertexPlace
+    from tonnage.places.google.place import GCEPlace, VertexPlace
     from tonnage.places.kubernetes.place import KubernetesPlace
     from tonnage.places.ray.place import RayPlace
     from tonnage.places.skypilot.place import SkyPilotPlace
@@ -110,13 +106,13 @@ KINDS: Final[Mapping[str, str]] = {  # that places.toml may name: where each is 
     "slurm": "file.SlurmPlace",
     "ssh": "file.SSHPlace",
     "kubernetes": "kubernetes.place.KubernetesPlace",
-    "sagemaker": "aws.sagemaker_place.SageMakerPlace",
-    "ec2": "aws.ec2_place.EC2Place",
-    "aws-batch": "aws.batch_place.BatchPlace",
+    "sagemaker": "aws.place.SageMakerPlace",
+    "ec2": "aws.place.EC2Place",
+    "aws-batch": "aws.place.BatchPlace",
     "gce": "google.place.GCEPlace",
-    "vertex": "google.vertex_place.VertexPlace",
+    "vertex": "google.place.VertexPlace",
     "azure": "azure.place.AzurePlace",
-    "azureml": "azure.job_place.AzureMLPlace",
+    "azureml": "azure.place.AzureMLPlace",
     "digitalocean": "digitalocean.place.DigitalOceanPlace",
     "databricks": "databricks.place.DatabricksPlace",
     "ray": "ray.place.RayPlace",

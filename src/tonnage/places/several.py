@@ -1,13 +1,17 @@
-"""A run over several machines: torchrun's agents meet at the first one and give out the ranks. Pure."""
+"""A run over several machines: torchrun's agents meet at the first one and give out the ranks; and the machines that a
+cloud gives for it as one job, in one view. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
 from tonnage.errors import InputError
+from tonnage.places.states import JobView, Phase
 from tonnage.runs.job import Job, across_by_environment
 from tonnage.runs.spec import RunSpec
 from tonnage.workload.file.fields import StrictModel
@@ -16,6 +20,8 @@ MOST_NODES: Final = 1000  # of an EC2 fleet's least capacity, and of Google's bu
 SILENT_S: Final = 30.0
 SILENT_EXCHANGES: Final = 6
 LEAST_EXCHANGES: Final = 2  # a machine says a word in each
+JOINT: Final = ","  # between the machines' ids in a job's
+SLOWEST: Final = (Phase.QUEUED, Phase.PROVISIONING, Phase.RUNNING, Phase.ENDING)
 
 
 class SeveralMachines(StrictModel):
@@ -71,3 +77,32 @@ def refuse_parts(spec: RunSpec, *, place: str) -> None:
             f"checkpoints of `sharding: {spec.training.sharding}` have a part on each machine, which share no folder",
             hint=f"places.{place}.shared_mount = true with a file system that `setup` mounts, or `sharding: ddp`",
         )
+
+
+def joint_view(views: Sequence[JobView]) -> JobView:
+    """Several machines as one job: it works while one of them does, and is where the slowest is.
+
+    Why one has ended before the others is kept: that is why the job ends.
+
+    >>> taken = JobView(phase=Phase.ENDED, job_id="i-2", word="terminated", reason="Spot took it")
+    >>> joint_view([JobView(phase=Phase.RUNNING, job_id="i-1", word="running"), taken]).reason
+    'i-2: Spot took it'
+    """
+    if len(views) == 1:
+        return views[0]
+    live = [one for one in views if one.phase in SLOWEST]
+    over = [one for one in views if one.phase not in SLOWEST]
+    shown = min(live, key=lambda one: SLOWEST.index(one.phase)) if live else _ended_as(over)
+    told = sorted((one for one in over if one.reason), key=lambda one: one.phase is not Phase.ENDED)
+    first = told[0] if told else over[0] if over else shown
+    said = first.reason or ("no longer listed" if first.phase is Phase.GONE else "")
+    reason = f"{first.job_id}: {said}" if said and over else shown.reason
+    return JobView(
+        phase=shown.phase, job_id=JOINT.join(str(one.job_id) for one in views), word=shown.word, reason=reason
+    )  # fmt: skip
+
+
+def _ended_as(over: Sequence[JobView]) -> JobView:
+    """Of machines that have all ended: the end that says most."""
+    order = (Phase.ENDED, Phase.CANCELLED, Phase.GONE)
+    return min(over, key=lambda one: order.index(one.phase))

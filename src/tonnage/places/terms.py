@@ -1,8 +1,9 @@
-"""What is written down of every place, whatever its kind."""
+"""What is written down of every place, whatever its kind; `patch` has the user's own words in what a place is asked."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -85,3 +86,18 @@ class PlaceTerms(StrictModel):
     def holds(self, path: str) -> bool:  # noqa: ARG002 - of places that have paths of their own
         """Whether a path is one of the place's own, which nothing here can look into."""
         return False
+
+
+def merged(given: Any, patch: Any) -> Any:
+    """A body with the patch put into it: as a JSON merge patch (RFC 7396), without its null, so that a place adds and
+    replaces.
+
+    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4})
+    {'a': {'b': 3, 'c': 2}, 'd': 4}
+    """
+    if not isinstance(given, dict) or not isinstance(patch, Mapping):
+        return patch
+    made = dict(given)
+    for key, value in patch.items():
+        made[key] = merged(made[key], value) if key in made else value
+    return made

@@ -139,8 +139,7 @@ def _judge(trained: Trained, rows: DatasetRows, batch: int) -> Evaluation:
 
 def _judge_table(trained: TrainedTable, rows: DatasetRows) -> Evaluation:
     from tonnage.recipes.tasks import boosted_trees, mlp
-    from tonnage.recipes.tasks.table_metrics import judge
-    from tonnage.recipes.tasks.tables import known_part
+    from tonnage.recipes.tasks.tables import judge, known_part
 
     part, coder = known_part(trained.coder, rows), trained.coder
     if trained.network is None:
@@ -153,8 +152,7 @@ def _baseline(spec: RunSpec, data: str | None) -> Evaluation:
     if data is not None:
         spec = replace(spec, data=replace(spec.data, test=source_of(data)))
     if spec.task == "boosted-trees":
-        from tonnage.recipes.tasks.table_metrics import table_baseline
-        from tonnage.recipes.tasks.tables import load_table
+        from tonnage.recipes.tasks.tables import load_table, table_baseline
 
         return table_baseline(load_table(spec))
     from tonnage.recipes.tasks import program

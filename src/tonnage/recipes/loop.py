@@ -11,7 +11,7 @@ from tonnage.errors import InputError
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
 from tonnage.recipes.beginning import changed_data, note_beginning
 from tonnage.recipes.checkpoints import CheckpointInvalid, newest_valid, put_state, read_checkpoint
-from tonnage.recipes.checkpoints.layout import folder_name
+from tonnage.recipes.checkpoints.reading import folder_name
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.health import Diverged

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tonnage.places.ray.executor import OUTPUT
-from tonnage.places.ray.jobs import DRIVER, SAID
+from tonnage.places.ray.jobs import DRIVER, OUTPUT, SAID
 from tonnage.runs.states import WorkerExit
 from tonnage.supervisor.meeting import MACHINE_NUMBER
 from tonnage.supervisor.node import NodeWork

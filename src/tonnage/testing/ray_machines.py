@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tonnage.places.ray.executor import OUTPUT
+from tonnage.places.ray.jobs import OUTPUT
 from tonnage.supervisor.node import NodeWork
 from tonnage.supervisor.ray import arguments_of, say
 from tonnage.supervisor.starts import HeldMachine, Say, carry_out

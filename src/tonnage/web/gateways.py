@@ -50,7 +50,7 @@ def gateways(asked: PageRequest) -> Shown:
 
 def gateway(asked: PageRequest) -> Shown:
     """What a running gateway does now, as `tonnage gateway top` says it; on the page also what its keys have spent."""
-    from tonnage.gateway.top.looking import NoGateway, status_url
+    from tonnage.gateway.top.keeping import NoGateway, status_url
     from tonnage.gateway.top.rates import Top
     from tonnage.gateway.top.report import check_sort, top_report
 
@@ -97,7 +97,7 @@ def _loaded(path: Path, asked: PageRequest) -> Any:
 
 
 def _described(name: str, path: Path, asked: PageRequest) -> _GatewayFile:
-    from tonnage.gateway.top.looking import status_url
+    from tonnage.gateway.top.keeping import status_url
 
     try:
         return _GatewayFile(name=name, file=path.name, address=status_url(_loaded(path, asked)), problem=None)

@@ -20,7 +20,7 @@ import boto3
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import request_shape
 from tonnage.places.aws.batch import LIVE, PHASES, BatchJobs, job_name, view_of
-from tonnage.places.aws.batch_place import BatchPlace
+from tonnage.places.aws.place import BatchPlace
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import Phase

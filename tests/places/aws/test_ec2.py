@@ -24,7 +24,7 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.ec2 import EC2, PHASES, login, view_of
 from tonnage.places.aws.ec2_checks import quota_of
-from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.aws.place import EC2Place
 from tonnage.places.bucket.boot import first_script, run_script, unit_file
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns

@@ -18,8 +18,8 @@ import boto3
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
+from tonnage.places.aws.place import SageMakerPlace
 from tonnage.places.aws.sagemaker import SageMaker, view_of
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import Phase

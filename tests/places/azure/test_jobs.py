@@ -15,8 +15,8 @@ from tests.places.works import TAG
 from tests.places.works import WORK as FIRST
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.places.azure.job_place import AzureMLPlace
 from tonnage.places.azure.jobs import PHASES, AzureMLJobs
+from tonnage.places.azure.place import AzureMLPlace
 from tonnage.places.bucket.cloud import Request, Work
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.states import Phase

@@ -21,9 +21,8 @@ from tonnage.places.digitalocean.client import DigitalOceanClient
 from tonnage.places.digitalocean.droplets import Droplets
 from tonnage.places.digitalocean.place import DigitalOceanPlace
 from tonnage.places.google.compute import Compute
-from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.place import GCEPlace, VertexPlace
 from tonnage.places.google.vertex import VertexJobs
-from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.record import read_record
 from tonnage.testing.azure.cloud import IDENTITY, SUBSCRIPTION, FakeAzure
 from tonnage.testing.databricks import FakeWorkspace

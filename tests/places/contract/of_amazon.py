@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from tonnage.places.aws.batch import BatchJobs
-from tonnage.places.aws.batch_place import BatchPlace
 from tonnage.places.aws.ec2 import EC2
-from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.aws.place import BatchPlace, EC2Place, SageMakerPlace
 from tonnage.places.aws.sagemaker import SageMaker
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.runs import RunFolder

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.places.azure.job_place import AzureMLPlace
 from tonnage.places.azure.jobs import AzureMLJobs
-from tonnage.places.azure.place import AzurePlace
+from tonnage.places.azure.place import AzureMLPlace, AzurePlace
 from tonnage.places.azure.scale_sets import AzureScaleSets
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor

@@ -16,12 +16,10 @@ from tonnage.places.kubernetes.client import KubernetesClient
 from tonnage.places.kubernetes.executor import Kubernetes
 from tonnage.places.kubernetes.kubeconfig import read_cluster
 from tonnage.places.kubernetes.place import KubernetesPlace
-from tonnage.places.ray.executor import RayRuns
-from tonnage.places.ray.jobs import RayJobs
+from tonnage.places.ray.jobs import RayJobs, RayRuns
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.slurm.executor import Slurm
-from tonnage.places.spark.executor import SparkRuns
-from tonnage.places.spark.jobs import SparkJobs
+from tonnage.places.spark.jobs import SparkJobs, SparkRuns
 from tonnage.places.spark.place import SparkPlace
 from tonnage.places.ssh.executor import SSHMachine
 from tonnage.runs import RunFolder

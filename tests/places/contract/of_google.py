@@ -11,9 +11,8 @@ import pytest
 from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import Executor
 from tonnage.places.google import compute, machine
-from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.place import GCEPlace, VertexPlace
 from tonnage.places.google.vertex import VertexJobs
-from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.runs import RunFolder
 from tonnage.testing.google.cloud import FakeGoogle
 from tonnage.testing.places import PlaceTrial

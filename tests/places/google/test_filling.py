@@ -27,8 +27,16 @@ from tonnage.places.bucket.google import GoogleClient
 from tonnage.places.google import disks, machine
 from tonnage.places.google import place as google_place
 from tonnage.places.google.compute import Compute
-from tonnage.places.google.disk_words import DIGEST, READ_BY_MANY, WRITTEN_BY_ONE
-from tonnage.places.google.disks import disk_body, filling_lines, filling_machine, filling_place, snapshot_body
+from tonnage.places.google.disks import (
+    DIGEST,
+    READ_BY_MANY,
+    WRITTEN_BY_ONE,
+    disk_body,
+    filling_lines,
+    filling_machine,
+    filling_place,
+    snapshot_body,
+)
 from tonnage.places.google.fill_terms import FillTerms
 from tonnage.places.google.filling import Filling
 from tonnage.places.google.machine import instance, mounts

@@ -14,9 +14,9 @@ from tests.places.google.test_compute import GPUS, TERMS, WORK, cloud
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.boot import docker_words
 from tonnage.places.google import machine
-from tonnage.places.google.bulk import machine_names
 from tonnage.places.google.checks import quotas_of
 from tonnage.places.google.gpudirect import OF_TYPES, READY, machine_lines
+from tonnage.places.google.machine import machine_names
 from tonnage.places.google.schema import check_instances
 from tonnage.places.states import Phase
 from tonnage.testing.google.cloud import FakeGoogle

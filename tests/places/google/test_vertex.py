@@ -16,9 +16,9 @@ from tests.places.works import TAG, WORK
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.executor import BucketRuns
+from tonnage.places.google.place import VertexPlace
 from tonnage.places.google.schema import check_custom_job
 from tonnage.places.google.vertex import PHASES, VertexJobs, view_of
-from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.states import Phase
 from tonnage.runs import RunFolder
 from tonnage.testing.google.cloud import ACCOUNT, FakeGoogle

@@ -16,8 +16,7 @@ import pytest
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.ray.dashboard import RayDashboard, RayUnreachable, auth_token
-from tonnage.places.ray.executor import RayRuns
-from tonnage.places.ray.jobs import RayJobs, said_in, view_of
+from tonnage.places.ray.jobs import RayJobs, RayRuns, said_in, view_of
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.ray.questions import against_nodes, against_versions
 from tonnage.places.states import Phase

@@ -15,11 +15,10 @@ import pytest
 from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Work
 from tonnage.places.bucket.objects import FolderObjects
-from tonnage.places.spark.executor import SparkRuns
-from tonnage.places.spark.jobs import SparkJobs, view_of
+from tonnage.places.spark.jobs import SparkJobs, SparkRuns, view_of
+from tonnage.places.spark.master import class_name, starter, tag_in
 from tonnage.places.spark.place import SparkPlace
 from tonnage.places.spark.questions import against_version, against_workers
-from tonnage.places.spark.starter import class_name, starter, tag_in
 from tonnage.places.states import Phase
 from tonnage.runs.job import Job, across_by_environment, meeting_variables
 from tonnage.supervisor.spark import MOST_LAUNCHES, DriverNote, arguments_of, drive, epoch_before, reason_in

@@ -17,9 +17,8 @@ from tonnage.places.azure.checks import RIGHTS as AZURE_RIGHTS
 from tonnage.places.azure.place import AzurePlace
 from tonnage.places.google.checks import RIGHTS as COMPUTE_RIGHTS
 from tonnage.places.google.filling import RIGHTS as FILL_RIGHTS
-from tonnage.places.google.place import GCEPlace
+from tonnage.places.google.place import GCEPlace, VertexPlace
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
-from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.terraform.azure import azure_blocks
 from tonnage.places.terraform.files import terraform_files
 from tonnage.places.terraform.google import google_blocks

@@ -14,8 +14,7 @@ from tests.places.terraform.reading import references
 
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
-from tonnage.places.aws.ec2_place import EC2Place
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.aws.place import EC2Place, SageMakerPlace
 from tonnage.places.file import SSHPlace
 from tonnage.places.terraform.aws import AWSPlace, aws_blocks
 from tonnage.places.terraform.files import terraform_files

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tonnage.recipes.checkpoints.shards import read_shards, shard_bytes, start_shards, write_shards
+from tonnage.recipes.checkpoints.snapshot import read_shards, shard_bytes, start_shards, write_shards
 from tonnage.recipes.engine import shard
 from tonnage.recipes.finishing import gather_onto_disk
 from tonnage.recipes.team import gather_team

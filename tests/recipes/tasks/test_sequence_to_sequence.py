@@ -15,8 +15,7 @@ from tonnage.recipes.answering import make_answerer
 from tonnage.recipes.starters.models import encoder_decoder
 from tonnage.recipes.starters.rows import translations
 from tonnage.recipes.tasks.models import load_trained
-from tonnage.recipes.tasks.sequence_to_sequence import judge, prepare, read
-from tonnage.recipes.tasks.writing import write
+from tonnage.recipes.tasks.sequence_to_sequence import judge, prepare, read, write
 from tonnage.recipes.trained import TrainedModel
 
 ROLES = ("source", "target")

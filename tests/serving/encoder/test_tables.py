@@ -253,7 +253,7 @@ def test_an_answer_does_not_depend_on_its_batch_mates(write: Any, tmp_path: Path
 
 def test_rows_of_several_requests_are_computed_together(trees: Path) -> None:
     """What waits is one batch, as many rows as the budget holds; each request gets its own answers."""
-    from tonnage.serving.encoder.tables.boosters import load_xgboost
+    from tonnage.serving.encoder.tables.models import load_xgboost
     from tonnage.serving.encoder.tables.rows import NumberRows, computing
 
     model = load_xgboost(trees / "model.ubj", TableCoder.load(trees), threads=1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.serving.encoder import tuning
+from tonnage.serving.encoder import engine
 from tonnage.serving.encoder.batching import EncodedText
-from tonnage.serving.encoder.tuning import tune
+from tonnage.serving.encoder.engine import tune
 from tonnage.sizing.encoder_queue import SIZES
 
 
@@ -30,8 +30,8 @@ class Device:
         return workers / took_s, took_s
 
 
-def tuned(monkeypatch: pytest.MonkeyPatch, device: Device, **asked: Any) -> tuning.Tuned:
-    monkeypatch.setattr(tuning, "_rate", device.rate)
+def tuned(monkeypatch: pytest.MonkeyPatch, device: Device, **asked: Any) -> engine.Tuned:
+    monkeypatch.setattr(engine, "_rate", device.rate)
     return tune(device, EncodedText(ids=[1] * 64), **{"workers": [1, 2], "sizes": SIZES, "p95_s": None, **asked})
 
 
@@ -64,7 +64,7 @@ def test_texts_that_must_be_alone_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_measured_is_counted() -> None:
     """Calls of every worker, and the seconds of one; each is called at least once."""
     calls: list[int] = []
-    rate, each_s = tuning._rate(lambda: calls.append(1), 2)
+    rate, each_s = engine._rate(lambda: calls.append(1), 2)
     assert rate > 0
     assert each_s > 0
     assert len(calls) >= 2

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError, PlanRefused
-from tonnage.serving.engines.device_listing import amd_devices, devices_by_nvml, parse_listing
 from tonnage.serving.engines.devices import (
     Device,
     DevicePool,
+    amd_devices,
     device_environment,
     device_groups,
+    devices_by_nvml,
+    parse_listing,
     visible_devices,
 )
-from tonnage.serving.engines.generation import GenerationService
-from tonnage.serving.engines.planned import shared_memory
+from tonnage.serving.engines.planned import GenerationService, shared_memory
 
 from ...runs.test_devices import CutUp
 

@@ -1,7 +1,8 @@
-"""AWS's binary event stream (application/vnd.amazon.eventstream), whatever the pieces in which its bytes come.
+"""Events of a stream, whatever the pieces in which its bytes come: server-sent events, and AWS's binary encoding
+(application/vnd.amazon.eventstream).
 
-A message is: total length, length of the headers, CRC-32 of these eight bytes, headers, payload, CRC-32 of all before.
-Source: the event stream encoding of the Smithy specification.
+A message of AWS is: total length, length of the headers, CRC-32 of these eight bytes, headers, payload, CRC-32 of all
+before. Source: the event stream encoding of the Smithy specification.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _CRC: Final = Struct(">I")
 _SHORT: Final = Struct(">H")
 _FIXED_BYTES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # type of a header's value -> its bytes
 _BYTES, _STRING = 6, 7
+LONGEST_EVENT_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,29 @@ class MessageReader:
                 raise UpstreamNonsense("an event with a wrong checksum")
             at = _PRELUDE.size + headers
             yield Message(headers=_headers(whole[_PRELUDE.size : at]), payload=whole[at : -_CRC.size])
+
+
+class EventReader:
+    """Feed it pieces; it returns the data of each event that became whole."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Raises UpstreamNonsense for an event that does not end."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) + sum(map(len, self._data)) > LONGEST_EVENT_BYTES:
+            raise UpstreamNonsense(f"an event of more than {LONGEST_EVENT_BYTES} bytes")
+        found = []
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                found.append(b"\n".join(self._data))
+                self._data = []
+        return found
 
 
 def _headers(data: bytes) -> dict[str, str]:

@@ -8,11 +8,10 @@ from typing import Final
 from tonnage.comparison.door import unknown
 from tonnage.errors import InputError
 from tonnage.gateway.file.allowed import rates_of, scope_names
-from tonnage.gateway.file.classifier_entries import classifier_problems, language_problems
+from tonnage.gateway.file.deployment_entries import media_problems
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.file.entries import DeploymentEntry, GatewayEntries, RouteEntry, RouteRuleEntry
-from tonnage.gateway.file.guardrail_entries import guardrail_problems
-from tonnage.gateway.file.media_entries import media_problems
+from tonnage.gateway.file.guardrail_entries import classifier_problems, guardrail_problems, language_problems
 from tonnage.http.pool import read_endpoint
 from tonnage.secret_references import SUCH_AS
 from tonnage.workload.file.problems import Problem

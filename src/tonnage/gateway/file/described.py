@@ -7,14 +7,20 @@ from datetime import date
 
 from tonnage.encryption.data_keys import DataKeys
 from tonnage.gateway.dialects.usage import Dialect, Surface
-from tonnage.gateway.file.batches import BatchesEntry
-from tonnage.gateway.file.classifier_entries import RequestClassifier
-from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
-from tonnage.gateway.file.encrypting import EncryptEntry
+from tonnage.gateway.file.conduct_entries import (
+    BatchesEntry,
+    CanaryEntry,
+    EncryptEntry,
+    HedgeEntry,
+    IdempotencyEntry,
+    QueueEntry,
+    RequestLogEntry,
+    ShadowEntry,
+    SpansEntry,
+)
+from tonnage.gateway.file.deployment_entries import QualityScore
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
-from tonnage.gateway.file.guardrail_entries import Guardrail
-from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
-from tonnage.gateway.file.quality_entries import QualityScore
+from tonnage.gateway.file.guardrail_entries import Guardrail, RequestClassifier
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates

@@ -8,21 +8,20 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text, checked_reference
-from tonnage.gateway.file.batches import BatchesEntry
-from tonnage.gateway.file.classifier_entries import ClassifierEntry
 from tonnage.gateway.file.conduct_entries import (
+    BatchesEntry,
     CanaryEntry,
+    EncryptEntry,
     HedgeEntry,
     IdempotencyEntry,
     QueueEntry,
+    RequestLogEntry,
     SemanticEntry,
     ShadowEntry,
+    SpansEntry,
 )
-from tonnage.gateway.file.encrypting import EncryptEntry
-from tonnage.gateway.file.guardrail_entries import GuardrailEntry, Texts
-from tonnage.gateway.file.media_entries import MediaEntry
-from tonnage.gateway.file.observing import RequestLogEntry, SpansEntry
-from tonnage.gateway.file.quality_entries import QualityFromEntry
+from tonnage.gateway.file.deployment_entries import MediaEntry, QualityFromEntry
+from tonnage.gateway.file.guardrail_entries import ClassifierEntry, GuardrailEntry, Texts
 from tonnage.workload.file.fields import (
     Count,
     Duration,

@@ -13,8 +13,9 @@ from tonnage.comparison.door import parse_entries
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
-from tonnage.gateway.file.classifier_entries import read_classifier
+from tonnage.gateway.file.conduct_entries import RequestLogEntry
 from tonnage.gateway.file.contradictions import contradictions, quality_contradictions
+from tonnage.gateway.file.deployment_entries import QualityScore, read_media_rates, read_quality
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
 from tonnage.gateway.file.entries import (
     DeploymentEntry,
@@ -24,10 +25,7 @@ from tonnage.gateway.file.entries import (
     PriceEntry,
     RouteEntry,
 )
-from tonnage.gateway.file.guardrail_entries import read_guardrail
-from tonnage.gateway.file.media_entries import read_media_rates
-from tonnage.gateway.file.observing import RequestLogEntry
-from tonnage.gateway.file.quality_entries import QualityScore, read_quality
+from tonnage.gateway.file.guardrail_entries import read_classifier, read_guardrail
 from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates

@@ -6,17 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import (
-    batches,
-    classifier_entries,
-    conduct_entries,
-    encrypting,
-    entries,
-    guardrail_entries,
-    media_entries,
-    observing,
-    quality_entries,
-)
+from tonnage.gateway.file import conduct_entries, deployment_entries, entries, guardrail_entries
 from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -24,9 +14,9 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A deployment", entries.DeploymentEntry),
     ("`price`", entries.PriceEntry),
     ("`price.above`", entries.LongPriceEntry),
-    ("`media`", media_entries.MediaEntry),
+    ("`media`", deployment_entries.MediaEntry),
     ("`own`", entries.OwnEntry),
-    ("`quality_from`", quality_entries.QualityFromEntry),
+    ("`quality_from`", deployment_entries.QualityFromEntry),
     ("`sign_in`", entries.SignInEntry),
     ("`timeouts`", entries.TimeoutsEntry),
     ("A route", entries.RouteEntry),
@@ -41,12 +31,12 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A budget", entries.BudgetEntry),
     ("A limit", entries.LimitEntry),
     ("A guardrail", guardrail_entries.GuardrailEntry),
-    ("A classifier", classifier_entries.ClassifierEntry),
+    ("A classifier", guardrail_entries.ClassifierEntry),
     ("`queue`", conduct_entries.QueueEntry),
-    ("`batches`", batches.BatchesEntry),
-    ("`encrypt`", encrypting.EncryptEntry),
-    ("`request_log`", observing.RequestLogEntry),
-    ("`spans`", observing.SpansEntry),
+    ("`batches`", conduct_entries.BatchesEntry),
+    ("`encrypt`", conduct_entries.EncryptEntry),
+    ("`request_log`", conduct_entries.RequestLogEntry),
+    ("`spans`", conduct_entries.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\

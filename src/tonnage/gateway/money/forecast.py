@@ -1,18 +1,21 @@
 """When a budget will be reached at the present rate, and whether that is worth a warning, with hysteresis.
 
-The rate is what an account grew by over the last while, by samples that workers take of it. Whether it warns follows
-from the samples alone, oldest first: each worker that is asked, also one that has just begun, says the same.
+The rate is what an account grew by over the last while, by samples of what it has committed that workers take a few
+times an hour and keep for days. Whether it warns follows from the samples alone, oldest first: each worker that is
+asked, also one that has just begun, says the same.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from tonnage.gateway.money.allowances import Allowance, Window
+from tonnage.gateway.money.sql_store import SqlStore
 from tonnage.values import dataclass
 
 HOUR_S: Final = 3600.0
@@ -20,6 +23,10 @@ DAY_S: Final = 86_400.0
 LEAST_MEASURED_S: Final = 240.0  # of less no rate is said
 WARNS_FROM: Final = 1.0  # the expected share of the budget at the end of its window
 CALM_BELOW: Final = 0.9
+SAMPLES_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS spend_samples (allowance TEXT NOT NULL, slot BIGINT NOT NULL,"
+    " at DOUBLE PRECISION NOT NULL, begin BIGINT NOT NULL, committed BIGINT NOT NULL, PRIMARY KEY (allowance, slot))"
+)
 EVER_AHEAD_S: Final = 7 * DAY_S  # a budget without an end warns so long before it is reached
 SLOT_S: Final[dict[Window, float]] = {"minute": 300.0, "day": 300.0, "month": HOUR_S, "ever": HOUR_S}  # between samples
 _RATE_OVER_S: Final[dict[Window, float]] = {"minute": HOUR_S, "day": HOUR_S, "month": DAY_S, "ever": DAY_S}
@@ -77,6 +84,41 @@ def forecast(budget: Allowance, taken: int, samples: Sequence[SpendSample], now_
     return SpendForecast(
         pico_per_s=rate, over_s=over_s, reached_in_s=reached_in_s, share_at_end=share, warns=warns or left <= 0
     )
+
+
+class SpendSamples(SqlStore):
+    """What workers sample, and who asks reads."""
+
+    def sample(self, now_s: float) -> None:
+        """The accounts of budgets as they are, once in each slot, whichever worker comes first; old ones go."""
+        with self._write() as cursor:
+            for window in get_args(Window):
+                name = f"usd/{window}/%"
+                slot = int(now_s // SLOT_S[window])
+                self._run(
+                    cursor,
+                    "INSERT INTO spend_samples SELECT a.allowance, CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION),"
+                    " a.begin, a.committed FROM accounts a WHERE a.allowance LIKE ? AND a.begin ="
+                    " (SELECT max(b.begin) FROM accounts b WHERE b.allowance = a.allowance)"
+                    " ON CONFLICT (allowance, slot) DO NOTHING",
+                    (slot, now_s, name),
+                )
+                self._run(
+                    cursor,
+                    "DELETE FROM spend_samples WHERE allowance LIKE ? AND at < ?",
+                    (name, now_s - KEPT_S[window]),
+                )
+
+    def samples(self) -> dict[str, list[SpendSample]]:
+        """By allowance, oldest first."""
+        with self._read() as cursor:
+            rows = cursor.execute(
+                "SELECT allowance, at, begin, committed FROM spend_samples ORDER BY allowance, at"
+            ).fetchall()
+        found: defaultdict[str, list[SpendSample]] = defaultdict(list)
+        for name, at, begin, committed in rows:
+            found[str(name)].append(SpendSample(float(at), int(begin), int(committed)))
+        return dict(found)
 
 
 def _at(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.errors import InputError
-from tonnage.gateway.money.spend_samples import SAMPLES_TABLE, SpendSamples
+from tonnage.gateway.money.forecast import SAMPLES_TABLE, SpendSamples
 from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.values import dataclass
 

@@ -22,8 +22,7 @@ from tonnage.gateway.proxy.bounds import TooDear, Unbounded, Unpriced, most_amou
 from tonnage.gateway.proxy.passage import NotAnAnswer, passage
 from tonnage.gateway.proxy.replies import GatewayReply, limit_reached, refusal
 from tonnage.gateway.proxy.settlement import NOTHING, Settlement
-from tonnage.gateway.proxy.streaming import Streaming
-from tonnage.gateway.proxy.upstream_answers import asked_rest_s, content_type, says_limit, whole_body
+from tonnage.gateway.proxy.streaming import Streaming, asked_rest_s, content_type, says_limit, whole_body
 from tonnage.http.connection import Connection, UpstreamFault
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tonnage.gateway.file.classifier_entries import OUTCOME, RequestClassifier
+from tonnage.gateway.file.guardrail_entries import OUTCOME, RequestClassifier
 from tonnage.gateway.guardrails.classifier import CheckFailed, Classifier
 from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.book import SpendBook

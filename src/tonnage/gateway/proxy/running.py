@@ -9,7 +9,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from tonnage.gateway.caching import RouteCache
+from tonnage.gateway.caching import RouteCache, SharedCache, shared_prefix
 from tonnage.gateway.file.conduct_entries import CanaryEntry
 from tonnage.gateway.file.described import Caller, Deployment, Gateway
 from tonnage.gateway.measures import GatewayMeasures
@@ -18,7 +18,6 @@ from tonnage.gateway.money.holds import Who
 from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
-from tonnage.gateway.shared_cache import SharedCache, shared_prefix
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
 from tonnage.http.connection import UpstreamTimeouts

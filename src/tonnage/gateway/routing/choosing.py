@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Final, Literal, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
-from tonnage.gateway.file.classifier_entries import UNKNOWN_LANGUAGE
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
+from tonnage.gateway.file.guardrail_entries import UNKNOWN_LANGUAGE
 from tonnage.gateway.media.asked import MediaAsk, NoPrice
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS
 from tonnage.gateway.routing.classes import UNCLASSIFIED, RequestClasses

@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.batch_checks import questions_of
-from tonnage.places.aws.batch_place import BatchPlace
 from tonnage.places.aws.calls import DENIED, EXPIRED, AwsError, AWSJobs
+from tonnage.places.aws.place import BatchPlace
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 SERVICE: Final = "batch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.places.aws.batch_place import MULTI_NODE_SOURCE, BatchPlace
 from tonnage.places.aws.calls import AWSAccount, AwsError
 from tonnage.places.aws.ec2_checks import instance_type_of, quota_of
+from tonnage.places.aws.place import MULTI_NODE_SOURCE, BatchPlace
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.contract import PlaceFinding
 

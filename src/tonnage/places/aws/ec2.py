@@ -17,14 +17,14 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.calls import AwsError, AWSJobs
 from tonnage.places.aws.ec2_checks import questions_of
-from tonnage.places.aws.ec2_place import EC2Place
+from tonnage.places.aws.place import EC2Place
 from tonnage.places.bucket.boot import first_script, last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
+from tonnage.places.several import JOINT, joint_view
 from tonnage.places.states import JobView, Phase
-from tonnage.places.together import JOINT, joint_view
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 SERVICE: Final = "ec2"

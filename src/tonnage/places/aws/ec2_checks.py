@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.places.aws.calls import AWSAccount, AwsError
-from tonnage.places.aws.ec2_place import HOW_AMI, EC2Place
+from tonnage.places.aws.place import HOW_AMI, EC2Place
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.contract import PlaceFinding
 

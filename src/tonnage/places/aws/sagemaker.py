@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import TonnageError
 from tonnage.http.aws_shapes import check_request
 from tonnage.places.aws.calls import AwsError, AWSJobs
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.aws.place import SageMakerPlace
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, refused
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 SERVICE: Final = "sagemaker"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.azure.checks import Call, group_questions, image_unchecked, right_questions, vault_questions
-from tonnage.places.azure.job_place import AzureMLPlace
+from tonnage.places.azure.place import AzureMLPlace
 from tonnage.places.bucket.azure import AzureError
 from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.contract import PlaceFinding

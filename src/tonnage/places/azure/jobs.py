@@ -17,14 +17,14 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import TonnageError
 from tonnage.http.body_shapes import check_body, recorded_schemas
 from tonnage.places.azure.job_checks import V_ML, questions_of
-from tonnage.places.azure.job_place import AzureMLPlace
+from tonnage.places.azure.place import AzureMLPlace
 from tonnage.places.bucket.api_client import ATTEMPTS
 from tonnage.places.bucket.azure import MANAGEMENT, AzureClient, AzureError, management_url
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 ENVIRONMENT: Final = "EnvironmentVersions_CreateOrUpdate"

@@ -25,8 +25,8 @@ from tonnage.places.bucket.boot import last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 CREATE: Final = "VirtualMachines_CreateOrUpdate"

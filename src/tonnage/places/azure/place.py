@@ -1,4 +1,4 @@
-"""What places.toml says of Azure's virtual machines."""
+"""What places.toml says of Azure's virtual machines, and of Azure Machine Learning's jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.places.bucket.place import CloudPlace, MachinePlace
+from tonnage.places.bucket.place import CloudPlace, ImagePlace, MachinePlace
 from tonnage.places.several import SeveralMachines
 from tonnage.places.terms import CatalogMachine
 
@@ -19,6 +19,7 @@ UUID: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 RESOURCE: Final = r"^/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/\S+$"
 NOT_IN_TAGS: Final = re.compile(r"[<>%&\\?/]")  # of tags' names
 HOW_BUCKET: Final = "`bucket` is one of Blob Storage: az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX"
+DAY_MINUTES: Final = 24 * 60
 
 
 class AzureTerms(CloudPlace):
@@ -95,3 +96,47 @@ class AzurePlace(SeveralMachines, MachinePlace, AzureTerms):
             return self.subnet
         network, _, name = self.subnet.partition("/")
         return f"{self.group}/providers/Microsoft.Network/virtualNetworks/{network}/subnets/{name}"
+
+
+LONGEST_MINUTES: Final = 21 * DAY_MINUTES  # Azure, «Manage and increase quotas and limits»: job lifetime
+LONGEST_SPOT_MINUTES: Final = 7 * DAY_MINUTES  # the same: on a low-priority node
+
+
+class AzureMLPlace(SeveralMachines, ImagePlace, AzureTerms):
+    """Command jobs of one workspace, on a compute cluster or serverless. Figures are those of one node."""
+
+    platform: ClassVar[Platform] = "vm"  # Azure ML adds no price of its own to its machines
+    kind: Literal["azureml"]
+    workspace: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{2,32}$")]
+    compute: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,30}[A-Za-z0-9]$")] | None = None  # None: serverless
+    instance_type: Annotated[str, Field(pattern=r"^(Standard|Basic)_[A-Za-z0-9_-]+$")]  # the size, the cluster's own
+    identity: Annotated[str, Field(pattern=UUID)]  # the client id of the nodes' user-assigned identity
+    experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,254}$")] = (
+        "tonnage"  # under which the studio has it
+    )
+    shm_gib: Annotated[int, Field(ge=1)] | None = None  # /dev/shm, of the node's memory; None: a quarter of it
+    mount: str = "/tmp/tonnage"  # of the container, which the job alone has
+
+    @property
+    def catalog_machine(self) -> CatalogMachine:
+        """The size in the place's own region."""
+        bought: Purchase = "spot" if self.spot else self.purchase or "on_demand"
+        return CatalogMachine(self.platform, "azure", self.instance_type, self.region, bought)
+
+    @property
+    def possible_machines(self) -> tuple[CatalogMachine, ...]:
+        """None where it is of low priority: Azure ML sells that at a price of its own, which no catalog has."""
+        return () if self.spot else (self.catalog_machine,)
+
+    @property
+    def workspace_path(self) -> str:
+        return f"{self.group}/providers/Microsoft.MachineLearningServices/workspaces/{self.workspace}"
+
+    @model_validator(mode="after")
+    def _hang_together(self) -> AzureMLPlace:
+        longest, what = (LONGEST_SPOT_MINUTES, "7 days, of low priority") if self.spot else (LONGEST_MINUTES, "21 days")
+        if self.time_limit_minutes > longest:
+            raise ValueError(f"`time_limit_minutes`: Azure ML lets a job run for {what}: {longest}")
+        if self.spot and self.grace_s > SPOT_NOTICE_S - 10:
+            raise ValueError(f"`grace_s`: a node that is taken away has {SPOT_NOTICE_S} s at most")
+        return self

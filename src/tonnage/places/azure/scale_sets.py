@@ -28,9 +28,9 @@ from tonnage.places.azure.place import AzurePlace
 from tonnage.places.bucket.azure import MANAGEMENT, AzureError
 from tonnage.places.bucket.boot import last_words
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
-from tonnage.places.patching import merged
+from tonnage.places.several import joint_view
 from tonnage.places.states import JobView, Phase
-from tonnage.places.together import joint_view
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 CREATE_SET: Final = "VirtualMachineScaleSets_CreateOrUpdate"

@@ -18,8 +18,8 @@ from tonnage.places.bucket.volume import PATIENCE_S, Existing, Missing, Workspac
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.databricks.checks import questions_of
 from tonnage.places.databricks.place import DatabricksPlace
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 SUBMIT: Final = "SubmitRun"

@@ -29,8 +29,8 @@ from tonnage.places.contract import DeclaredGap, PlaceFinding, read_tag
 from tonnage.places.digitalocean.checks import questions_of
 from tonnage.places.digitalocean.client import API, DigitalOceanClient, DigitalOceanError
 from tonnage.places.digitalocean.place import KEYS_FILE, DigitalOceanPlace
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 CREATE: Final = "droplets_create"  # the document's own words for the operations

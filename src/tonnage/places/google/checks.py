@@ -11,11 +11,10 @@ from tonnage.places.bucket.cloud import refused, unasked
 from tonnage.places.bucket.google import GoogleError
 from tonnage.places.bucket.secrets import google_secret, secret_of, storing
 from tonnage.places.contract import PlaceFinding
-from tonnage.places.google.disk_words import HYPERDISK_ML, READ_BY_MANY, is_whole
+from tonnage.places.google.disks import HYPERDISK_ML, READ_BY_MANY, is_whole
 from tonnage.places.google.gpudirect import OF_TYPES
-from tonnage.places.google.place import MTU, GCEPlace
+from tonnage.places.google.place import MTU, GCEPlace, VertexPlace
 from tonnage.places.google.together_checks import together_questions
-from tonnage.places.google.vertex_place import VertexPlace
 
 Call = Callable[..., dict[str, Any]]
 RIGHTS: Final = (

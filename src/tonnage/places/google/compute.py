@@ -20,23 +20,23 @@ from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.google.bulk import (
+from tonnage.places.google.checks import questions_of
+from tonnage.places.google.machine import (
     BULK_INSERT,
     FEW,
     base_of,
     causes,
+    instance,
     instances,
     named_by,
     numbered,
     refusal,
 )
-from tonnage.places.google.checks import questions_of
-from tonnage.places.google.machine import instance
 from tonnage.places.google.place import GCEPlace
 from tonnage.places.google.schema import check_instance, check_instances
-from tonnage.places.patching import merged
+from tonnage.places.several import JOINT, joint_view
 from tonnage.places.states import JobView, Phase
-from tonnage.places.together import JOINT, joint_view
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 INSERT: Final = "instances.insert"

@@ -13,13 +13,17 @@ from tonnage.places.bucket.boot import docker_words, first_script
 from tonnage.places.bucket.cloud import Body, Work, google_labels
 from tonnage.places.bucket.filled import FillRequest
 from tonnage.places.google import machine
-from tonnage.places.google.disk_words import FILL, HYPERDISK_ML, LABEL, WRITTEN_BY_ONE
 from tonnage.places.google.fill_terms import FillTerms, filled_disk
 from tonnage.places.google.place import DATA, GCEPlace
 from tonnage.places.google.schema import check_disk, check_snapshot
 from tonnage.values import dataclass
 
 PROGRAM: Final = "tonnage.supervisor.fill"
+HYPERDISK_ML: Final = "hyperdisk-ml"
+WRITTEN_BY_ONE, READ_BY_MANY = "READ_WRITE_SINGLE", "READ_ONLY_MANY"
+FILL: Final = "tonnage-fill"  # label: the content's key, as much as a label holds
+DIGEST: Final = "tonnage-digest"  # label of a disk that is whole: of all its files
+LABEL: Final = 60  # characters of a key in a label, of 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,11 @@ def mount_lines(fill: Fill) -> tuple[str, ...]:
         f"fsck.ext4 -p {device} > /dev/null || [ $? -le 1 ]",
         f"mkdir -p {folder}; mountpoint -q {folder} || mount -o noatime {device} {folder}",
     )
+
+
+def is_whole(disk: Mapping[str, Any]) -> bool:
+    """Whether many machines can read a disk that was filled, and all of its content is there."""
+    return disk.get("accessMode") == READ_BY_MANY and DIGEST in (disk.get("labels") or {})
 
 
 def _work(fill: Fill, disk_id: str, *more: str) -> Work:

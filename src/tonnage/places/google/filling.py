@@ -17,8 +17,17 @@ from tonnage.places.bucket.google import GoogleError
 from tonnage.places.bucket.objects import Objects
 from tonnage.places.contract import Orphan
 from tonnage.places.google.compute import NO_CAPACITY, Compute
-from tonnage.places.google.disk_words import DIGEST, FILL, LABEL, READ_BY_MANY, is_whole
-from tonnage.places.google.disks import Fill, disk_body, filling_machine, snapshot_body
+from tonnage.places.google.disks import (
+    DIGEST,
+    FILL,
+    LABEL,
+    READ_BY_MANY,
+    Fill,
+    disk_body,
+    filling_machine,
+    is_whole,
+    snapshot_body,
+)
 from tonnage.places.states import JobView, Phase
 from tonnage.units import to_gib
 from tonnage.values import dataclass

@@ -18,10 +18,10 @@ from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.bucket.google import GoogleClient, GoogleError, endpoint_of
 from tonnage.places.contract import DeclaredGap, PlaceFinding
 from tonnage.places.google.checks import account_questions, image_questions, secret_questions
+from tonnage.places.google.place import VertexPlace
 from tonnage.places.google.schema import check_custom_job
-from tonnage.places.google.vertex_place import VertexPlace
-from tonnage.places.patching import merged
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.values import dataclass
 
 CREATE: Final = "customJobs.create"

@@ -1,4 +1,5 @@
-"""Jobs of a Ray cluster: one for each submission, whose driver on the head holds the run's part of a node.
+"""A Ray cluster as a place: one job for each submission, whose driver on the head holds the run's part of a node; a
+bucket that client and nodes share; commands beside a run.
 
 The job's id is the submission's: Ray takes each once. Ray says RUNNING while the driver waits for a node, so the driver
 says in its own log, which is short, how far it is.
@@ -8,20 +9,25 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
+from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.ray.dashboard import TRIES, RayDashboard, RayRefused, RayUnreachable
 from tonnage.places.ray.place import RayPlace
 from tonnage.places.ray.questions import against
+from tonnage.places.record import read_record
 from tonnage.places.ssh.shipping import own_code
 from tonnage.places.states import DRIVER_PHASES, JobView, Phase
+from tonnage.places.terms import merged
+from tonnage.runs.folder import RunFolder
 from tonnage.values import dataclass
 
 SERVICE: Final = "ray"
@@ -32,6 +38,7 @@ PACKAGE: Final = "_ray_pkg_{}.zip"
 SAID: Final = "tonnage-state "  # begins the lines by which the driver says how far it is
 ENDED: Final = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
 END_WAIT_S: Final = 30.0
+OUTPUT: Final = "tonnage-output\n"  # of the command, after what Ray itself prints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,3 +193,32 @@ def view_of(job: Mapping[str, Any], said: Mapping[str, Any]) -> JobView:
         phase=phase, job_id=str(job.get("submission_id") or ""), word=status, reason=reason,
         nodes=str(said.get("node") or ""), exit_code=code if isinstance(code, int) else None,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayRuns(BucketRuns):
+    """One place of the kind `ray`."""
+
+    @cached_property
+    def ray(self) -> RayJobs:
+        assert isinstance(self.cloud, RayJobs)
+        return self.cloud
+
+    def exec(self, folder: RunFolder, argv: Sequence[str]) -> int:
+        """By a job of its own that asks the run's actor: with the run's GPUs, in its folder there."""
+        record = read_record(folder)
+        if record is None:
+            name = folder.path.name
+            raise TonnageError(f"'{name}' has no job at {self.name}", hint=f"`tonnage show {name}`")
+        words = (self.terms.python, "-m", DRIVER, "--exec", record.token, "--home", record.tag.split(":")[1])
+        command = shlex.join((*words, "--", str(self.folder_there(folder).path), *argv))
+        code, log = self.ray.output(command, f"t-exec-{uuid.uuid4().hex[:12]}")
+        _, mark, said = log.partition(OUTPUT)
+        if code is None or not mark:
+            lines = [line for line in log.splitlines() if line.strip()]
+            raise TonnageError(
+                f"{self.name}: the command did not run: {lines[-1] if lines else 'nothing was said'}",
+                hint=f"`tonnage show {folder.path.name}`: is it running?",
+            )
+        sys.stdout.write(said)
+        return code

@@ -21,9 +21,9 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work, refused
 from tonnage.places.bucket.executor import NO_EXEC
 from tonnage.places.contract import DeclaredGap, PlaceFinding
-from tonnage.places.patching import merged
 from tonnage.places.skypilot.place import SkyPilotPlace
 from tonnage.places.states import JobView, Phase
+from tonnage.places.terms import merged
 from tonnage.runs.states import WorkerExit
 from tonnage.values import dataclass
 

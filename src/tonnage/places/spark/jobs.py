@@ -1,4 +1,5 @@
-"""Drivers of a Spark standalone cluster: one for each submission, on a worker; the master starts one that dies again.
+"""A Spark standalone cluster as a place: one driver for each submission, on a worker, which the master starts again
+where it dies; a bucket that client and workers share; runs over several executors.
 
 The master says RUNNING while the driver waits for executors, so the driver says in the bucket how far it is.
 """
@@ -14,15 +15,18 @@ from typing import Any, ClassVar, Final
 from tonnage.errors import TonnageError
 from tonnage.http.retries import TemporaryError
 from tonnage.places.bucket.cloud import Body, Request, TaggedCloudJob, Work
+from tonnage.places.bucket.executor import BucketRuns
 from tonnage.places.bucket.objects import Objects, open_objects
-from tonnage.places.contract import DeclaredGap, PlaceFinding, read_tag
-from tonnage.places.patching import merged
-from tonnage.places.spark.master import ATTEMPTS, SparkMaster
+from tonnage.places.contract import DeclaredGap, PlaceFinding, Submission, read_tag
+from tonnage.places.spark.master import ATTEMPTS, SparkMaster, class_name, starter, tag_in
 from tonnage.places.spark.place import SparkPlace
 from tonnage.places.spark.questions import against
-from tonnage.places.spark.starter import class_name, starter, tag_in
 from tonnage.places.ssh.shipping import own_code
 from tonnage.places.states import DRIVER_PHASES, JobView, Phase
+from tonnage.places.terms import merged
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.job import Job, across_by_environment
+from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 
 SERVICE: Final = "spark"
@@ -227,6 +231,17 @@ def view_of(driver: Mapping[str, Any], said: Mapping[str, Any]) -> JobView:
         case _:
             phase = Phase.ENDED
     return JobView(phase=phase, job_id=str(driver["id"]), word=state, reason=reason, nodes=str(said.get("node") or ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkRuns(BucketRuns):
+    """One place of the kind `spark`."""
+
+    def render(self, spec: RunSpec, job: Job, folder: RunFolder, *, number: int) -> Submission:
+        assert isinstance(self.place, SparkPlace)
+        nodes = self.place.nodes
+        job = job if nodes == 1 else across_by_environment(job, nodes=nodes)
+        return BucketRuns.render(self, spec, job, folder, number=number)
 
 
 def _tag(driver: Mapping[str, Any]) -> tuple[str, str, str] | None:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.errors import InputError
-from tonnage.places.aws.ec2_place import EC2Place
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.aws.place import EC2Place, SageMakerPlace
 from tonnage.places.bucket.secrets import secret_of
 from tonnage.places.terraform.hcl import Block, Expression, HCLText
 

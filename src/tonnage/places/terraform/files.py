@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import InputError
-from tonnage.places.aws.ec2_place import EC2Place
-from tonnage.places.aws.sagemaker_place import SageMakerPlace
+from tonnage.places.aws.place import EC2Place, SageMakerPlace
 from tonnage.places.azure.place import AzurePlace
-from tonnage.places.google.place import GCEPlace
-from tonnage.places.google.vertex_place import VertexPlace
+from tonnage.places.google.place import GCEPlace, VertexPlace
 from tonnage.places.terraform import azure, google
 from tonnage.places.terraform.aws import aws_blocks
 from tonnage.places.terraform.hcl import text_of

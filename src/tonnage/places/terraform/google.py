@@ -15,9 +15,8 @@ from tonnage.places.google.checks import READS_DISKS, quotas_of
 from tonnage.places.google.checks import RIGHTS as COMPUTE_RIGHTS
 from tonnage.places.google.filling import RIGHTS as FILL_RIGHTS
 from tonnage.places.google.gpudirect import OF_TYPES
-from tonnage.places.google.place import MTU, GCEPlace
+from tonnage.places.google.place import MTU, GCEPlace, VertexPlace
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
-from tonnage.places.google.vertex_place import VertexPlace
 from tonnage.places.terraform.hcl import Block, Expression
 
 PROVIDER: Final = "~> 6.50"

@@ -7,8 +7,7 @@ from functools import partial
 
 from tonnage.recipes.answering.answerer import Answer, Answerer, PlacedRow, text_of
 from tonnage.recipes.tasks.items import longest_first, pad
-from tonnage.recipes.tasks.sequence_to_sequence import ends_of
-from tonnage.recipes.tasks.writing import write
+from tonnage.recipes.tasks.sequence_to_sequence import ends_of, write
 from tonnage.recipes.trained import TrainedModel
 
 

@@ -1,12 +1,18 @@
-"""All that a run needs to go on, copied to host memory in one go, and put back."""
+"""All that a run needs to go on, copied to host memory in one go, and put back; the state of a shared-out model, which
+all processes write and read, each its own part, so that no host holds the whole.
+
+Of a shared-out model these are torch's distributed checkpoints (`torch.distributed.checkpoint`): what was written by so
+many processes is read by any other number of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
-from tonnage.recipes.checkpoints.shards import SHARDS, read_shards
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 from tonnage.recipes.team import ProcessTeam
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
     from torch.optim import Optimizer
+SHARDS: Final = "shards"  # folder inside a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +163,49 @@ def deal_checkpoint(engine: StepEngine, checkpoint: Checkpoint, kept: Mapping[st
     return rest
 
 
+def shard_bytes(engine: StepEngine) -> int:
+    """Bytes of this process's part of weights and optimizer."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    parts = [getattr(leaf, "_local_tensor", leaf) for leaf in tree_leaves(_state(engine))]
+    return sum(part.nbytes for part in parts if isinstance(part, torch.Tensor))
+
+
+def write_shards(engine: StepEngine, folder: Path, group: Any) -> None:
+    """All processes together; the files are there once it returns."""
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
+
+
+def start_shards(engine: StepEngine, folder: Path, group: Any) -> Future[Any]:
+    """Copy this process's part to its host's memory and write it beside the training; done once all have written.
+
+    `group`: processes over gloo for these writes alone, since what they agree on comes between the steps' own.
+    """
+    from torch.distributed.checkpoint.state_dict_saver import async_save
+
+    started: Any = async_save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
+    found: Future[Any] = getattr(started, "upload_completion", started)
+    return found
+
+
+def read_shards(engine: StepEngine, folder: Path) -> None:
+    """Weights and optimizer as they were written; all processes together, or one alone."""
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    state = _state(engine)
+    load(state, checkpoint_id=str(folder / SHARDS), process_group=engine.team.group, no_dist=engine.team.world == 1)
+    set_state_dict(
+        engine.model,
+        engine.optimizer.optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
+
+
 def _deal_optimizer(engine: StepEngine, saved: Any) -> None:
     """`saved`: its `state_dict()`, on rank 0. Moments have the shape of their parameter and are scattered; what has
     another shape, as the number of steps, is the same for all."""
@@ -187,3 +237,11 @@ def _scattered(team: ProcessTeam, whole: Tensor | None, like: Any) -> Any:
         return distribute_tensor(held, like.device_mesh, like.placements)
     torch.distributed.broadcast(held, 0)
     return held
+
+
+def _state(engine: StepEngine) -> dict[str, Any]:
+    """Parameters and optimizer state by parameter's name, each process's own part of them; nothing is copied."""
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    model, optimizer = get_state_dict(engine.model, engine.optimizer.optimizer)
+    return {"model": model, "optimizer": optimizer}

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.recipes.checkpoints.shards import shard_bytes, start_shards, write_shards
-from tonnage.recipes.checkpoints.snapshot import Snapshot
+from tonnage.recipes.checkpoints.snapshot import Snapshot, shard_bytes, start_shards, write_shards
 from tonnage.recipes.checkpoints.writing import CheckpointWriter, DiskFull, is_full
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.team import TIMEOUT

@@ -16,17 +16,18 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.files import make_private, move_whole, sync
-from tonnage.recipes.checkpoints.layout import (
+from tonnage.recipes.checkpoints.reading import (
     MANIFEST,
     POSITION,
     TRAINING,
     WEIGHTS,
+    CheckpointInvalid,
     files_of,
     folder_name,
     manifest_of,
     newest_first,
+    read_checkpoint,
 )
-from tonnage.recipes.checkpoints.reading import CheckpointInvalid, read_checkpoint
 from tonnage.recipes.checkpoints.snapshot import Snapshot
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -12,8 +12,7 @@ from tonnage.features.tables import TableCoder
 from tonnage.recipes.alone import SingleProcess
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device
-from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import LearningTable, TableSplit, load_table
+from tonnage.recipes.tasks.tables import LearningTable, TableSplit, judge, load_table, table_baseline
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.spec import Device, RunSpec
 

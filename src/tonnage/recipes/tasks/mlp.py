@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.features.tables import TableCoder
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
-from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import TableSplit, load_table
+from tonnage.recipes.tasks.tables import TableSplit, judge, load_table, table_baseline
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:

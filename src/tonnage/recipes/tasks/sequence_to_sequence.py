@@ -16,7 +16,6 @@ from tonnage.recipes.tasks.items import IGNORED, answers, encode, of_texts, pad,
 from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.metrics import writing_metrics
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
-from tonnage.recipes.tasks.writing import write
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -69,6 +68,34 @@ def ends_of(model: Any, tokenizer: Any) -> tuple[int, int]:
         if value is None:
             raise InputError("the tokens that begin and end an output are not set", hint=f"add {name}")
     return int(start), int(end)
+
+
+def write(model: Any, batch: Mapping[str, Tensor], *, start: int, end: int, most: int) -> list[list[int]]:
+    """The tokens written for each row, without `end`; at most so many.
+
+    By passes through the whole model, as in training, so that one that is shared out over processes is gathered; all
+    processes then write to the last token, since none may end before another.
+    """
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+
+    inputs, together = {name: batch[name] for name in ("input_ids", "attention_mask")}, isinstance(model, FSDPModule)
+    count = len(inputs["input_ids"])
+    newest = torch.full((count, 1), start, device=inputs["input_ids"].device)
+    output = model(**inputs, decoder_input_ids=newest, use_cache=True)
+    seen = (output.encoder_last_hidden_state,)
+    written, ended = [], torch.zeros(count, dtype=torch.bool, device=newest.device)
+    for number in range(most):
+        newest = output.logits[:, -1:].argmax(dim=-1)
+        ended |= newest[:, 0] == end
+        written.append(newest.masked_fill(ended[:, None], end))
+        if number + 1 == most or (not together and bool(ended.all())):
+            break
+        output = model(
+            attention_mask=inputs["attention_mask"], encoder_outputs=seen, decoder_input_ids=newest,
+            past_key_values=output.past_key_values, use_cache=True,
+        )  # fmt: skip
+    return [[token for token in row if token != end] for row in torch.cat(written, dim=1).tolist()]
 
 
 def _texts(rows: DatasetRows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str]]:

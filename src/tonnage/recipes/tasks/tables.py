@@ -1,4 +1,6 @@
-"""Tables to learn from: which columns are numbers, which are categories, and what the label is."""
+"""Tables to learn from: which columns are numbers, which are categories, what the label is, and how well the table is
+learned, beside simple models.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,18 @@ from tonnage.errors import DataError
 from tonnage.features.tables import Feature, TableCoder, as_number
 from tonnage.recipes.data.rows import DatasetRows
 from tonnage.recipes.data.splits import Splits, load_splits
+from tonnage.recipes.task import Evaluation
 from tonnage.recipes.tasks.labels import find_labels, number_trained
+from tonnage.recipes.tasks.metrics import area_under_curve, classification_metrics, regression_metrics
 from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
 FEW_CLASSES: Final = 20  # whole numbers with at most so many values are classes, where nothing else is said
 MOST_CATEGORIES: Final = 1000  # of a column, the commonest; others count as missing
+MOST_ROWS: Final = 200_000  # a linear model learns from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,30 @@ def load_table(spec: RunSpec) -> LearningTable:
         for rows, values in zip(splits, labels, strict=True)
     ]
     return LearningTable(coder=coder, train=parts[0], validation=parts[1], test=parts[2] if len(parts) > 2 else None)
+
+
+def judge(coder: TableCoder, labels: NDArray[Any], output: NDArray[Any]) -> Evaluation:
+    """Figures of predictions: values, or a probability (or logit) for each class of each row."""
+    if coder.objective == "regression":
+        return Evaluation(metrics=regression_metrics(labels.tolist(), output.tolist()), samples=len(labels))
+    true = labels.astype(int).tolist()
+    found = dict(classification_metrics(true, output.argmax(axis=1).tolist()))
+    if output.shape[1] == 2:
+        area = area_under_curve(true, (output[:, 1] - output[:, 0]).tolist())
+        found |= {} if area is None else {"auc": area}
+    return Evaluation(metrics=found, samples=len(true))
+
+
+def table_baseline(table: LearningTable) -> Evaluation:
+    """Two simple models on the same rows: the mean or the commonest class, and a linear model."""
+    train, judged = table.train, table.judged
+    simple = _constant(table.coder, train, judged)
+    linear = judge(table.coder, judged.labels, _linear(table.coder, train, judged))
+    name = "mean" if table.coder.objective == "regression" else "majority"
+    figures = {f"{name}_{key}": value for key, value in simple.metrics.items()}
+    return Evaluation(
+        metrics={**figures, **{f"linear_{key}": value for key, value in linear.metrics.items()}}, samples=simple.samples
+    )
 
 
 def _splits(spec: RunSpec, label: str) -> Splits:
@@ -166,3 +194,36 @@ def _feature(name: str, values: Sequence[Any]) -> Feature:
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
+
+
+def _constant(coder: TableCoder, train: TableSplit, judged: TableSplit) -> Evaluation:
+    import numpy as np
+
+    if coder.objective == "regression":
+        return judge(coder, judged.labels, np.full(len(judged.labels), train.labels.mean()))
+    commonest = Counter(train.labels.tolist()).most_common(1)[0][0]
+    output = np.zeros((len(judged.labels), len(coder.classes)))
+    output[:, int(commonest)] = 1.0
+    return judge(coder, judged.labels, output)
+
+
+def _linear(coder: TableCoder, train: TableSplit, judged: TableSplit) -> NDArray[Any]:
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    rows, labels = coder.scaled(train.rows.columns)[:MOST_ROWS], train.labels[:MOST_ROWS]
+    model = Ridge() if coder.objective == "regression" else LogisticRegression(max_iter=1000)
+    model.fit(rows, labels)
+    unseen = coder.scaled(judged.rows.columns)
+    if coder.objective == "regression":
+        return _array(model.predict(unseen))
+    import numpy as np
+
+    output = np.zeros((len(unseen), len(coder.classes)))  # a class that is not among the first rows keeps 0
+    output[:, model.classes_.astype(int)] = model.predict_proba(unseen)
+    return output
+
+
+def _array(values: Any) -> NDArray[Any]:
+    import numpy as np
+
+    return np.asarray(values)

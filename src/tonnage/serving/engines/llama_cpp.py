@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tonnage.errors import InputError
-from tonnage.serving.engines.generation import GenerationService, refuse
+from tonnage.serving.engines.planned import GenerationService, refuse
 
 CACHES: Final = MappingProxyType({"auto": "f16", "fp16": "f16", "fp8": "q8_0"})  # 8 bits: llama.cpp has no fp8 cache
 

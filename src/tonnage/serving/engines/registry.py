@@ -13,8 +13,8 @@ from typing import Final
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.serving.engines.arguments import check_arguments, engine_release
 from tonnage.serving.engines.engine import EngineCommand, EngineFile, EnginePlace
-from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.llama_cpp import llama_cpp_arguments
+from tonnage.serving.engines.planned import GenerationService
 from tonnage.serving.engines.sglang import sglang_arguments
 from tonnage.serving.engines.tei import tei_arguments
 from tonnage.serving.engines.tensorrt_llm import OPTIONS_FILE, options_text, tensorrt_llm_arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.serving.engines.generation import GenerationService, quantise_when_loaded
+from tonnage.serving.engines.planned import GenerationService, quantise_when_loaded
 from tonnage.serving.engines.vllm import DTYPES
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tonnage.errors import InputError
-from tonnage.serving.engines.generation import GenerationService, refuse
+from tonnage.serving.engines.planned import GenerationService, refuse
 
 # github.com/huggingface/text-embeddings-inference v1.9.3, README.md, «Docker Images»
 IMAGES: Final = MappingProxyType(

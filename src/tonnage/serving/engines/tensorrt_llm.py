@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from tonnage.serving.engines.generation import GenerationService, refuse
+from tonnage.serving.engines.planned import GenerationService, refuse
 
 OPTIONS_FILE: Final = "trtllm-options.yaml"
 

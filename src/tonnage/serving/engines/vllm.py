@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.serving.engines.generation import Draft, GenerationService, quantise_when_loaded
+from tonnage.serving.engines.planned import Draft, GenerationService, quantise_when_loaded
 
 DTYPES: Final = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.http.body_shapes import faults_of
-from tonnage.places.google.bulk import FEW
 from tonnage.places.google.checks import READS_DISKS, RIGHTS, USES_POLICIES
 from tonnage.places.google.filling import RIGHTS as FILLS_DISKS
+from tonnage.places.google.machine import FEW
 from tonnage.places.google.schema import BULK_ROOT, ROOT, instance_schemas
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
 from tonnage.testing.booting import laid_script, lay_docker, lay_tools

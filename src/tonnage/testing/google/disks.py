@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tonnage.http.body_shapes import faults_of
-from tonnage.places.google.disk_words import READ_BY_MANY, WRITTEN_BY_ONE
+from tonnage.places.google.disks import READ_BY_MANY, WRITTEN_BY_ONE
 from tonnage.places.google.schema import DISK_ROOT, SNAPSHOT_ROOT, disk_schemas
 from tonnage.testing.google.storage import google_fault
 from tonnage.testing.http_service import Asked, Document, HTTPAnswer

@@ -12,7 +12,7 @@ from typing import Any
 
 from tonnage.places.kubernetes.checking.judging import ObjectVerdict, Server, judge, judge_update
 from tonnage.places.kubernetes.checking.refusals import ObjectRefusal
-from tonnage.places.patching import merged
+from tonnage.places.terms import merged
 
 Document = dict[str, Any]
 REASONS = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"}

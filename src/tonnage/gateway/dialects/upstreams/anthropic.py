@@ -36,8 +36,8 @@ from tonnage.gateway.dialects.conversation import (
     UpstreamRequest,
 )
 from tonnage.gateway.dialects.errors import status_of
+from tonnage.gateway.dialects.event_stream import EventReader
 from tonnage.gateway.dialects.fields import arguments_object
-from tonnage.gateway.dialects.sse import EventReader
 from tonnage.gateway.dialects.upstreams.decoding import integer, mapping, objects, parsed, text
 from tonnage.gateway.dialects.usage import read_usage
 

@@ -1,4 +1,5 @@
-"""Names, labels, quantities and the like: what the API conventions of Kubernetes take. Pure.
+"""Names, labels, quantities and the like: what the API conventions of Kubernetes take, and what holds of the metadata
+of every object. Pure.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and labels/, and the packages
 k8s.io/apimachinery/pkg/util/validation and pkg/api/resource.
@@ -7,10 +8,11 @@ k8s.io/apimachinery/pkg/util/validation and pkg/api/resource.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from tonnage.places.kubernetes.checking.refusals import Found, invalid, required
+from tonnage.places.kubernetes.checking.refusals import Document, Found, ObjectRefusal, invalid, many, part, required
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -29,6 +31,9 @@ SUFFIXES: Final = {
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40), "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }  # fmt: skip
+ANNOTATION_BYTES: Final = 256 * 1024
+SUFFIX_LENGTH: Final = 5  # that the server puts behind `generateName`
+NAMED: Final = "is no name: lower-case letters, digits, '-' and '.', ending with a letter or digit"
 
 
 def is_label(name: str) -> bool:
@@ -145,3 +150,28 @@ def matches(given: dict[str, Any] | None, found: dict[str, str]) -> bool:
         if not ok:
             return False
     return True
+
+
+def metadata(given: Document, *, named: Callable[[str], bool] = is_subdomain, path: str = "metadata") -> Found:
+    """Name, labels, annotations, finalizers. `named`: what a name of this kind has to be."""
+    name, prefix = given.get("name"), given.get("generateName")
+    if not name and not prefix:
+        yield required(f"{path}.name", "name or generateName is required")
+    if name and not named(name):
+        yield invalid(f"{path}.name", f"'{name}' {NAMED}")
+    if prefix and not name and not named(f"{prefix}{'x' * SUFFIX_LENGTH}"):
+        yield invalid(f"{path}.generateName", f"'{prefix}' {NAMED}")
+    yield from labels(f"{path}.labels", part(given, "labels"))
+    yield from annotated(f"{path}.annotations", part(given, "annotations"))
+    for one in many(given, "finalizers"):
+        if not is_qualified(one):
+            yield invalid(f"{path}.finalizers", f"'{one}' is no qualified name")
+
+
+def annotated(field: str, given: dict[str, Any]) -> Found:
+    """Names as of labels in lower case, values of any content, 256 KiB together."""
+    for name in given:
+        if not is_qualified(name.lower()):
+            yield invalid(field, f"'{name}' is no name of an annotation")
+    if sum(len(name.encode()) + len((value or "").encode()) for name, value in given.items()) > ANNOTATION_BYTES:
+        yield ObjectRefusal(field=field, reason="too long", message=f"more than {ANNOTATION_BYTES} bytes together")

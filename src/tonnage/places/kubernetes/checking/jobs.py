@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.places.kubernetes.checking.formats import is_label, is_label_value, is_subdomain, matches
+from tonnage.places.kubernetes.checking.formats import SUFFIX_LENGTH, is_label, is_label_value, is_subdomain, matches
 from tonnage.places.kubernetes.checking.formats import selector as check_selector
 from tonnage.places.kubernetes.checking.job_policies import failure_policy, success_policy
-from tonnage.places.kubernetes.checking.metadata import SUFFIX_LENGTH
 from tonnage.places.kubernetes.checking.pods import template as check_template
 from tonnage.places.kubernetes.checking.refusals import (
     Found,

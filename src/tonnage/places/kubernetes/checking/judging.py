@@ -12,8 +12,7 @@ from typing import Any, Final
 from tonnage.places.kubernetes.checking import jobs, network, others, pods, services
 from tonnage.places.kubernetes.checking.custom import against_rules, against_schema, can_evaluate, with_defaults
 from tonnage.places.kubernetes.checking.decoding import ObjectKind, find_kind, object_meta, undecodable, unknown_fields
-from tonnage.places.kubernetes.checking.formats import is_label, is_subdomain, quantity
-from tonnage.places.kubernetes.checking.metadata import metadata
+from tonnage.places.kubernetes.checking.formats import is_label, is_subdomain, metadata, quantity
 from tonnage.places.kubernetes.checking.refusals import Found, ObjectRefusal, forbidden, invalid, part
 from tonnage.places.kubernetes.checking.webhooks import job_set, job_set_update, kueue
 from tonnage.values import dataclass

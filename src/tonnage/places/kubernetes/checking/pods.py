@@ -18,8 +18,14 @@ from tonnage.places.kubernetes.checking.containers import (
     profiles,
     reference,
 )
-from tonnage.places.kubernetes.checking.formats import is_label, is_label_value, is_qualified, labels, selector
-from tonnage.places.kubernetes.checking.metadata import annotated
+from tonnage.places.kubernetes.checking.formats import (
+    annotated,
+    is_label,
+    is_label_value,
+    is_qualified,
+    labels,
+    selector,
+)
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
     at_least,
