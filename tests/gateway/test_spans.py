@@ -21,8 +21,8 @@ from tonnage.errors import InputError, MissingExtra
 from tonnage.gateway.file.conduct_entries import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
+from tonnage.gateway.observing.record import begin_trace
 from tonnage.gateway.observing.spans import SpanWriter
-from tonnage.gateway.observing.trace_context import begin_trace
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tonnage.monitoring.amd_gpus import AMD_NAMES, AMD_SMI, ROCM_SMI, AmdGpus, amd_smi_samples, rocm_smi_samples
-from tonnage.monitoring.collecting import page_figures
-from tonnage.monitoring.dcgm import dcgm_figures
+from tonnage.monitoring.collecting import dcgm_figures, page_figures
 from tonnage.monitoring.figures import SeriesKey
 from tonnage.monitoring.gpus import AppleGpus
 from tonnage.monitoring.machine_health import machine_health

@@ -13,8 +13,7 @@ import tonnage
 from tonnage.api.optimisation_worker import measure
 from tonnage.api.optimised_here import MeasuringTerms, measure_switches, preloaded
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import SwitchChange
-from tonnage.optimisations.switches import Switch
+from tonnage.optimisations.switches import Switch, SwitchChange
 
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

@@ -19,11 +19,10 @@ from tonnage.catalog import load_catalog
 from tonnage.catalog.slices import as_device, slices_of
 from tonnage.claimed_gains.devices import rate_of_one
 from tonnage.errors import InputError, UnknownName
-from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, SwitchOutcome, Unpredicted, paired_loss
 from tonnage.optimisations.predicting import TRAINING_SPREAD, predict_switches, predict_together, processor_rate
 from tonnage.optimisations.slices import pack_card
-from tonnage.optimisations.switches import Switch, gpu_switches, processor_switches
+from tonnage.optimisations.switches import Switch, SwitchChange, changed, gpu_switches, processor_switches
 from tonnage.overrides import parse_override_gpus
 from tonnage.planning import make_size_report
 from tonnage.planning.calibrated_model import CalibratedModel

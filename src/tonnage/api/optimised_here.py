@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import Allocator, SwitchChange
 from tonnage.optimisations.outcomes import MeasuredSwitch, Quality, paired_loss, unpaired_loss
-from tonnage.optimisations.switches import ALLOCATOR_PACKAGES, Switch
+from tonnage.optimisations.switches import ALLOCATOR_PACKAGES, Allocator, Switch, SwitchChange
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:

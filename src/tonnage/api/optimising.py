@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.catalog import Catalog
     from tonnage.catalog.hardware import Accelerator
-    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
     from tonnage.optimisations.predicting import Rate
     from tonnage.optimisations.slices import CardPacking
-    from tonnage.optimisations.switches import Switch
+    from tonnage.optimisations.switches import Switch, SwitchChange
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.reports.optimise import OptimisationsFound
     from tonnage.sizing.estimates import Figure
@@ -151,10 +150,9 @@ def _chosen(switches: tuple[Switch, ...], only: tuple[str, ...]) -> tuple[Switch
 
 def _on_gpu(work: Workload, options: OptimiseOptions, market: Catalog, calibrated: CalibratedModel) -> _Looked:
     from tonnage.catalog.grammar import parse_gpu_filter
-    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.predicting import HOST_FACTOR, gpu_gain_spread, predict_switches, predict_together
     from tonnage.optimisations.slices import pack_card
-    from tonnage.optimisations.switches import gpu_switches
+    from tonnage.optimisations.switches import SwitchChange, gpu_switches
     from tonnage.planning.sized_machines import auto_precision
     from tonnage.workload.jobs import ServeJob, TrainJob
 
@@ -336,8 +334,8 @@ def _profile(device: str, settings: Settings) -> DeviceProfile | Unpredicted:
 def _as_stated(work: Workload, profile: DeviceProfile | None, cores: int) -> SwitchChange:
     """How the work is carried out without any switch: training on the threads that a run would take, an encoder in one
     worker of ONNX Runtime."""
-    from tonnage.optimisations.changes import SwitchChange
     from tonnage.optimisations.predicting import encoder_format
+    from tonnage.optimisations.switches import SwitchChange
     from tonnage.planning.local import predict_local
     from tonnage.workload.jobs import TrainJob
 

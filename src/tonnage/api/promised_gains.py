@@ -123,9 +123,8 @@ def _gain(
     options: GainsOptions, settings: Settings,
 ) -> Gain:  # fmt: skip
     from tonnage.claimed_gains.devices import arm_gain
-    from tonnage.claimed_gains.fleets import scaling_gain
     from tonnage.claimed_gains.gain import Gain
-    from tonnage.claimed_gains.purchases import machine_gain, spot_gain
+    from tonnage.claimed_gains.savings import machine_gain, scaling_gain, spot_gain
 
     if target.subject == "arm":
         return arm_gain(target, market)

@@ -25,7 +25,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.metric_names import Metric
     from tonnage.monitoring.actions import Hands
-    from tonnage.monitoring.alerts.replay import ReplayedAlert
+    from tonnage.monitoring.alerts.engine import ReplayedAlert
     from tonnage.monitoring.alerts.rules import WatchRules
     from tonnage.monitoring.audit import AuditLine
     from tonnage.monitoring.figures import SeriesKey
@@ -153,7 +153,7 @@ def replay_watch(
 
     InputError where no figures were kept.
     """
-    from tonnage.monitoring.alerts.replay import SPEND, replay
+    from tonnage.monitoring.alerts.engine import SPEND, replay
     from tonnage.monitoring.reports import replay_report
 
     asked, settings = options or WatchReplayOptions(), settings or current_settings()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tonnage.metric_names import Metric
-from tonnage.monitoring.alerts.engine import AlertState
-from tonnage.monitoring.alerts.replay import ReplayedAlert
+from tonnage.monitoring.alerts.engine import AlertState, ReplayedAlert
 from tonnage.monitoring.alerts.rules import AlertRule, WatchRules, duration_words
 from tonnage.monitoring.audit import AuditLine
 from tonnage.monitoring.figures import SeriesKey

@@ -12,9 +12,8 @@ from tonnage.calibration.local_inference import check_passes, pass_seconds
 from tonnage.calibration.local_profile import NORMAL_80, DeviceProfile, combined_log_sd
 from tonnage.calibration.local_update import COMMON_SHARE
 from tonnage.errors import InputError
-from tonnage.optimisations.changes import SwitchChange, changed
 from tonnage.optimisations.outcomes import SwitchOutcome, Unpredicted
-from tonnage.optimisations.switches import Group, Switch
+from tonnage.optimisations.switches import Group, Switch, SwitchChange, changed
 from tonnage.planning.local import predict_local
 from tonnage.sizing.estimates import Figure, Spread
 from tonnage.values import dataclass

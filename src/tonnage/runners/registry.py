@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
-from tonnage.runners.local import Local
-from tonnage.runners.runner import Runner, Supervised
+from tonnage.runners.runner import Local, Runner, Supervised
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import ALONE, PER_NODE, Job, SignalTo
 from tonnage.runs.spec import RunnerName, RunSpec

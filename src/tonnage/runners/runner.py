@@ -1,4 +1,6 @@
-"""What every runner does, and what those share whose run lives in a folder under a supervisor."""
+"""What every runner does, and what those share whose run lives in a folder under a supervisor; one process on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -130,6 +132,16 @@ def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
     if ended == [0]:  # a run so short that it has ended
         return pid
     raise TonnageError(f"the supervisor of '{folder.path.name}' did not start", hint=f"{log} says why")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local(Supervised):
+    """The worker itself, with no launcher between."""
+
+    name: ClassVar[RunnerName] = "local"
+
+    def command(self, spec: RunSpec, folder: RunFolder) -> tuple[str, ...]:  # noqa: ARG002
+        return (self.python, "-m", self.worker, str(folder.path))
 
 
 def _collect(pid: int, ended: list[int]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tonnage.places.contract import Executor, Submission, Verb, gap_of
 from tonnage.places.states import PlaceState, PlaceStatus
-from tonnage.runners.local import Local
+from tonnage.runners.runner import Local
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import DataSource, DataSpec, RunSpec

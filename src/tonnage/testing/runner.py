@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tonnage.catalog import InstanceType, Offer
 from tonnage.files import write_whole
-from tonnage.runners.local import Local
+from tonnage.runners.runner import Local
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind

@@ -10,8 +10,8 @@ import yaml
 import tonnage
 from tonnage.errors import InputError
 from tonnage.planning.plan import MachineOption
+from tonnage.serving.engines.command_lines import options_text
 from tonnage.serving.engines.planned import GenerationService, planned_service
-from tonnage.serving.engines.tensorrt_llm import options_text
 from tonnage.workload.jobs import ServeJob
 
 FILE = """

@@ -1,22 +1,27 @@
-"""What became of a request, gathered while it is under way: a few references, which another thread puts into words."""
+"""What became of a request, gathered while it is under way: a few references, which another thread puts into words; and
+the trace that it belongs to, as its headers say it (W3C Trace Context, `traceparent`).
+"""
 
 from __future__ import annotations
 
+import re
+from random import Random
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.described import ANYBODY, Caller, Deployment
 from tonnage.gateway.money.holds import AttemptOutcome
-from tonnage.gateway.observing.trace_context import TraceContext
+from tonnage.http.connection import Headers
 
 if TYPE_CHECKING:
     from tonnage.gateway.proxy.asked import GatewayRequest
     from tonnage.gateway.proxy.replies import GatewayReply
     from tonnage.gateway.routing.classes import RequestClasses
-
 SLACK_BYTES: Final = 8 << 10  # read beyond what is kept of a body, so that a cut leaves no half of a secret unseen
 RECORD_BYTES: Final = 1024  # of a line without bodies
+HEADER: Final = b"traceparent"
+_PARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
 
 class RecordedAttempt(NamedTuple):
@@ -92,6 +97,42 @@ class RequestRecord:
         }  # fmt: skip
 
 
+class TraceContext:
+    """`parent_id`: the client's span, 0: it has none; `span_id`: the request's own; `attempts`: those of its attempts,
+    by the identity of the attempt."""
+
+    __slots__ = ("_random", "attempts", "parent_id", "span_id", "trace_id")
+
+    def __init__(self, trace_id: int, parent_id: int, random: Random) -> None:
+        self.trace_id, self.parent_id, self._random = trace_id, parent_id, random
+        self.span_id = _some(random, 64)
+        self.attempts: dict[int, int] = {}
+
+    def attempt(self, identity: int) -> int:
+        """The span of an attempt; a new one where it has none yet."""
+        return self.attempts.setdefault(identity, _some(self._random, 64))
+
+    def passed_on(self, identity: int, headers: Headers) -> list[tuple[bytes, bytes]]:
+        """The headers of an attempt, with its own span as the parent of what the upstream does."""
+        made = b"00-%032x-%016x-01" % (self.trace_id, self.attempt(identity))
+        return [*(pair for pair in headers if pair[0] != HEADER), (HEADER, made)]
+
+
+def begin_trace(headers: Headers, share: float, random: Random) -> TraceContext | None:
+    """The client's trace where it is recorded, else one of our own for this share of requests; None: not recorded.
+
+    A `traceparent` that cannot be read is none.
+    """
+    for name, value in headers:
+        if name == HEADER and (found := _PARENT.fullmatch(value.strip())) is not None:
+            trace_id, parent_id, flags = (int(found[index], 16) for index in (1, 2, 3))
+            if trace_id and parent_id and value[:2] != b"ff":
+                return TraceContext(trace_id, parent_id, random) if flags & 1 else None
+    if share < 1.0 and random.random() >= share:
+        return None
+    return TraceContext(_some(random, 128), 0, random)
+
+
 def _classes(found: RequestClasses | None) -> dict[str, Any]:
     """Only of routes whose rules ask for them: what the text itself is stays out."""
     if found is None:
@@ -108,3 +149,7 @@ def _attempt(deployment: str, found: AttemptOutcome) -> dict[str, Any]:
         "input_tokens": found.input_tokens, "output_tokens": found.output_tokens,
         "cached_tokens": found.cached_tokens, "usd_pico": found.amounts.usd_pico, "estimated": found.estimated,
     }  # fmt: skip
+
+
+def _some(random: Random, bits: int) -> int:
+    return random.getrandbits(bits) or 1

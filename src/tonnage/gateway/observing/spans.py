@@ -19,8 +19,7 @@ from tonnage.gateway.file.conduct_entries import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.beside import BackgroundConsumer
-from tonnage.gateway.observing.record import RecordedAttempt, RequestRecord
-from tonnage.gateway.observing.trace_context import TraceContext, begin_trace
+from tonnage.gateway.observing.record import RecordedAttempt, RequestRecord, TraceContext, begin_trace
 from tonnage.http.connection import Headers
 
 if TYPE_CHECKING:

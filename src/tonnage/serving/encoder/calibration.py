@@ -53,7 +53,7 @@ def calibrated(
     said = cache / digest / f"{name}.json"
 
     def write(graph: Path) -> None:
-        from tonnage.serving.encoder.narrowing import quantise_static
+        from tonnage.serving.encoder.export import quantise_static
 
         quantise_static(whole, graph, _fed([one for at, one in enumerate(texts) if at % EACH], tokens.padding))
         change = _change(folder, whole, graph, texts[::EACH], tokens.padding)

@@ -12,13 +12,17 @@ from typing import Final
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
 from tonnage.serving.engines.arguments import check_arguments, engine_release
+from tonnage.serving.engines.command_lines import (
+    OPTIONS_FILE,
+    llama_cpp_arguments,
+    options_text,
+    sglang_arguments,
+    tei_arguments,
+    tensorrt_llm_arguments,
+    vllm_arguments,
+)
 from tonnage.serving.engines.engine import EngineCommand, EngineFile, EnginePlace
-from tonnage.serving.engines.llama_cpp import llama_cpp_arguments
 from tonnage.serving.engines.planned import GenerationService
-from tonnage.serving.engines.sglang import sglang_arguments
-from tonnage.serving.engines.tei import tei_arguments
-from tonnage.serving.engines.tensorrt_llm import OPTIONS_FILE, options_text, tensorrt_llm_arguments
-from tonnage.serving.engines.vllm import vllm_arguments
 from tonnage.values import dataclass
 
 

@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tonnage.places.kubernetes.checking.environment import variable, variables
+from tonnage.places.kubernetes.checking.container_fields import (
+    PORT_LIMIT,
+    container_resources,
+    handler,
+    port_name,
+    probe,
+    sleep,
+    variable,
+    variables,
+)
 from tonnage.places.kubernetes.checking.formats import (
     dns_label,
     is_label,
     is_qualified,
     is_subdomain,
 )
-from tonnage.places.kubernetes.checking.probes import PORT_LIMIT, handler, port_name, probe, sleep
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
     between,
@@ -29,7 +37,6 @@ from tonnage.places.kubernetes.checking.refusals import (
     part,
     required,
 )
-from tonnage.places.kubernetes.checking.resources import container_resources
 from tonnage.values import dataclass
 
 USER_LIMIT: Final = 2**31 - 1

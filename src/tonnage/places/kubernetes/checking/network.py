@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.places.kubernetes.checking.container_fields import port_name
 from tonnage.places.kubernetes.checking.formats import is_label, is_subdomain, selector
-from tonnage.places.kubernetes.checking.probes import port_name
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
     between,

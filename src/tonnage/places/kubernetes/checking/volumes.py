@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.places.kubernetes.checking.container_fields import field_path, resource_field
 from tonnage.places.kubernetes.checking.containers import below, reference
-from tonnage.places.kubernetes.checking.environment import field_path, resource_field
 from tonnage.places.kubernetes.checking.formats import dns_label, quantity, selector
 from tonnage.places.kubernetes.checking.refusals import (
     Found,
