@@ -20,8 +20,7 @@ from tonnage.calibration.local_profile import DeviceProfile
 from tonnage.calibration.local_rows import rows_csv
 from tonnage.planning.local import predict_local
 from tonnage.serving.encoder.service import EncoderService
-from tonnage.serving.engines.encoder import EncoderEngine
-from tonnage.serving.engines.engine import EnginePlace
+from tonnage.serving.engines.engine import EncoderEngine, EnginePlace
 from tonnage.serving.report import PlannedReplica, here_words, replica_report
 from tonnage.settings import current_settings
 from tonnage.store import open_store

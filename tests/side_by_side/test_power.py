@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tonnage.monitoring.bench_power import DevicePower
+from tonnage.monitoring.machine_health import DevicePower
 from tonnage.reports.engine_bench import engine_bench_report
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell, read_cell

@@ -58,7 +58,7 @@ def bench_run(
     """
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
-    from tonnage.monitoring.bench_power import DevicePower
+    from tonnage.monitoring.machine_health import DevicePower
     from tonnage.reports.engine_bench import engine_bench_report
     from tonnage.side_by_side.reading import load_bench
 

@@ -79,7 +79,7 @@ def gains(
     """
     from tonnage.api.catalogs import market_of
     from tonnage.api.inputs import calibrated_model_of, read_workload
-    from tonnage.claimed_gains.targets import only, with_least
+    from tonnage.claimed_gains.gain import only, with_least
     from tonnage.overrides import override_constraints
     from tonnage.planning.limits import check_limits
     from tonnage.reports.gains import GainsFound, gains_report

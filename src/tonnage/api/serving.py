@@ -267,7 +267,7 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
     from tonnage.api.served_models import calibration_texts, model_folder
     from tonnage.serving.encoder.kinds import kind_of
     from tonnage.serving.encoder.service import EncoderService
-    from tonnage.serving.engines.encoder import EncoderEngine
+    from tonnage.serving.engines.engine import EncoderEngine
     from tonnage.serving.report import PlannedReplica
 
     engine: ServingEngine[EncoderService] = EncoderEngine()

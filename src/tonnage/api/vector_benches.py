@@ -227,7 +227,7 @@ def _card_roof(name: str, market: Catalog) -> Roof:
 
 def _promised(device: str) -> float | None:
     """How many times as fast as a processor documents promise a GPU of this name to be."""
-    from tonnage.claimed_gains.targets import TARGETS
+    from tonnage.claimed_gains.gain import TARGETS
 
     stem = device.lower().partition("-")[0]
     return next((one.least for one in TARGETS if one.unit == "times" and one.subject == stem), None)

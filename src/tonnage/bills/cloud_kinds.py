@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from tonnage.bills.lines import DOLLARS, BillLine, Charge
-from tonnage.bills.values import CENT, Row, amount, day, first, hours, inner, tags, text
+from tonnage.bills.lines import CENT, DOLLARS, BillLine, Charge, Row, amount, day, first, hours, inner, tags, text
 
 _CUR_CHARGES: Final[Mapping[str, Charge]] = {
     "Usage": "usage", "DiscountedUsage": "commitment", "SavingsPlanCoveredUsage": "commitment",

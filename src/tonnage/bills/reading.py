@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.bills.cloud_kinds import CLOUD_KINDS, anthropic_console, anthropic_report, openai_costs, openai_usage
-from tonnage.bills.lines import BillLine, ProviderBill
-from tonnage.bills.values import Row
+from tonnage.bills.lines import BillLine, ProviderBill, Row
 from tonnage.errors import DataError, MissingExtra
 
 LOOKED_AT: Final = 200  # rows whose columns say whose bill it is: JSON and sparse CSV leave empty ones out

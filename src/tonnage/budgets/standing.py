@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from tonnage.budgets.file import MICRO_USD, Budget
-from tonnage.budgets.periods import PeriodWindow, window_of
+from tonnage.budgets.file import MICRO_USD, Budget, PeriodWindow, window_of
 from tonnage.runs.spec import ChargeSpec
 from tonnage.values import dataclass
 

@@ -1,10 +1,16 @@
-"""A promised gain, and what became of it for one workload: a figure with its interval, or what is missing."""
+"""A promised gain, and what became of it for one workload: a figure with its interval, or what is missing; and the
+gains that comparison documents promise most often.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import exp, hypot, log
-from typing import Literal
+from typing import Final, Literal, get_args
 
+from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -145,3 +151,34 @@ def times(slow: Figure, fast: Figure) -> Figure:
     up = hypot(log(fast.high / fast.value), log(slow.value / slow.low))
     down = hypot(log(fast.value / fast.low), log(slow.high / slow.value))
     return Figure(value=ratio, low=ratio * exp(-down), high=ratio * exp(up))
+
+
+SUBJECTS: Final[tuple[str, ...]] = get_args(Subject)
+TARGETS: Final = (
+    PromisedGain(subject="spot", unit="saving", least=0.60, most=0.80),
+    PromisedGain(subject="autoscaling", unit="saving", least=0.40),
+    PromisedGain(subject="right-sizing", unit="saving", least=0.25),
+    PromisedGain(subject="arm", unit="saving", least=0.20),
+    PromisedGain(subject="h100", unit="times", least=10.0),
+    PromisedGain(subject="a100", unit="times", least=6.0),
+    PromisedGain(subject="providers", unit="spread", least=0.05),
+)
+
+
+def with_least(given: Mapping[str, float]) -> tuple[PromisedGain, ...]:
+    """The targets with other figures for the subjects of `given`. Raises InputError for an unknown subject and for a
+    figure that cannot be: a saving lies below 1, every figure above 0."""
+    for name, least in given.items():
+        if name not in SUBJECTS:
+            hint = did_you_mean(nearest(name, SUBJECTS, count=1), f"known: {', '.join(SUBJECTS)}")
+            raise InputError(f"no gain is named '{name}'", hint=hint)
+        unit = next(one.unit for one in TARGETS if one.subject == name)
+        if not (math.isfinite(least) and least > 0) or (unit != "times" and least >= 1):
+            expected = "a multiple above 0, such as 10" if unit == "times" else "a part between 0 and 1, such as 0.6"
+            raise InputError(f"{name}: found {least:g}, expected {expected}")
+    return tuple(replace(one, least=given[one.subject], most=None) if one.subject in given else one for one in TARGETS)
+
+
+def only(targets: Sequence[PromisedGain], subjects: Sequence[str]) -> tuple[PromisedGain, ...]:
+    """Those of `subjects`; all where none is named."""
+    return tuple(one for one in targets if not subjects or one.subject in subjects)

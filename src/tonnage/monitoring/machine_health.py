@@ -1,4 +1,5 @@
-"""Processors and memory of this machine at one instant: clocks, temperature, energy, throttling, errors of memory.
+"""Processors and memory of this machine at one instant: clocks, temperature, energy, throttling, errors of memory; and
+their clocks and energy, with those of NVIDIA GPUs, beside a cell of a bench.
 
 Sources: Linux, «Power Capping Framework» (RAPL), «CPU frequency scaling», «RAS: EDAC», and psutil. What a system does
 not tell, or tells administrators alone, is left out.
@@ -7,13 +8,17 @@ not tell, or tells administrators alone, is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+from tonnage.monitoring.gpu_sample import GpuSample
+from tonnage.monitoring.gpus import Gpus
 from tonnage.monitoring.nvml_health import HERTZ_PER_MHZ
+from tonnage.side_by_side.power import GpuReading, PowerReading
 
 SYSTEM: Final = Path("/sys")
 _CPU_SENSORS: Final = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")  # drivers that read processors
@@ -32,6 +37,31 @@ def machine_health(system: Path = SYSTEM, library: Any = psutil) -> dict[str, fl
         "ecc_uncorrected": _sum_of(sorted(system.glob("devices/system/edac/mc/mc*/ue_count"))),
     }  # fmt: skip
     return {name: value for name, value in found.items() if value is not None}
+
+
+class DevicePower:
+    """The machine and the GPUs that an engine's `devices` name; GPUs that NVML does not give are left out."""
+
+    def __init__(
+        self,
+        devices: tuple[str, ...],
+        *,
+        nvml: Any | None = None,
+        health: Callable[[], Mapping[str, float]] = machine_health,
+    ) -> None:
+        self._health = health
+        self._gpus = Gpus(nvml, {"CUDA_VISIBLE_DEVICES": ",".join(devices)}) if devices else None
+
+    def read(self) -> PowerReading:
+        """What holds now."""
+        found = self._health()
+        gpus = () if self._gpus is None else tuple(_reading(one) for one in self._gpus.sample())
+        return PowerReading(at_s=time.monotonic(), cpu_clock_hz=found.get("cpu_clock_hz"),
+                            cpu_energy_j=found.get("cpu_energy_j"), gpus=gpus)  # fmt: skip
+
+    def close(self) -> None:
+        if self._gpus is not None:
+            self._gpus.close()
 
 
 def _clock_hz(library: Any) -> float | None:
@@ -75,3 +105,8 @@ def _number(file: Path) -> float | None:
         return float(file.read_text(encoding="ascii"))
     except (OSError, ValueError):  # for administrators alone, or not of this machine
         return None
+
+
+def _reading(one: GpuSample) -> GpuReading:
+    return GpuReading(clock_hz=one.compute_clock_hz, power_w=one.power_w, energy_j=one.energy_j,
+                      throttled_by=one.throttled_by)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from tonnage.recipes.order import DataOrder, cut
+from tonnage.recipes.position import DataOrder, cut
 from tonnage.recipes.task import Prepared
 from tonnage.values import dataclass
 

@@ -17,9 +17,8 @@ from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.health import Diverged
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.measuring import Measuring
-from tonnage.recipes.order import DataOrder
 from tonnage.recipes.out_of_memory import journalled_micro_batch
-from tonnage.recipes.position import Position, check_same_data
+from tonnage.recipes.position import DataOrder, Position, check_same_data
 from tonnage.recipes.preflight import Preflight, halve, restart_smaller
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 from tonnage.recipes.saving import Saving

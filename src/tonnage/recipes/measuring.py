@@ -10,8 +10,7 @@ import psutil
 from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.environment import device_name
 from tonnage.recipes.health import NEVER, Diverged, Health
-from tonnage.recipes.order import DataOrder
-from tonnage.recipes.position import Position
+from tonnage.recipes.position import DataOrder, Position
 from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.stepping import StepResult
 from tonnage.recipes.timing import StepTimes

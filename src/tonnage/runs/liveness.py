@@ -1,7 +1,8 @@
 """Whether anybody looks after a run: a lock that ends with the process that holds it, and a heartbeat beside it.
 
 The lock says who is alive on this machine, and that there are never two. The heartbeat says what a supervisor knew
-last, and to other machines that share the folder, that it lives.
+last, and to other machines that share the folder, that it lives; that of a run elsewhere is kept here by this machine's
+clock.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -166,3 +167,18 @@ def without_witness(state: RunState, *, alive: bool, now: datetime) -> RunState:
         return state
     message = "its supervisor is gone without a last word"
     return replace(state, state=RunStatus.LOST, reason=RunReason.SUPERVISOR_LOST, message=message)
+
+
+def keep_beat(
+    folder: RunFolder, beat: Mapping[str, Any], *, progress: bytes, age_s: float, supervised: bool, host: str
+) -> None:
+    """Write down what the supervisor there knew `age_s` ago; as of a dead one where nobody holds the run any more.
+
+    `host` must not be the name of this machine: its own runs are known by their lock.
+    """
+    if progress:
+        write_whole(folder.path / "progress", progress, durable=False)
+    if not beat:
+        return
+    at = datetime.now(UTC) - timedelta(seconds=age_s if supervised else max(age_s, SILENT_AFTER_S + 1))
+    write_whole(heartbeat_file(folder), json.dumps({**beat, "host": host, "at": at.isoformat()}) + "\n", durable=False)

@@ -12,7 +12,7 @@ from tests.places.kubernetes import verdicts as facts
 
 from tonnage.places.kubernetes.checking.decoding import find_kind
 from tonnage.places.kubernetes.checking.judging import Server, judge
-from tonnage.places.kubernetes.paths import group_path, plural
+from tonnage.places.kubernetes.names import group_path, plural
 from tonnage.testing.kubernetes.server import TOKEN, fake_cluster
 
 JOB: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.recipes.order import DataOrder, cut
+from tonnage.recipes.position import DataOrder, cut
 
 ORDERS = st.builds(
     DataOrder, samples=st.integers(1, 60), global_batch=st.integers(1, 40), seed=st.integers(0, 2**31)

@@ -12,8 +12,7 @@ from typing import Any, Final
 import orjson
 
 from tonnage.errors import InputError, did_you_mean, nearest
-from tonnage.gateway.media.rates import MediaRates
-from tonnage.gateway.money.rates import pico_usd
+from tonnage.gateway.money.rates import MediaRates, pico_usd
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Duration, PositiveOrZero, StrictModel, Word
 from tonnage.workload.file.fields import key as entry

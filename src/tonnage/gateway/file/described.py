@@ -21,9 +21,8 @@ from tonnage.gateway.file.conduct_entries import (
 from tonnage.gateway.file.deployment_entries import QualityScore
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail, RequestClassifier
-from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.rates import DeploymentRates
+from tonnage.gateway.money.rates import DeploymentRates, MediaRates
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import Endpoint
 from tonnage.values import dataclass

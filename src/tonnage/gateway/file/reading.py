@@ -26,9 +26,8 @@ from tonnage.gateway.file.entries import (
     RouteEntry,
 )
 from tonnage.gateway.file.guardrail_entries import read_classifier, read_guardrail
-from tonnage.gateway.media.rates import MediaRates
 from tonnage.gateway.money.allowances import Allowance
-from tonnage.gateway.money.rates import DeploymentRates, TierRates, own_rates, pico_usd, tier_rates
+from tonnage.gateway.money.rates import DeploymentRates, MediaRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.http.pool import read_endpoint

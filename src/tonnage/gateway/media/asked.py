@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from tonnage.gateway.dialects.usage import Surface, Usage
 from tonnage.gateway.forms import Part, form_fields, read_parts
-from tonnage.gateway.media.rates import MediaRates
+from tonnage.gateway.money.rates import MediaRates
 from tonnage.gateway.proxy.asked import GatewayRequest, UnreadableRequest, json_object
 from tonnage.http.connection import Headers
 from tonnage.values import dataclass

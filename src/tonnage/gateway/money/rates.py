@@ -1,14 +1,16 @@
-"""Prices of a deployment as whole pico-dollars a token, and what a request costs at most and in the end.
+"""Prices of a deployment as whole pico-dollars: a token, an image, a second and a letter; and what a request costs at
+most and in the end.
 
 A dollar a million tokens is 10^6 pico-dollars a token, so every published price is a whole number here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
-from tonnage.gateway.dialects.usage import Usage
+from tonnage.gateway.dialects.usage import Surface, Usage
 from tonnage.units import PICO_PER_USD as PICO_PER_USD
 from tonnage.values import dataclass
 
@@ -143,6 +145,54 @@ def own_rates(
     writes = pico_usd(hour / (S_PER_HOUR * Decimal(str(output_tokens_per_s))))
     tier = _tier(reads, writes, 0, reads)  # a cached prompt takes no time to read
     return DeploymentRates(tiers=(tier,), source=source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaRates:
+    """`images`: by «size quality» or size; `image_pico`: of every other image. None: not sold.
+
+    `longest_audio_s`: what the deployment hears of one request at most; None: not stated.
+    """
+
+    image_pico: int | None
+    images: Mapping[str, int]
+    audio_s_pico: int | None
+    character_pico: int | None
+    longest_audio_s: float | None
+
+    @property
+    def surfaces(self) -> frozenset[Surface]:
+        """What may be asked of it: what has a price."""
+        found: set[Surface] = set()
+        if self.image_pico is not None or self.images:
+            found |= {"images", "image-edits"}
+        if self.audio_s_pico is not None:
+            found.add("transcriptions")
+        if self.character_pico is not None:
+            found.add("speech")
+        return frozenset(found)
+
+    def image_price_pico(self, size: str | None, quality: str | None) -> int | None:
+        """Of one image; the dearest where the request leaves open which; None: such images have no price here.
+
+        >>> rates = MediaRates(image_pico=None, images={"512x512": 1, "1024x1024 hd": 3}, audio_s_pico=None,
+        ...                    character_pico=None, longest_audio_s=None)
+        >>> asked = [("512x512", None), ("1024x1024", "hd"), (None, None), ("9x9", "hd")]
+        >>> [rates.image_price_pico(*one) for one in asked]
+        [1, 3, 3, None]
+        """
+        open_size, open_quality = size in (None, "auto"), quality in (None, "auto")
+        if not open_size and not open_quality and f"{size} {quality}" in self.images:
+            return self.images[f"{size} {quality}"]
+        if not open_size and size in self.images:
+            return self.images[str(size)]
+        fitting = [
+            price for name, price in self.images.items()
+            if (open_size or name.split(" ")[0] == size) and (open_quality or name.partition(" ")[2] in ("", quality))
+        ]  # fmt: skip
+        if not (open_size or open_quality):
+            return self.image_pico
+        return max((*fitting, *(() if self.image_pico is None else (self.image_pico,))), default=None)
 
 
 def _per_token(usd_per_million: Decimal | float | str) -> int:

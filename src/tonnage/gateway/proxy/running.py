@@ -1,4 +1,6 @@
-"""A gateway file at work in one worker: connections, health, sign-in and kept answers of its deployments and routes."""
+"""A gateway file at work in one worker: connections, health, sign-in and kept answers of its deployments and routes,
+and the cells that their attempts count in.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,13 @@ from time import monotonic
 from typing import Final
 
 from tonnage.gateway.caching import RouteCache, SharedCache, shared_prefix
+from tonnage.gateway.dialects.usage import Usage
 from tonnage.gateway.file.conduct_entries import CanaryEntry
 from tonnage.gateway.file.described import Caller, Deployment, Gateway
-from tonnage.gateway.measures import GatewayMeasures
+from tonnage.gateway.measures import GatewayMeasures, add_time
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.holds import Who
-from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
+from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.routing.health import DeploymentHealth, RetryBudget
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
 from tonnage.gateway.signing.sign_in import SignIn
@@ -165,3 +168,73 @@ class Canary:
             self.stopped = True
             labels = (("route", self.route), ("side", "canary"), ("met", "stopped"))
             self._measures.count("tonnage_gateway_canary_total", labels)
+
+
+class KeyMeter:
+    """One key."""
+
+    __slots__ = ("_input", "_output", "_usd", "requests")
+
+    def __init__(self, measures: GatewayMeasures, key: str, team: str) -> None:
+        labels = (("key", key), ("team", team))
+        self.requests = measures.cell("tonnage_gateway_key_requests_total", labels)
+        self._input = measures.cell("tonnage_gateway_key_tokens_total", (*labels, ("kind", "input")))
+        self._output = measures.cell("tonnage_gateway_key_tokens_total", (*labels, ("kind", "output")))
+        self._usd = measures.cell("tonnage_gateway_key_usd_total", labels)
+
+    def settled(self, usage: Usage, usd_pico: int) -> None:
+        self._input[0] += usage.input_tokens
+        self._output[0] += usage.output_tokens
+        self._usd[0] += usd_pico / PICO_PER_USD
+
+
+class RouteMeter:
+    """One route at one deployment."""
+
+    __slots__ = (
+        "_first_byte",
+        "_input",
+        "_latency",
+        "_measures",
+        "_output",
+        "_statuses",
+        "_usd",
+        "deployment",
+        "route",
+    )
+
+    def __init__(self, measures: GatewayMeasures, route: str, deployment: str) -> None:
+        self._measures, self.route, self.deployment = measures, route, deployment
+        labels = (("route", route), ("deployment", deployment))
+        self._latency = measures.histogram("tonnage_gateway_latency_seconds", labels)
+        self._first_byte = measures.histogram("tonnage_gateway_first_byte_seconds", labels)
+        self._input = measures.cell("tonnage_gateway_tokens_total", (*labels, ("kind", "input")))
+        self._output = measures.cell("tonnage_gateway_tokens_total", (*labels, ("kind", "output")))
+        self._usd = measures.cell("tonnage_gateway_usd_total", labels)
+        self._statuses: dict[int, list[float]] = {}
+
+    def answered(self, status: int) -> None:
+        """A client has been answered."""
+        cell = self._statuses.get(status)
+        if cell is None:
+            labels = (("route", self.route), ("deployment", self.deployment), ("status", str(status)))
+            cell = self._statuses[status] = self._measures.cell("tonnage_gateway_requests_total", labels)
+        cell[0] += 1
+
+    def settled(self, usage: Usage | None, usd_pico: int, first_byte_s: float | None, latency_s: float) -> None:
+        add_time(self._latency, latency_s)
+        if first_byte_s is not None:
+            add_time(self._first_byte, first_byte_s)
+        if usage is not None:
+            self._input[0] += usage.input_tokens
+            self._output[0] += usage.output_tokens
+            self._usd[0] += usd_pico / PICO_PER_USD
+
+    def fault(self, kind: str) -> None:
+        self._measures.count("tonnage_gateway_faults_total", (("deployment", self.deployment), ("kind", kind)))
+
+    def retried(self) -> None:
+        self._measures.count("tonnage_gateway_retries_total", (("deployment", self.deployment),))
+
+    def over_hold(self) -> None:
+        self._measures.count("tonnage_gateway_over_hold_total", (("deployment", self.deployment),))

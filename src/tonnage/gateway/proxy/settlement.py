@@ -11,7 +11,7 @@ from tonnage.gateway.money.allowances import Amounts
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.holds import AttemptOutcome, Hold
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS, GatewayRequest
-from tonnage.gateway.proxy.meters import KeyMeter, RouteMeter
+from tonnage.gateway.proxy.running import KeyMeter, RouteMeter
 from tonnage.gateway.routing.health import DeploymentHealth
 
 if TYPE_CHECKING:

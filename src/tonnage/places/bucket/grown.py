@@ -11,10 +11,9 @@ from typing import Any, Final
 from tonnage.files import write_whole
 from tonnage.places.bucket.layout import GROWN, SEGMENT_BYTES, Keys
 from tonnage.places.bucket.objects import Objects
-from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.mirror import Mirror, append_grown, read_mirror
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.liveness import heartbeat_file, hold_lock
+from tonnage.runs.liveness import heartbeat_file, hold_lock, keep_beat
 from tonnage.runs.log_parts import LOG, begin_at, end_of, goes_on_at, left_out, read_at
 from tonnage.runs.logs import MACHINE_LOG
 

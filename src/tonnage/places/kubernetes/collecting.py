@@ -11,8 +11,7 @@ from tonnage.errors import TonnageError
 from tonnage.places.contract import read_tag
 from tonnage.places.kubernetes.client import ApiError, KubernetesClient
 from tonnage.places.kubernetes.mirror import merge_whole
-from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, TAG, TOKEN, label_value
-from tonnage.places.kubernetes.paths import path_of
+from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, TAG, TOKEN, label_value, path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import ACCOUNT, CONTAINED, CONTAINER, POD_PROGRAM, claim_name, security
 from tonnage.places.kubernetes.rendering import folder_there

@@ -18,8 +18,7 @@ from tonnage.places.kubernetes.client import ApiError, KubernetesClient, Unreach
 from tonnage.places.kubernetes.collecting import bring
 from tonnage.places.kubernetes.manifest import LASTING, read_manifest
 from tonnage.places.kubernetes.mirror import append, read_mirror
-from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, RUN, TAG, TOKEN
-from tonnage.places.kubernetes.paths import collection_path, path_of
+from tonnage.places.kubernetes.names import HELPER, HOME, MANAGED, RUN, TAG, TOKEN, collection_path, path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import CONTAINER, POD_PROGRAM
 from tonnage.places.kubernetes.questions import Asking

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.files import PRIVATE, write_whole
-from tonnage.places.heartbeat import keep_beat
 from tonnage.runs import log_parts
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.liveness import hold_lock
+from tonnage.runs.liveness import hold_lock, keep_beat
 from tonnage.runs.log_parts import LOG, left_out
 from tonnage.runs.logs import machine_logs
 from tonnage.values import dataclass

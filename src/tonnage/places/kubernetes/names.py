@@ -1,4 +1,4 @@
-"""Names, labels and annotations of what a run has in a cluster. Pure.
+"""Names, labels and annotations of what a run has in a cluster, and where objects are in its API. Pure.
 
 The name comes from the token of the submission, so that one that is sent twice meets itself.
 """
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tonnage.places.contract import home_mark, token_of
+from tonnage.places.kubernetes.checking.decoding import find_kind
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.spec import RunSpec
@@ -17,6 +18,7 @@ from tonnage.values import dataclass
 
 PREFIX: Final = "tonnage.dev/"
 MANAGED: Final = "app.kubernetes.io/managed-by"
+PLURALS: Final = {"NetworkPolicy": "networkpolicies", "Ingress": "ingresses"}
 HOME, TOKEN, RUN, OWNER, PLACE = (f"{PREFIX}{word}" for word in ("home", "token", "run", "owner", "place"))
 HELPER: Final = f"{PREFIX}helper"  # a pod that does not carry the run
 TAG: Final = f"{PREFIX}tag"  # an annotation: a run's name may be longer than a label
@@ -75,3 +77,33 @@ def names_of(
     }
     annotations = {TAG: tag, **({} if budget is None else {f"{PREFIX}max-cost-usd": f"{budget:g}"})}
     return RunNames(name=f"{dns_label(spec.name, RUN_LENGTH)}-{token}", labels=labels, annotations=annotations)
+
+
+def plural(kind: str) -> str:
+    """As paths and rights call a kind.
+
+    >>> [plural(kind) for kind in ("Job", "NetworkPolicy", "ResourceClaimTemplate")]
+    ['jobs', 'networkpolicies', 'resourceclaimtemplates']
+    """
+    return PLURALS.get(kind) or f"{kind.lower()}s"
+
+
+def group_path(version: str) -> str:
+    """The root of an API group.
+
+    >>> group_path("v1"), group_path("batch/v1")
+    ('/api/v1', '/apis/batch/v1')
+    """
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+
+def collection_path(document: Mapping[str, Any], namespace: str) -> str:
+    """Where an object is created."""
+    return path_of(document["apiVersion"], document["kind"], namespace)
+
+
+def path_of(version: str, kind: str, namespace: str, name: str | None = None) -> str:
+    """Where objects of a kind are; of one object with `name`."""
+    known = find_kind(version, kind)
+    inside = f"/namespaces/{namespace}" if known is None or known.namespaced else ""
+    return f"{group_path(version)}{inside}/{plural(kind)}" + (f"/{name}" if name else "")

@@ -14,7 +14,7 @@ from tonnage.places.contract import PlaceFinding
 from tonnage.places.kubernetes.checking.formats import quantity
 from tonnage.places.kubernetes.client import ApiError, KubernetesClient
 from tonnage.places.kubernetes.clouds import node_selector
-from tonnage.places.kubernetes.paths import group_path, path_of
+from tonnage.places.kubernetes.names import group_path, path_of
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import resources
 from tonnage.values import dataclass

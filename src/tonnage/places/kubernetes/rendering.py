@@ -9,8 +9,7 @@ from tonnage.errors import InputError
 from tonnage.places.contract import Submission, home_mark, tag_of, token_of
 from tonnage.places.kubernetes.checking.judging import judge
 from tonnage.places.kubernetes.manifest import documents, manifest
-from tonnage.places.kubernetes.names import names_of
-from tonnage.places.kubernetes.paths import collection_path
+from tonnage.places.kubernetes.names import collection_path, names_of
 from tonnage.places.kubernetes.place import KubernetesPlace
 from tonnage.places.kubernetes.pod_template import PodWork
 from tonnage.places.record import PlaceRecord

@@ -19,11 +19,10 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.files import PRIVATE, make_private_folder, move_whole, write_whole
-from tonnage.places.heartbeat import keep_beat
 from tonnage.places.ssh.agent import FOLLOWED
 from tonnage.places.ssh.line import AgentRefusal, ConnectionCut, SSHConnection
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.liveness import hold_lock
+from tonnage.runs.liveness import hold_lock, keep_beat
 from tonnage.values import dataclass
 
 CHUNK_BYTES: Final = 8 << 20  # of one file, in one answer

@@ -10,7 +10,7 @@ from tonnage.errors import MissingExtra
 from tonnage.metric_names import REGISTRY
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.versions import Versions
-from tonnage.serving.engines.encoder import RUNNING, WAITING
+from tonnage.serving.engines.engine import RUNNING, WAITING
 
 _SUMS: Final[Mapping[str, Callable[[Encoder], float]]] = {
     WAITING: lambda one: one.batcher.waiting,
