@@ -11,7 +11,7 @@ from tests.places.test_dry_runs import PLACES
 from tonnage.catalog.cuda import driver_of_image
 from tonnage.catalog.loading import load_catalog
 from tonnage.places.file import model_of
-from tonnage.places.gpu_software import devices_of, software_at, told_driver
+from tonnage.places.gpu_software import devices_of, oldest_driver, software_at
 
 KINDS = [pytest.param(kind, id=kind) for kind in PLACES]
 
@@ -31,8 +31,8 @@ def test_every_place_with_gpus_asks(kind: str) -> None:
     assert 'places.it.cuda = "12.8"' in unknown
     [unknown] = found(kind, cuda="12.8")
     assert 'places.it.driver = "580.65.06"' in unknown
-    assert found(kind, cuda="12.8", told=told_driver(["570.26"], source="it")) == []
-    [refused] = found(kind, cuda="13.0", told=told_driver(["580.95.05", "570.26"], source="it"))
+    assert found(kind, cuda="12.8", told=oldest_driver(["570.26"], source="it")) == []
+    [refused] = found(kind, cuda="13.0", told=oldest_driver(["580.95.05", "570.26"], source="it"))
     assert refused.startswith("refused: CUDA 13.0 on driver 570.26")
     assert "docs.nvidia.com" in refused
     assert found(kind, gpus=0, accelerator=None) == [] if kind == "vertex" else found(kind, gpus=0) == []
@@ -44,7 +44,7 @@ def test_what_is_written_down_counts_where_nobody_tells() -> None:
     [doubt] = found("ssh", **known)
     assert doubt.startswith("doubtful: CUDA 12.8 on driver 550.54.14 by minor-version compatibility alone")
     assert found("ssh", **known, nccl="2.26.2") == [doubt]
-    told = told_driver(["580.95.05"], source="nvidia-smi")
+    told = oldest_driver(["580.95.05"], source="nvidia-smi")
     place = model_of("ssh").model_validate({"kind": "ssh", **PLACES["ssh"], **known})
     assert list(software_at(place, "it", driver=told)) == []
     [refused] = [one for one in found("ssh", cuda="13.0", told=told, nccl="2.12.12") if "NCCL" in one]
@@ -52,13 +52,13 @@ def test_what_is_written_down_counts_where_nobody_tells() -> None:
     assert "it was published for CUDA 10.2, 11.0, 11.6" in refused
     [unknown] = [one for one in found("ssh", cuda="13.0", told=told, nccl="2.26.2") if "NCCL" in one]
     assert unknown.startswith("unchecked: not known: whether NCCL 2.26.2 beside CUDA 13.0 was published")
-    [compat] = found("ssh", cuda="13.0", told=told_driver(["535.183.01"], source="it"), cuda_compat=True)
+    [compat] = found("ssh", cuda="13.0", told=oldest_driver(["535.183.01"], source="it"), cuda_compat=True)
     assert "forward-compatibility package" in compat
 
 
 def test_packages_of_a_machine_tell_its_cuda() -> None:
     """A build for processors, and an NCCL of another family, are doubts."""
-    told = told_driver(["580.95.05"], source="nvidia-smi")
+    told = oldest_driver(["580.95.05"], source="nvidia-smi")
     assert found("ssh", told=told, packages={"torch": "2.9.0+cu128", "nvidia-nccl-cu12": "2.27.5"}) == []
     [cpu] = found("ssh", told=told, packages={"torch": "2.13.0+cpu"})
     assert cpu.startswith("doubtful: its PyTorch 2.13.0+cpu is built without CUDA")
@@ -94,7 +94,7 @@ def test_devices_are_those_of_the_machine_or_the_type(kind: str, more: dict[str,
 
 def test_devices_that_a_release_has_left_out_are_refused() -> None:
     """V100 and CUDA 13; AMD's cards are asked nothing of this."""
-    told = told_driver(["580.95.05"], source="it")
+    told = oldest_driver(["580.95.05"], source="it")
     [volta] = found("ssh", machine="aws/p3.16xlarge", cuda="13.0", told=told)
     assert volta.startswith("refused: CUDA 13.0 has left V100-16GB out")
     assert found("slurm", machine=None, gpu="mi300x") == []

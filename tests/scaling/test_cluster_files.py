@@ -43,12 +43,12 @@ spec:
 
 
 def rendered(policy: str) -> Any:
-    return yaml.safe_load(render_cluster_file(policy, SERVICE, 0.75, 4.0, name="chat", port=8000))
+    return yaml.safe_load(render_cluster_file(policy, SERVICE, 0.75, 4.0, name="chat"))
 
 
 def test_keda_is_written_whole() -> None:
     """Three quarters of 16 slots are 12 requests a replica."""
-    assert render_cluster_file("keda-queue", SERVICE, 0.75, 4.0, name="chat", port=8000) == KEDA_QUEUE
+    assert render_cluster_file("keda-queue", SERVICE, 0.75, 4.0, name="chat") == KEDA_QUEUE
     trigger = rendered("keda-rate")["spec"]["triggers"][0]["metadata"]
     assert (trigger["threshold"], "rate(" in trigger["query"]) == ("3", True)  # 12 slots of 4 s each
 
@@ -103,5 +103,5 @@ def test_a_comparison_writes_the_files_of_those_that_keep_the_promise(tmp_path: 
 def test_what_has_no_file_is_refused() -> None:
     """The hint names those that have."""
     with pytest.raises(InputError, match="no file sets 'static'"):
-        render_cluster_file("static", SERVICE, 3.0, 1.0, name="chat", port=8000)
+        render_cluster_file("static", SERVICE, 3.0, 1.0, name="chat")
     assert "static" not in RENDERED

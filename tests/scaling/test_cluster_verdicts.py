@@ -29,7 +29,7 @@ SAMPLE = Path(__file__).parents[1] / "data" / "kubernetes_autoscaler_verdicts.js
 
 
 def rendered(policy: str, service: ScaledService, *, setting: float = 0.75, name: str = "chat") -> Any:
-    return yaml.safe_load(render_cluster_file(policy, service, setting, 0.013, name=name, port=8000))
+    return yaml.safe_load(render_cluster_file(policy, service, setting, 0.013, name=name))
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda one: f"{one.slots} slots, {one.least} to {one.most}")

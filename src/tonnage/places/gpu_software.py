@@ -80,10 +80,10 @@ def _finding(one: Compatibility) -> PlaceFinding:
     return PlaceFinding(kind=KINDS[one.verdict], message=said, hint=hint)
 
 
-def told_driver(said: Sequence[str | None], *, source: str) -> KnownDriver | None:
-    """The oldest driver of several machines, as they tell it themselves: a run may get that one. None where none does.
+def oldest_driver(said: Sequence[str | None], *, source: str) -> KnownDriver | None:
+    """The oldest driver that several machines name: a run may get that machine. None where none names one.
 
-    >>> told_driver(["580.95.05", None, "570.26"], source="nvidia-smi").driver
+    >>> oldest_driver(["580.95.05", None, "570.26"], source="nvidia-smi").driver
     (570, 26)
     """
     known = [parse_version(one) for one in said if one and re.fullmatch(VERSION, one)]

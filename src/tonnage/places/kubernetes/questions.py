@@ -193,10 +193,10 @@ class Asking:
 
     def _software(self, nodes: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
         """By the labels of NVIDIA's feature discovery, where nodes have them."""
-        from tonnage.places.gpu_software import software_at, told_driver
+        from tonnage.places.gpu_software import oldest_driver, software_at
 
         said = [(one["metadata"].get("labels") or {}).get(DRIVER_LABEL) for one in nodes]
-        driver = told_driver(said, source=f"the nodes' label {DRIVER_LABEL}")
+        driver = oldest_driver(said, source=f"the nodes' label {DRIVER_LABEL}")
         yield from software_at(self.place, self.name, driver=driver)
 
     def _without(self, message: str, hint: str) -> PlaceFinding:

@@ -81,9 +81,9 @@ def _gpus(line: SSHConnection, gpus: list[list[Any]] | None) -> Iterator[PlaceFi
 
 def _software(line: SSHConnection, seen: Mapping[str, Any]) -> Iterator[PlaceFinding]:
     """What nvidia-smi and the packages of its Python tell there."""
-    from tonnage.places.gpu_software import software_at, told_driver
+    from tonnage.places.gpu_software import oldest_driver, software_at
 
-    driver = told_driver([seen["driver"]], source="nvidia-smi there")
+    driver = oldest_driver([seen["driver"]], source="nvidia-smi there")
     yield from software_at(line.place, line.name, driver=driver, packages=seen["packages"])
 
 
