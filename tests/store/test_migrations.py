@@ -75,7 +75,7 @@ def test_a_newer_database_is_left_alone(url: str) -> None:
     file.execute("UPDATE alembic_version SET version_num = '9999'")
     file.commit()
     file.close()
-    with pytest.raises(StoreError, match=r"newer tonnage .*9999.* up to 0007") as caught:
+    with pytest.raises(StoreError, match=r"newer tonnage .*9999.* up to 0008") as caught:
         open_store(url)
     assert "upgrade" in str(caught.value.hint)
 

@@ -54,6 +54,7 @@ def test_cells_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
     assert [one["nice value"] for one in folder.sessions()] == ["0", "0", "10"]
 
 
+@pytest.mark.heavy
 def test_settings_of_the_machine_are_read(tmp_path: Path) -> None:
     """Governor, turbo, whether it is a guest, and what the environment sets for threads; unknown ones are left out."""
     now = datetime(2026, 11, 27, 20, 0, tzinfo=UTC)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tonnage.benchmarks.engines.lacking import lacking
 from tonnage.side_by_side.reading import read_bench
 from tonnage.side_by_side.spec import EngineSpec
@@ -24,6 +26,7 @@ def no_driver() -> None:
     raise NoDriver("library not found")
 
 
+@pytest.mark.heavy
 def test_more_threads_than_cores_are_no_fair_measurement(tmp_path: Path) -> None:
     """The reason names both numbers. A cluster by its address has cores of its own; a study of scaling may go beyond
     those that are here, since it says what sharing takes."""
