@@ -166,6 +166,10 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Encoders on a T4: TensorFlow 1's table takes 1.7 times as long as TensorFlow 2's, while on V100s the same two are 1.1
   apart: a card near its base clock of 585 MHz, which no column states. Another publisher's table of TensorFlow with XLA
   is with TensorFlow 2's, so that the table is doubted.
+- Encoders on an A100: TensorRT 7.2 takes 1.1 to 1.35 times as long as 8.4 and 10.2 for the same network; no document
+  says which kernels changed. XLNet's scores pass through memory 14 times under FasterTransformer (its
+  `xlnet_attention_kernels.cu`), in 16 bit element by element, and some 29 times as its authors laid them out: 10 are
+  counted of any model with relative positions.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
   layouts by up to a factor of 2.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an

@@ -143,6 +143,20 @@ def test_a_step_of_a_loop_costs_its_hand_over() -> None:
     assert seconds(replace(served, looped="y")) == seconds(served)
 
 
+@pytest.mark.parametrize(
+    ("note", "quantised"),
+    [("pytorch build; padded; FT-INT8-v1", False), ("remove-padding mode; EFF-FT-INT8-v2", True), ("padded", None)],
+)
+def test_a_table_of_a_library_says_what_its_8_bit_products_give(note: str, quantised: bool | None) -> None:
+    """FasterTransformer names columns by its mode; another document's words are not read so."""
+    row = replace(ROW, source="NVIDIA/FasterTransformer docs@df4a7534 bert_guide", engine="fastertransformer",
+                  gpu="T4", precision="int8", mean_input_len=64.0, note=note)  # fmt: skip
+    assert case_of(row).quantised_residual is quantised
+    assert case_of(replace(row, source="mine")).quantised_residual is None
+    stated = case_of(replace(row, source="mine", note="", quantised_residual="y"))
+    assert stated.quantised_residual is True
+
+
 def test_removed_padding_stays_around_attention() -> None:
     """A row whose padding is removed keeps the length that it was padded to; another knows of none."""
     row = replace(ROW, source="mine", engine="fastertransformer", input_len=384.0, mean_input_len=192.0)

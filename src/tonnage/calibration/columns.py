@@ -30,8 +30,8 @@ ENGINE_COLUMNS: Final = ("compiled", "autocast", "attention", "decoding_threads"
 LOAD_COLUMNS: Final = (
     "traced", "native", "kv_cache", "pp", "remote", "padding", "mean_input_len", "data_set", "lengths", "prompts",
     "request_rate_qps", "beams", "latency_bound", "start_up", "channels_last", "fused_norms", "staged", "instances",
-    "looped", "switched", "token_mean", "rereads", "most_requests", "most_step_tokens", "cache_fraction", "tuned",
-    "built", "chunked", "front_end",
+    "quantised_residual", "looped", "switched", "token_mean", "rereads", "most_requests", "most_step_tokens",
+    "cache_fraction", "tuned", "built", "chunked", "front_end",
 )  # fmt: skip
 FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
     "training": TRAINING_COLUMNS,

@@ -89,6 +89,7 @@ def lay_out(cases: Sequence[InferenceCase], engines: Mapping[str, Engine]) -> In
             case.autocast,
             case.channels_last,
             case.norms_apart,
+            case.quantised_residual,
         )
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
@@ -138,7 +139,8 @@ def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mappin
         passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users, instances=sharing)
         work = pass_work(first.shape, devices, first.served, engine, batch=passed, query=prompt, keys=prompt,
                          tensor_parallel=tensor, autocast=first.autocast,
-                         channels_last=first.channels_last, padded=padded, norms_apart=first.norms_apart)  # fmt: skip
+                         channels_last=first.channels_last, quantised_residual=first.quantised_residual,
+                         padded=padded, norms_apart=first.norms_apart)  # fmt: skip
         return Group(index=tuple(index), cases=tuple(cases), works=(work,))
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 

@@ -78,6 +78,7 @@ class InferenceCase:
     autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
     fused_attention: bool | None = None  # scores stay on the chip; None: as the engine's class does
     padded_tokens: float = 0.0  # around attention, where padding is taken away elsewhere; 0: it is not
+    quantised_residual: bool | None = None  # 8-bit products give 8-bit values; None: as the engine's class does
     channels_last: bool | None = None  # how images are laid out; None: as the engine's class does
     instances: int = 1  # of the model, that a server runs side by side on each device
     norms_apart: bool = False  # what is behind convolutions stays unfused
@@ -256,6 +257,7 @@ def _case(
         replicas=max(count // tensor, 1), load="pass", remote=row.remote == "y", batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
         autocast=ANSWERS.get(row.autocast), channels_last=ANSWERS.get(row.channels_last),
+        quantised_residual=ANSWERS.get(row.quantised_residual),
         decoding_threads=row.decoding_threads or 0, norms_apart=row.fused_norms == "n",
         copied_bytes_per_s=_copy_rate(row, accelerator, catalog), instances=row.instances or 1,
         fused_attention={"sdpa": True, "eager": False}.get(row.attention),

@@ -209,6 +209,10 @@ SOURCE_WORDS: Final[tuple[tuple[re.Pattern[str], tuple[NoteWords, ...]], ...]] =
         (
             words("compiled", r"tf with xla|tensorflow xla", "y"),
             words("padding", r"padding removed|remove-padding", "removed"),
+            # `int8_mode` of its programs: 1 without a quantised residual, 2 with one (fastertransformer/cuda/
+            # open_attention.h, bert_encoder_transformer.h); columns of bert_guide are named by it.
+            words("quantised_residual", r"ft-int8-v2", "y"),
+            words("quantised_residual", r"ft-int8-v1", "n"),
             words("traced", r"torchscript", "y"),
             words("remote", r"triton", "y"),
         ),

@@ -101,4 +101,4 @@ def _pass_key(case: InferenceCase) -> tuple[object, ...]:
     """What makes two rows the same pass on the same device."""
     return (case.shape.name, case.shape.layers, case.served, case.load, case.machine.accelerator.name, case.batch,
             case.input_tokens, case.padded_tokens, case.users, case.rate_per_s > 0, case.autocast,
-            case.channels_last, case.norms_apart, case.instances)  # fmt: skip
+            case.channels_last, case.norms_apart, case.instances, case.quantised_residual)  # fmt: skip

@@ -135,6 +135,9 @@ class InferenceRow:
     fused_norms: str = ""  # n: norm and activation behind convolutions are not fused, though the engine can
     staged: str = ""  # n: images are copied to the device inside the step that reads them
     instances: int | None = None  # of the model, that a server runs side by side on a device; blank: one
+    # y: 8-bit products give 8-bit values, in which the residual stream is held too; n: they give 32-bit sums, which the
+    # kernels behind them narrow
+    quantised_residual: str = ""
     looped: str = ""  # y: every batch is a step of the program's loop over its data: handed over, answers taken back
     start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     switched: str = ""  # n: four devices of a board joined to one another, each by a third of its links, by no switch

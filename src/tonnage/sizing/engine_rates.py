@@ -74,7 +74,7 @@ def operator_scales(operator: Operator, devices: Devices) -> Scales:
         rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
         return Scales(floor=floor, rising=rising)
     return Scales(
-        floor=floor, width=width_share(devices), streaming=streaming_share(operator, devices),
+        floor=floor, width=width_share(devices) * operator.ramp, streaming=streaming_share(operator, devices),
         tiles=output_tiles(operator.rows, operator.columns, operator.groups),
     )  # fmt: skip
 
@@ -98,14 +98,18 @@ def fused_share(operator: Operator, engine: Engine) -> float:
         return 1.0
     if engine.spelt_out and operator.scores:  # counted as the program's author wrote them
         return 1.0
-    behind_convolution = operator.name == "norm and activation"
-    return engine.convolution_elementwise_left if behind_convolution else engine.elementwise_left
+    return engine.convolution_elementwise_left if _behind_convolution(operator) else engine.elementwise_left
 
 
 def kernels_left(operator: Operator, engine: Engine) -> float:
     """Share of an operator's kernels that fusion leaves; all where they were counted as the program's author wrote
     them."""
-    return 1.0 if engine.spelt_out else fused_share(operator, engine)
+    counted = engine.spelt_out or (engine.fused_blocks and not _behind_convolution(operator))
+    return 1.0 if counted else fused_share(operator, engine)
+
+
+def _behind_convolution(operator: Operator) -> bool:
+    return operator.name == "norm and activation"
 
 
 def engine_operator_s(operator: Operator, devices: Devices, engine: Engine, scales: Scales | None = None) -> Num:

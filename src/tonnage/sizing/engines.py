@@ -93,6 +93,7 @@ class Engine:
     element_copies: float = 0.0  # times the KV cache is moved each step beside being read, in elements of 4 bytes
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     workspace_gib: float = 0.0  # kept beside weights, activations and the device's context
+    fused_blocks: bool = False  # blocks of transformers are few kernels of its own, counted as they are
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
     quantises_inputs: bool = False  # 8-bit products are scaled by the values of each step: a kernel before each
@@ -172,7 +173,7 @@ _PRIORS: Final = (
     ),
     Engine(
         name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.95, convolution_elementwise_left=0.1,
-        sequence_us=5.0, fused_attention_tokens=ANY_LENGTH,
+        sequence_us=5.0, fused_attention_tokens=ANY_LENGTH, fused_blocks=True,
     ),
     Engine(
         # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB are beside weights, cache and activations.

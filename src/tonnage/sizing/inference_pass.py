@@ -21,9 +21,14 @@ from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 EXCHANGE_RANKS = 4.0  # that an engine's `exchange_us` is of
+# Of a 32-bit sum that is written by a product and read by the kernel behind it, over 8-bit values (FasterTransformer,
+# `int8_mode` 1). 384 tokens of BERT-base, 32 at once: 14.97 ms in that mode and 10.39 in 8-bit values on an A100, 88.7
+# and 59.0 on a T4; all sums of the network at these bytes take 4.4 and 24.
+SUM_BYTES = 6.0
 WIDE_OUTPUT_BYTES = 2.0  # of a 32-bit sum over the 16 bit that is counted already
 QUANTISED_BYTES = 3.0  # of a value read in 16 bits and written in 8
 WIDE_PRODUCTS = ("vocabulary", "router")  # engines keep them at 16 bits
+LOW_BIT_RAMP = 2.0  # see `_ramped`
 CAST_BYTES = 6.0  # of a weight read in 32 bit and written in 16
 # Of the 16-bit rate where weights are expanded inside the product. Those kernels feed the tensor cores from registers
 # by `mma`, which reaches 0.63 of the peak on Hopper: only `wgmma`, which takes its operands from shared memory, reaches
@@ -126,6 +131,7 @@ def pass_work(
     group_tokens: Num = 0.0,
     autocast: bool | None = None,
     channels_last: bool | None = None,
+    quantised_residual: bool | None = None,
     padded: Num = 0.0,
     norms_apart: bool = False,
 ) -> PassWork:
@@ -137,8 +143,10 @@ def pass_work(
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
     all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
     the devices. `autocast`: 16-bit products over weights held in 32 bit (None: as the engine's class does).
-    `channels_last`: how images are laid out (None: as the engine's class does). `padded`: tokens that sequences are
-    padded to around attention, where `query` is what is left of them elsewhere (0: nothing is taken away).
+    `channels_last`: how images are laid out (None: as the engine's class does). `quantised_residual`: 8-bit products
+    give 8-bit values, and the residual stream is held so; False: they give 32-bit sums (None: as the engine's class
+    does). `padded`: tokens that sequences are padded to around attention, where `query` is what is left of them
+    elsewhere (0: nothing is taken away).
     `norms_apart`: norms, rectifiers and sums behind convolutions stay kernels of their own under an engine that fuses
     them with one another.
     """
@@ -147,7 +155,7 @@ def pass_work(
     casting = served.element_bytes == 2.0 and (engine.mixed_residual if autocast is None else autocast)
     span = Pass(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
-        residual_bytes=4.0 if casting else max(served.element_bytes, 2.0),
+        residual_bytes=4.0 if casting else max(served.element_bytes, 1.0 if quantised_residual else 2.0),
         weight_bytes=served.read_bytes(served.weight_bytes, engine),
         expert_weight_bytes=served.read_bytes(served.expert_bytes, engine),
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
@@ -169,11 +177,12 @@ def pass_work(
                 new
                 for op in convolving.operators(
                     _with_casts(
-                        (_expanded(op, served, devices) for op in stage.operators),
+                        (_ramped(_expanded(op, served, devices), served) for op in stage.operators),
                         shape,
                         served,
                         engine,
                         casting=casting,
+                        quantised=quantised_residual,
                     ),
                     devices,
                 )
@@ -201,8 +210,24 @@ def _expanded(op: Operator, served: ServedFormat, devices: Devices) -> Operator:
     return replace(op, flop=op.flop / np.where(hopper, WEIGHT_ONLY_HOPPER, WEIGHT_ONLY_SHARE))
 
 
+def _ramped(op: Operator, served: ServedFormat) -> Operator:
+    """A product that gives 8-bit values: twice the work in the cycles of its ramp.
+
+    Values are narrowed from complete sums, so that the inner length is not split among multiprocessors; products that
+    give 16 bits (fp8 of engines for language models) split it where tiles are few.
+    """
+    ramps = served.element_bytes == 1.0 and op.kind in ("gemm", "convolution") and op.name not in WIDE_PRODUCTS
+    return replace(op, ramp=LOW_BIT_RAMP) if ramps else op
+
+
 def _with_casts(
-    operators: Iterable[Operator], shape: ModelShape, served: ServedFormat, engine: Engine, *, casting: bool
+    operators: Iterable[Operator],
+    shape: ModelShape,
+    served: ServedFormat,
+    engine: Engine,
+    *,
+    casting: bool,
+    quantised: bool | None,
 ) -> Iterator[Operator]:
     """The operators with what changes widths around products.
 
@@ -214,9 +239,11 @@ def _with_casts(
     executor calls them on other threads while the rest runs). A library that calls 8-bit products
     (cublasLt) quantises their input into the layout they want and widens what they give, 32-bit sums, each in
     a kernel; the rest of their traffic is that of bias and activation (NVIDIA/FasterTransformer, docs/bert_guide.md,
-    INT8 inference, figure of `int8_mode` 1). Engines that scale by the values of each step read a layer's inputs at 16
-    bits and write them at 8, in a kernel before the product (vLLM, docs: «FP8 W8A8», dynamic scales; SGLang's
-    `per_token_group_quant_fp8`); what goes to experts before it is dealt out. Head and router stay at 16 bits.
+    INT8 inference, figure of `int8_mode` 1). Sums that are written whole are read so by the kernel behind
+    (`SUM_BYTES`); products of `int8_mode` 2 (`quantised`) give 8-bit values; of others it is not known. Engines that
+    scale by the values of each step read a layer's inputs at 16 bits and write them at 8, in a kernel before it
+    (vLLM, docs: «FP8 W8A8», dynamic scales; SGLang's `per_token_group_quant_fp8`); what goes to experts before it is
+    dealt out. Head and router stay at 16 bits.
     """
     apart, dynamic = (served.low_bit and flag for flag in (engine.quantises_apart, engine.quantises_inputs))
     for operator in operators:
@@ -225,7 +252,8 @@ def _with_casts(
             inputs = operator.rows * operator.weight_elements / (operator.columns * copies)
             yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=QUANTISED_BYTES * inputs)
         if apart and operator.kind == "gemm":
-            moved = WIDE_OUTPUT_BYTES * operator.rows * operator.columns
+            wide = WIDE_OUTPUT_BYTES if quantised is None else 0.0 if quantised else SUM_BYTES
+            moved = wide * operator.rows * operator.columns
             yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=moved, kernels=2.0)
         if casting and np.any(np.asarray(operator.weight_elements) > 0):
             moved = CAST_BYTES * operator.weight_elements
@@ -291,6 +319,8 @@ def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Opera
     queries and keys each, two products, a negation, a concatenation and a sum. A decode step puts keys and values into
     the cache and, where heads share them, writes them out for each head.
     """
+    if engine.fused_blocks:
+        return _fused_blocks(op)
     if not engine.spelt_out:
         return op
     if op.name == "qkv":
@@ -308,6 +338,20 @@ def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Opera
         kernels = op.kernels + np.where(np.asarray(span.query) > 1, 0.0, written)
         return replace(op, kernels=kernels, dispatch_share=CHAINED_SHARE)
     return op
+
+
+def _fused_blocks(op: Operator) -> Operator:
+    """The operator with the kernels that it has in a network written for transformers.
+
+    A norm is one kernel with the residual sum before it, an activation is in the product that it follows
+    (NVIDIA/TensorRT, demo/BERT, builder.py: `CustomSkipLayerNormPluginDynamic`; AITemplate, `gemm_rcr_bias_gelu`), and
+    the three tables are looked up in one kernel.
+    """
+    if op.name == "norms and residuals":
+        return replace(op, kernels=op.kernels / LISTED_NORM_KERNELS)
+    if op.name == "mlp activation":
+        return replace(op, kernels=0.0)
+    return replace(op, kernels=1.0) if op.name == "embedding" else op
 
 
 def _attention(

@@ -35,6 +35,7 @@ class Operator:
     weight_elements: Num = 0.0
     kernels: Num = 1.0
     dispatch_share: Num = 1.0  # of what a framework's host takes for a module, for each of those kernels
+    ramp: Num = 1.0  # output tiles at which it reaches half its rate, over those of a 16-bit product
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
