@@ -26,7 +26,7 @@ def test_a_missing_extra_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def lacking(_settings: Settings, _name: str) -> None:
         raise MissingExtra("AWS", "fetch")
 
-    monkeypatch.setattr("tonnage.api.placing.executor_at", lacking)
+    monkeypatch.setattr("tonnage.api.place_verbs.executor_at", lacking)
     answer = orphans(settings=load_settings({}, {"TONNAGE_HOME": str(tmp_path)}, tmp_path))
     assert isinstance(answer.fault, InputError)
     assert "box was not asked: AWS needs the extra 'fetch'" in str(answer.fault)

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.api.answers import Answer
+from tonnage.api.backups import backup_manifest
+from tonnage.api.watch import audit_file
 from tonnage.errors import PlanRefused, TonnageError
+from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -49,7 +52,6 @@ class AuditVerdict:
 def open_audit(settings: Settings) -> AuditFile:
     """The audit of a home. Each line that is written is noted in the store; a store that is gone for a while is caught
     up with by the next line."""
-    from tonnage.api.watch import audit_file
     from tonnage.monitoring.audit import AuditFile
 
     return AuditFile(audit_file(settings), anchor=_Anchor(settings.database_url))
@@ -75,7 +77,6 @@ def verify_audit(
     `backup`: a backup whose audit must be the beginning of this one, `key` what it is sealed with. The fault names the
     first thing that is broken.
     """
-    from tonnage.api.watch import audit_file
     from tonnage.monitoring.audit import AuditFile
 
     chosen = settings or current_settings()
@@ -137,8 +138,6 @@ def _compared(head: AuditHead, lines: list[AuditLine]) -> dict[str, Any]:
 
 def _against_backup(path: Path, backup: Path | str, key: str | None) -> AuditCheck:
     """The audit of a backup has a length and a hash in its manifest: this file must begin with it."""
-    from tonnage.api.backups import backup_manifest
-
     say = partial(AuditCheck, what="audit in the backup")
     manifest = backup_manifest(backup, key=key)
     kept = manifest["files"].get(IN_BACKUPS)
@@ -164,8 +163,6 @@ def _pieces(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _report(found: AuditVerdict) -> Report:
-    from tonnage.reports.listing import Field, Listing, listing_report
-
     fields: list[Field[AuditCheck]] = [
         Field("what", lambda one: one.what, title="check"),
         Field("outcome", lambda one: one.outcome, title="outcome"),

@@ -14,7 +14,11 @@ from tonnage.api.batch_options import JOBS, BatchOptions, Service, check_options
 from tonnage.api.bench import key_headers
 from tonnage.api.charging import batch_reserved, charge_of
 from tonnage.api.planned_batches import read_planned
+from tonnage.api.started_services import served_here
 from tonnage.errors import InputError, PlanRefused, TonnageError
+from tonnage.http.listed_models import first_listed, models_path
+from tonnage.http.pool import run_in_loop
+from tonnage.reports.batch import batch_report
 from tonnage.settings import current_settings
 from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from tonnage.batches.reading import BatchInput, CheckedInput
     from tonnage.batches.records import Finished
     from tonnage.http.pool import Endpoint
-    from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
 OnProgress = Callable[["BatchProgress"], None]
 MILLION: Final = 1e6
@@ -55,14 +58,11 @@ def batch(
     files that cannot be used (DataError: two rows of one custom_id), MissingExtra without the extra `load`, or without
     that of an object store.
     """
-    from tonnage.reports.batch import batch_report
-
     options = options or BatchOptions()
     check_options(options, service)
     planned = None if options.plan is None else read_planned(options.plan)
     if options.serve is not None:
         from tonnage.api.serving import ServeOptions
-        from tonnage.api.started_services import served_here
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
     unlisted: str | None = None
@@ -103,8 +103,6 @@ def _done(
 def _listed_model(options: BatchOptions) -> tuple[str | None, str | None]:
     """The first model that the service lists, or why it is not known: it lists none, or does not answer."""
     import httpx
-
-    from tonnage.http.listed_models import first_listed, models_path
 
     if options.url is None:
         return None, None
@@ -175,7 +173,6 @@ def _carried(reading: _CheckedInput, url: str, options: BatchOptions, on_progres
         )  # fmt: skip
     from tonnage.batches.carrying import BatchTransfer
     from tonnage.batches.reading import undone_rows
-    from tonnage.http.pool import read_endpoint, run_in_loop
 
     carriage, output = carriage_of(read_endpoint(url), options), reading.output
     before_s = cpu_seconds()

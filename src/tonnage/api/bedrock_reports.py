@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tonnage.reports.blocks import Code, Heading, Page, Pairs
+from tonnage.reports.listing import Field, Fields, Listing, listing_report
+from tonnage.reports.plain import plain_usd
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import render_money
+
 if TYPE_CHECKING:
     from tonnage.api.bedrock import BedrockWork, ListedThing
     from tonnage.reports.rendering import Report
@@ -12,10 +18,6 @@ if TYPE_CHECKING:
 def bedrock_work(found: BedrockWork) -> Report:
     """The requests, what they cost, and what has become of them (`tonnage/bedrock-work@1`)."""
     from tonnage.places.bucket.cloud import script_of
-    from tonnage.reports.blocks import Code, Heading, Page, Pairs
-    from tonnage.reports.plain import plain_usd
-    from tonnage.reports.rendering import Report
-    from tonnage.reports.wording import render_money
 
     cost = found.cost
     usd = "not known" if cost.usd is None else render_money(cost.usd)
@@ -52,7 +54,6 @@ def bedrock_work(found: BedrockWork) -> Report:
 
 def bedrock_listing(found: tuple[ListedThing, ...]) -> Report:
     """One row a thing (`tonnage/bedrock@1`)."""
-    from tonnage.reports.listing import Field, Fields, Listing, listing_report
 
     def moment(value: Any) -> str:
         return "" if value is None else str(value)[:16].replace("T", " ")

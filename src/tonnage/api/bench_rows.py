@@ -11,7 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tonnage.api.bench import BenchServeOptions, read_lengths
+from tonnage.api.local_service import predict_here
+from tonnage.benchmarks.load.dialects import find_dialect
+from tonnage.calibration.columns import INFERENCE_COLUMNS
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.errors import InputError, UnknownName
+from tonnage.files import make_private_folder, save_for_user
+from tonnage.http.pool import read_endpoint
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,8 +43,6 @@ def keep_rows(
 
 
 def _service(bench: ServiceBench, job: ServeJob | None, options: BenchServeOptions) -> MeasuredService:
-    from tonnage.benchmarks.load.dialects import find_dialect
-    from tonnage.http.pool import read_endpoint
     from tonnage.traffic.measured_rows import MeasuredService
 
     local = read_endpoint(bench.url).host in ("localhost", "127.0.0.1", "::1")
@@ -65,8 +69,6 @@ def _predicted_here(
     bench: ServiceBench, job: ServeJob | None, settings: Settings
 ) -> tuple[tuple[PredictedFigure, ...], tuple[str, ...]]:
     """What this machine's profile predicts for the load, and what it does not predict."""
-    from tonnage.api.local_service import predict_here
-    from tonnage.http.pool import read_endpoint
     from tonnage.reports.local_service import bench_words
     from tonnage.traffic.bench import PredictedFigure
 
@@ -99,7 +101,6 @@ def _predicted(
     from tonnage.api.catalogs import load_catalog
     from tonnage.calibration.intervals import Intervals
     from tonnage.calibration.kinds import judged_rows, kind_named
-    from tonnage.calibration.prediction import JudgedRow
     from tonnage.calibration.store import load_calibration, read_calibration
     from tonnage.traffic.bench import PredictedFigure
 
@@ -123,8 +124,6 @@ def _predicted(
 
 
 def _csv_text(rows: Sequence[dict[str, str]]) -> str:
-    from tonnage.calibration.columns import INFERENCE_COLUMNS
-
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, INFERENCE_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -134,7 +133,6 @@ def _csv_text(rows: Sequence[dict[str, str]]) -> str:
 
 def _save(rows: Sequence[dict[str, str]], file: str | None, settings: Settings) -> None:
     """Rows into the file, where one is named, and into the store."""
-    from tonnage.files import make_private_folder, save_for_user
     from tonnage.store import open_store
 
     if file is not None:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.bench import BenchServeOptions, key_headers, read_lengths
+from tonnage.benchmarks.load.dialects import find_dialect
 from tonnage.errors import InputError, TonnageError
+from tonnage.http.pool import HttpPool, read_endpoint
+from tonnage.http.urls import without_secrets
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ class ServiceTrials:
         self, url: str, options: BenchServeOptions, settings: Settings, on_step: Callable[[str], None]
     ) -> None:
         from tonnage.api.inputs import load_workload
-        from tonnage.http.urls import without_secrets
 
         self._url, self._options, self._settings, self._on_step = without_secrets(url), options, settings, on_step
         self._asked_url = url
@@ -52,8 +54,6 @@ class ServiceTrials:
             raise InputError("--find-capacity offers steady rates", hint="leave out --trace and ramps")
 
     async def measure(self) -> ServiceBench:
-        from tonnage.http.pool import HttpPool
-
         target = self._target()
         pool = HttpPool(target.endpoint)
         try:
@@ -142,9 +142,7 @@ class ServiceTrials:
         return USUAL_RATE_PER_S if self.job is None else self.job.rate_per_s
 
     def _target(self) -> LoadTarget:
-        from tonnage.benchmarks.load.dialects import find_dialect
         from tonnage.benchmarks.load.generator import LoadTarget
-        from tonnage.http.pool import read_endpoint
 
         return LoadTarget(
             endpoint=read_endpoint(self._asked_url), dialect=find_dialect(self._options.protocol),

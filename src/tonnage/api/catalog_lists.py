@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.catalogs import load_catalog, newest_snapshot
 from tonnage.api.declaring import Options, option
+from tonnage.catalog import (
+    Accelerator,
+    GpuFilter,
+    InstanceType,
+    Offer,
+    describe,
+    filter_accelerators,
+    filter_instance_types,
+    filter_offers,
+    parse_gpu_filter,
+)
 from tonnage.catalog import check_catalog as find_doubts
-from tonnage.catalog import describe, filter_accelerators, filter_instance_types, filter_offers, parse_gpu_filter
 from tonnage.catalog import load_catalog as load_snapshot
 from tonnage.errors import CatalogError, InputError, did_you_mean, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.catalog import Accelerator, GpuFilter, InstanceType, Offer
     from tonnage.catalog.checks import CatalogFinding
     from tonnage.catalog.description import Description
     from tonnage.catalog.services import ServicePrice

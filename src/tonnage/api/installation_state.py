@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage import __version__
+from tonnage.api.audits import verify_audit
+from tonnage.api.backup_notes import read_backup_note
+from tonnage.api.committing import FILE, open_book
+from tonnage.api.encryption_notes import read_encryption_notes
+from tonnage.api.watch import audit_file
 from tonnage.errors import TonnageError
+from tonnage.http.urls import without_secrets
+from tonnage.monitoring.alerts.engine import AlertEngine
 from tonnage.secret_references import is_reference
 from tonnage.settings import Settings
 from tonnage.values import dataclass
@@ -66,10 +73,6 @@ class InstallationState:
 
 def read_state(settings: Settings, now: datetime) -> InstallationState:
     """Look at a home. What cannot be read is not known, and its fault is kept where there is a place for it."""
-    from tonnage.api.backup_notes import read_backup_note
-    from tonnage.api.encryption_notes import read_encryption_notes
-    from tonnage.http.urls import without_secrets
-
     home = settings.home
     keys, keys_fault = _keys(home)
     verdict, audit_fault, started = _audit(settings)
@@ -100,8 +103,6 @@ def _keys(home: Path) -> tuple[tuple[ApiKey, ...], str | None]:
 
 
 def _audit(settings: Settings) -> tuple[AuditVerdict | None, str | None, dict[str, Any] | None]:
-    from tonnage.api.audits import verify_audit
-    from tonnage.api.watch import audit_file
     from tonnage.monitoring.audit import AuditFile
 
     if not audit_file(settings).exists():
@@ -156,8 +157,6 @@ def _settings_lines(home: Path) -> Iterator[tuple[Path, int, str]]:
 
 
 def _watch(home: Path) -> tuple[datetime | None, tuple[str, ...]]:
-    from tonnage.monitoring.alerts.engine import AlertEngine
-
     try:
         state = json.loads((home / "watch" / "state.json").read_text(encoding="utf-8"))
         found = AlertEngine.states_of(state)
@@ -201,8 +200,6 @@ def _runs(home: Path) -> tuple[int, datetime | None]:
 
 def _budgets(home: Path) -> dict[str, bool]:
     """Name -> whether it is hard; empty where there is no file, or one that cannot be used."""
-    from tonnage.api.committing import FILE, open_book
-
     if not (home / FILE).exists():
         return {}
     try:

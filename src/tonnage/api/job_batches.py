@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.batch_options import BatchOptions
 from tonnage.api.batches import OnProgress, cpu_seconds, tokens_usd
 from tonnage.api.bench import key_headers
+from tonnage.batches.job_notes import JobNotes
+from tonnage.batches.s3_objects import S3BatchObjects
 from tonnage.errors import InputError
 from tonnage.traffic.batch import BatchOutcome
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from tonnage.batches.outputs import BatchOutput
     from tonnage.batches.reading import BatchInput
     from tonnage.batches.records import Finished
-    from tonnage.traffic.batch import BatchOutcome
 
 MILLION = Decimal(10**6)
 Usd = Callable[[int, int], float | None]
@@ -35,7 +36,6 @@ def carried_by_jobs(
     on_progress: OnProgress,
 ) -> BatchOutcome:
     """Rows handed over in jobs, followed and collected. `named`: the output, beside which the notes of jobs are."""
-    from tonnage.batches.job_notes import JobNotes
     from tonnage.batches.jobs import JobBatch, JobLimits
 
     before_s, (place, closes) = cpu_seconds(), _place(options)
@@ -65,7 +65,6 @@ def _place(options: BatchOptions) -> tuple[JobPlace, Any]:
         jobs = OpenAIJobs(options.url or "", key_headers(options.api_key_env))
         return jobs, closing(jobs)
     from tonnage.batches.bedrock_jobs import BedrockJobs, make_client
-    from tonnage.batches.s3_objects import S3BatchObjects
 
     bucket, _, prefix = (options.jobs_at or "").removeprefix("s3://").partition("/")
     store, place = S3BatchObjects(bucket), prefix.strip("/") or "tonnage"

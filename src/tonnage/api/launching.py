@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.charging import read_labels
 from tonnage.api.committing import reserved, soft_warnings
+from tonnage.api.failover import ANY, PLAN, first_that_can
 from tonnage.api.home_runs import run_names, runs_folder
+from tonnage.api.place_prices import price_at, price_doubts, stated_price
+from tonnage.api.placing import NO_PREDICTION, cost_at, executor_at, machine_at, next_number
+from tonnage.api.planned_places import first_planned
+from tonnage.api.run_prediction import SCHEMA, predict_run
 from tonnage.errors import InputError, MissingExtra, PlanRefused, TonnageError
+from tonnage.supervisor.notices import check_clouds
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -52,10 +58,6 @@ def prepare(settings: Settings, file: str, given: dict[str, Any], *, dry_run: bo
     has: then, and only then, places are asked. A dry run takes the first of them unasked, and where the
     name is taken shows the run under the next that is free.
     """
-    from tonnage.api.failover import ANY, PLAN, first_that_can
-    from tonnage.api.place_prices import price_at, stated_price
-    from tonnage.api.placing import cost_at
-    from tonnage.api.planned_places import first_planned
     from tonnage.runs.folder import RunFolder
 
     on, planned, nowhere = given.get("on"), None, RunFolder(runs_folder(settings.home) / "check")
@@ -80,8 +82,6 @@ def _stated(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _holds(settings: Settings, on: str) -> Callable[[str], bool]:
-    from tonnage.api.placing import executor_at
-
     return executor_at(settings, on).place.holds
 
 
@@ -89,7 +89,6 @@ def prepare_spec(settings: Settings, asked: RunSpec, *, on: str | None = None, d
     """The same, of a specification; `on`: at this place. The place is asked nothing yet."""
     if on is not None and on != "local":
         return _prepare_at(settings, asked, on, dry_run=dry_run)
-    from tonnage.api.run_prediction import predict_run
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard
@@ -125,8 +124,6 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
 
     InputError and PlanRefused say why the place, as it is written down, cannot carry it.
     """
-    from tonnage.api.place_prices import price_at
-    from tonnage.api.placing import cost_at, executor_at, machine_at, next_number
     from tonnage.runs.guards import check_guard
     from tonnage.runs.secrets import hide_secrets
 
@@ -150,7 +147,6 @@ def render_at(settings: Settings, asked: RunSpec, folder: RunFolder, on: str) ->
 
 def _doubts_of(settings: Settings, place: AnyPlace, price: HourlyPrice | None) -> tuple[PreflightFinding, ...]:
     """What is doubtful of a place's price, on the day of the settings' clock."""
-    from tonnage.api.place_prices import price_doubts
     from tonnage.runs.preflight import PreflightFinding
 
     found = price_doubts(place, price, today=settings.today)
@@ -169,9 +165,6 @@ def _over_soft_budgets(
 
 def predict_at(spec: RunSpec, machine: LocalMachine, settings: Settings, executor: Executor) -> dict[str, Any]:
     """What is predicted of a run at a place: by this machine's measurements, where the place's machines are like it."""
-    from tonnage.api.placing import NO_PREDICTION
-    from tonnage.api.run_prediction import SCHEMA, predict_run
-
     if executor.place.like_this_machine:
         return predict_run(spec, machine, settings)
     why = NO_PREDICTION.format(place=executor.name)
@@ -350,7 +343,6 @@ def _check(
 ) -> tuple[PreflightFinding, ...]:  # fmt: skip
     from tonnage.runners.machine import free_disk_gib
     from tonnage.runs.preflight import check_run
-    from tonnage.supervisor.notices import check_clouds
 
     check_clouds(spec.launch.notices)
     _check_data(spec, there)

@@ -13,9 +13,13 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.api.serving import ServeOptions
 from tonnage.errors import InputError
+from tonnage.serving.encoder.folders import read_folder
 from tonnage.settings import Settings
+from tonnage.testing.tiny_encoders import write_tiny_encoder
 from tonnage.workload.encoder_terms import Number
+from tonnage.workload.shapes import ModelShape
 
 if TYPE_CHECKING:
     import psutil
@@ -52,8 +56,6 @@ def with_services(profile: DeviceProfile, settings: Settings, *, quick: bool, on
 
 def reference_shape(hidden: int, heads: int, layers: int) -> ModelShape:
     """The shape of an encoder that is timed."""
-    from tonnage.workload.shapes import ModelShape
-
     return ModelShape(
         name=f"encoder-{hidden}", architecture="encoder", layers=layers, hidden=hidden, heads=heads, kv_heads=heads,
         head_dim=hidden // heads, ffn=4 * hidden, vocab=13, max_positions=POSITIONS,
@@ -94,10 +96,8 @@ def _opened(
     """The encoder as the server opens it; a pass of so many texts of so many tokens."""
     import numpy as np
 
-    from tonnage.serving.encoder.folders import read_folder
     from tonnage.serving.encoder.runtimes import open_model
     from tonnage.serving.encoder.service import EncoderService
-    from tonnage.testing.tiny_encoders import write_tiny_encoder
 
     place = folder / str(hidden)
     write_tiny_encoder(place, "classification", hidden=hidden, heads=heads, layers=layers, positions=POSITIONS)
@@ -119,7 +119,6 @@ def _opened(
 
 def _request_curve(timed: DeviceProfile, folder: Path, settings: Settings, on_step: OnMeasure) -> DeviceCurve:
     """Processor seconds of a real server for a request, its pass taken off, at two lengths."""
-    from tonnage.api.serving import ServeOptions
     from tonnage.api.started_services import served_here
     from tonnage.calibration.local_inference import PRECISION, REQUEST, pass_seconds
     from tonnage.calibration.local_profile import DeviceCurve, MeasuredPoint, Timing

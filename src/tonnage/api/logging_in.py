@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 from tonnage.api.answers import Answer
 from tonnage.errors import InputError, PlanRefused
+from tonnage.login import KeptLogin, forget_login, keep_login
+from tonnage.reports.blocks import Page, Pairs
+from tonnage.reports.rendering import Report
 from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
@@ -24,7 +27,6 @@ def log_in(
     the server does not answer, and what it says of a key that it does not take; nothing is kept then.
     """
     from tonnage.client import Client
-    from tonnage.login import KeptLogin, keep_login
 
     check_server(url)
     if key is not None and key_from is not None:
@@ -48,15 +50,10 @@ def check_server(url: str) -> None:
 
 def log_out(*, settings: Settings | None = None) -> bool:
     """Forget the server and its key; whether there was one."""
-    from tonnage.login import forget_login
-
     return forget_login(settings or current_settings())
 
 
 def _report(found: dict[str, Any]) -> Report:
-    from tonnage.reports.blocks import Page, Pairs
-    from tonnage.reports.rendering import Report
-
     projects = "all" if found["projects"] is None else ", ".join(found["projects"])
     rows = (("server", found["server"]), ("name", found["name"]), ("role", found["role"]), ("projects", projects))
     return Report(

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tonnage.api.engine_benches import benches_folder
+from tonnage.errors import InputError
 from tonnage.reports.environment import Check
 from tonnage.units import to_gib
 
@@ -235,10 +237,8 @@ def _name(process: psutil.Process) -> str:
 
 
 def _left_processes(home: Path) -> Check:
-    from tonnage.api.engine_benches import benches_folder
     from tonnage.benchmarks.engines.folder import BenchFolder
     from tonnage.benchmarks.engines.worker_process import left_processes
-    from tonnage.errors import InputError
 
     left: list[str] = []
     for one in sorted(benches_folder(home).glob("*/")):

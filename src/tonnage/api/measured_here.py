@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -55,7 +56,6 @@ def _stored(settings: Settings, names: Sequence[str]) -> list[dict[str, str]]:
 
 def _typed(rows: Sequence[Mapping[str, str]]) -> list[TrainingRow]:
     """Rows as the fit reads them, by way of the file that `tonnage runs export` would write."""
-    from tonnage.calibration.prediction import SkippedRow
     from tonnage.calibration.reading import read_training_rows
 
     if not rows:

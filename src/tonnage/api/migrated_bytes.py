@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.settings import Settings
+from tonnage.units import GB
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ def _sent(what: str, locations: list[str], ends: _Ends) -> Copied:
 def _size_gb(location: str) -> float:
     """Of a file, a folder or a pattern. InputError where nothing is there."""
     from tonnage.runs.locations import files_at
-    from tonnage.units import GB
 
     path = Path(location)
     files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else files_at(location)
@@ -175,7 +175,6 @@ def _saved(folder: RunFolder, ends: _Ends, workload: Workload | None) -> Iterato
 def _checkpoint_gb(folder: RunFolder, workload: Workload | None) -> tuple[float | None, SizeBasis | None]:
     """As it lies here, else by the formula that `tonnage run` reserves memory with; None where neither tells."""
     from tonnage.sizing.local_memory import checkpoint_copy_bytes
-    from tonnage.units import GB
     from tonnage.workload.jobs import TrainJob
 
     steps = sorted(

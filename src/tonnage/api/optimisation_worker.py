@@ -17,6 +17,8 @@ from statistics import median
 from typing import Any, Final
 
 from tonnage.errors import InputError
+from tonnage.files import write_whole
+from tonnage.serving.encoder.folders import read_folder
 
 MAPS: Final = Path("/proc/self/maps")
 
@@ -108,7 +110,6 @@ def _passes(job: Mapping[str, Any]) -> dict[str, Any]:
 
     from tonnage.benchmarks.encoder_passes import time_passes
     from tonnage.benchmarks.timing import CallTimer, Samples, take_samples
-    from tonnage.serving.encoder.folders import read_folder
     from tonnage.serving.encoder.runtimes import open_model
     from tonnage.serving.encoder.service import EncoderService
 
@@ -158,8 +159,6 @@ def _answers(folder: Any, model: Any, job: Mapping[str, Any]) -> list[str]:
 
 def main(job_file: str, result_file: str) -> None:
     """Measure the job of one file and write the result to the other, whole."""
-    from tonnage.files import write_whole
-
     found = measure(json.loads(Path(job_file).read_text(encoding="utf-8")))
     write_whole(Path(result_file), json.dumps(found))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.reports.wording import render_machines, render_purchase
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -114,8 +115,6 @@ def _deal_of(settings: Settings, machine: CatalogMachine) -> Deal | None:
 
 
 def _lines(deal: Deal, machines: int) -> Iterator[HourlyLine]:
-    from tonnage.reports.wording import render_machines, render_purchase
-
     offer, fee = deal.offer, deal.fee
     where = f" in {offer.region}" if offer.region else ""
     named = render_machines(machines, offer.instance_type)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.answers import Answer
+from tonnage.api.home_runs import find_run, runs_folder
+from tonnage.api.place_prices import price_at
+from tonnage.api.placing import collect_at, executor_at, executor_of, known_places
+from tonnage.api.run_listing import run_listing
 from tonnage.errors import InputError, PlanRefused, TonnageError
+from tonnage.files import save_for_user
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Listing, listing_report
+from tonnage.reports.rendering import Report
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -51,9 +59,6 @@ class FoundOrphan:
 def places(*, settings: Settings | None = None) -> Answer[tuple[NamedPlace, ...]]:
     """Every place of the project's and the home's places.toml, those whose table is wrong too. InputError where a file
     is no TOML."""
-    from tonnage.api.place_prices import price_at
-    from tonnage.api.placing import known_places
-
     chosen = settings or current_settings()
     read = known_places(chosen)
     found = [
@@ -71,8 +76,6 @@ def check_place(name: str, *, settings: Settings | None = None) -> Answer[Checke
 
     Raises UnknownName where there is no such place, TonnageError where it does not answer.
     """
-    from tonnage.api.home_runs import runs_folder
-    from tonnage.api.placing import executor_at
     from tonnage.runs.folder import RunFolder
 
     chosen = settings or current_settings()
@@ -102,8 +105,6 @@ def place_terraform(
 
     Raises UnknownName where there is no such place, InputError where its kind has no files or the folder has them.
     """
-    from tonnage.api.placing import known_places
-    from tonnage.files import save_for_user
     from tonnage.places.file import find_place
     from tonnage.places.terraform.files import terraform_files
 
@@ -124,9 +125,6 @@ def orphans(*, end: bool = False, settings: Settings | None = None) -> Answer[tu
     Every place is asked, whatever another answers. Where one does not answer, or its table is wrong, what it holds is
     not known: that is the answer's fault, after what the others hold.
     """
-    from tonnage.api.home_runs import runs_folder
-    from tonnage.api.placing import executor_at, known_places
-
     chosen = settings or current_settings()
     read = known_places(chosen)
     found: list[FoundOrphan] = []
@@ -162,9 +160,6 @@ def collect_run(run: str, *, teardown: bool = False, settings: Settings | None =
 
     Raises UnknownName where there is no such run, InputError where it has not ended and is to be removed.
     """
-    from tonnage.api.placing import collect_at
-    from tonnage.api.run_listing import run_listing
-
     chosen = settings or current_settings()
     executor, folder = _place_of(chosen, run)
     if fault := collect_at(chosen, folder):
@@ -178,8 +173,6 @@ def collect_run(run: str, *, teardown: bool = False, settings: Settings | None =
 
 def _place_of(settings: Settings, run: str) -> tuple[Executor, RunFolder]:
     """A run's executor (this machine's, of a run that went nowhere) and its folder."""
-    from tonnage.api.home_runs import find_run
-    from tonnage.api.placing import executor_at, executor_of
     from tonnage.places.file import LOCAL
 
     folder = find_run(settings, run)
@@ -187,8 +180,6 @@ def _place_of(settings: Settings, run: str) -> tuple[Executor, RunFolder]:
 
 
 def _listed(found: tuple[NamedPlace, ...], *, today: date) -> Report:
-    from tonnage.reports.listing import Field, Listing, listing_report
-
     def of(name: str) -> Callable[[NamedPlace], Any]:
         return lambda one: getattr(one.place, name, None)
 
@@ -218,8 +209,6 @@ def _listed(found: tuple[NamedPlace, ...], *, today: date) -> Report:
 
 
 def _checked(found: CheckedPlace) -> Report:
-    from tonnage.reports.listing import Field, Listing, listing_report
-
     fields: list[Field[PlaceFinding]] = [
         Field(key="kind", title="", read=lambda one: one.kind),
         Field(key="message", title="what", read=lambda one: one.message),
@@ -233,9 +222,6 @@ def _checked(found: CheckedPlace) -> Report:
 
 
 def _terraform(made: WrittenTerraform) -> Report:
-    from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
-    from tonnage.reports.rendering import Report
-
     steps = (f"terraform -chdir={made.folder} init", f"terraform -chdir={made.folder} plan",
              f"terraform -chdir={made.folder} apply",
              f"write what `terraform output` says into [places.{made.name}], then `tonnage places check {made.name}`",
@@ -251,8 +237,6 @@ def _terraform(made: WrittenTerraform) -> Report:
 
 
 def _orphans(found: tuple[FoundOrphan, ...]) -> Report:
-    from tonnage.reports.listing import Field, Listing, listing_report
-
     fields: list[Field[FoundOrphan]] = [
         Field(key="place", title="place", read=lambda one: one.place),
         Field(key="job_id", title="job", read=lambda one: one.orphan.job_id),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.api.failover import refusal_at
+from tonnage.api.placing import known_places
 from tonnage.errors import InputError, PlanRefused
+from tonnage.reports.wording import render_bought, render_duration, render_machines, render_money_interval
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,8 +35,6 @@ class PlannedPlace:
 
     def line(self) -> str:
         """What is carried out, for a person."""
-        from tonnage.reports.wording import render_duration, render_money_interval
-
         time = self.option.time_s
         took = "" if time is None else f" in {render_duration(time.value)}"
         before = "".join(f"; not {one}" for one in self.refused)
@@ -62,8 +63,6 @@ def first_planned(settings: Settings, file: str, folder: RunFolder, *, ask: bool
     `ask`: False asks no place. InputError where the file cannot be planned or no place says which machine of the
     catalog it is; PlanRefused where nothing fits or no place has an option.
     """
-    from tonnage.api.failover import refusal_at
-    from tonnage.api.placing import known_places
     from tonnage.api.plans import plan
 
     if file.endswith(".json"):
@@ -116,8 +115,6 @@ def has_option(place: AnyPlace, option: MachineOption) -> bool:
 
 def bought_words(option: Option) -> str:
     """Machines, where and how they are bought, for a person."""
-    from tonnage.reports.wording import render_bought, render_machines
-
     where = f" in {option.region}" if option.region else ""
     bought = render_bought(option.purchase, option.platform)
     return f"{render_machines(option.count, option.instance_type)} at {option.provider}{where}, {bought}"
@@ -125,8 +122,6 @@ def bought_words(option: Option) -> str:
 
 def _hint(options: Sequence[Option], places: Mapping[str, WrittenPlace], file: str) -> str:
     """What places have, and which of their platforms the plan does not look at."""
-    from tonnage.reports.wording import render_bought
-
     known = {name: place.catalog_machine for name, place in places.items() if place.catalog_machine is not None}
     had = ", ".join(
         f"{name}: {one.instance_type}, {render_bought(one.purchase, one.platform)}" for name, one in known.items()

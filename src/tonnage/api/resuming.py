@@ -6,7 +6,14 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.committing import refuse_over_budget, reserved
+from tonnage.api.failover import ANY, first_that_can, leave_place, place_of
+from tonnage.api.launching import how, installed_at, overridden, predict_at, runner_for
+from tonnage.api.place_prices import price_at
+from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
+from tonnage.api.run_prediction import predict_run
 from tonnage.errors import InputError, PlanRefused, TonnageError
+from tonnage.files import write_whole
 
 if TYPE_CHECKING:
     from tonnage.places.contract import Executor
@@ -19,11 +26,6 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.api.committing import refuse_over_budget, reserved
-    from tonnage.api.failover import leave_place
-    from tonnage.api.launching import how, installed_at, predict_at, runner_for
-    from tonnage.api.placing import executor_at, executor_of, machine_at, refuse_at, settle, submit_at
-    from tonnage.api.run_prediction import predict_run
     from tonnage.places.file import LOCAL
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.guards import check_guard
@@ -83,8 +85,6 @@ def _record(
     place: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write down what is asked now: limits, retries and processes; what is trained stays as it was."""
-    from tonnage.api.launching import how
-    from tonnage.files import write_whole
     from tonnage.runs.journal import EventKind
     from tonnage.runs.secrets import masked
     from tonnage.runs.spec import dump_spec
@@ -105,8 +105,6 @@ def _asked_of(
     settings: Settings, folder: RunFolder, given: dict[str, Any], was: Executor | None, now: Executor | None
 ) -> RunSpec:  # fmt: skip
     """The run with what its user gives now; at another place (`now`) with its price, unless one is given."""
-    from tonnage.api.launching import overridden
-
     spec = overridden(folder.spec(), given)
     if now is None or given.get("usd_per_hour") is not None:
         return spec
@@ -114,17 +112,12 @@ def _asked_of(
 
 
 def _hour_at(settings: Settings, executor: Executor) -> float | None:
-    from tonnage.api.place_prices import price_at
-
     price = price_at(settings, executor.place)
     return None if price is None else price.usd_per_hour
 
 
 def _moved_to(settings: Settings, folder: RunFolder, on: str | None) -> str | None:
     """The place that the run goes on at, where that is another one than it was at."""
-    from tonnage.api.failover import ANY, first_that_can, place_of
-    from tonnage.api.placing import executor_at
-
     if on is None:
         return None
     was = place_of(folder)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.api.measured_here import with_own_rows
 from tonnage.errors import InputError, TonnageError
+from tonnage.reports.wording import plural
 
 if TYPE_CHECKING:
     from tonnage.api.measured_here import Corrected
@@ -87,7 +89,6 @@ def _profile(spec: RunSpec, machine: LocalMachine, settings: Settings) -> Correc
 
     if not any(True for _ in stored_profiles(settings.home)):
         raise InputError("this machine has not been measured", hint=HINT)
-    from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity
 
     kind: DeviceKind = "cuda" if uses_gpus(spec, machine) else "cpu"
@@ -118,8 +119,6 @@ def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:
 
 def prediction_doubts(prediction: dict[str, Any]) -> tuple[str, ...]:
     """What speaks against a prediction: runs that its profile did not foresee, and runs that taught nothing."""
-    from tonnage.reports.wording import plural
-
     left_out = prediction.get("rows_left_out", [])
     said = f"{plural(len(left_out), 'measured row')} left out of the prediction, the first: "
     return (*prediction.get("drift", ()), *([said + left_out[0]] if left_out else []))
@@ -131,8 +130,6 @@ def prediction_line(prediction: dict[str, Any]) -> str:
     >>> prediction_line({"why_none": "no profile", "figures": {}})
     'predicted: nothing (no profile)'
     """
-    from tonnage.reports.wording import plural
-
     figures = prediction["figures"]
     if not figures:
         return f"predicted: nothing ({prediction['why_none']})"

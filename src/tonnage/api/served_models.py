@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.api.home_runs import find_run, run_names
 from tonnage.errors import FetchError, InputError, MissingExtra
 from tonnage.http.urls import without_secrets
 
@@ -35,8 +36,6 @@ def model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
 
     Raises InputError for what is none of them, FetchError for a hub or registry that does not give it.
     """
-    from tonnage.api.home_runs import find_run, run_names
-
     if Path(target).exists():
         return Path(target).resolve(), None
     if target.startswith(REGISTRY):
@@ -62,7 +61,6 @@ def calibration_texts(said: str, target: str, settings: Settings, folder: Path) 
         if not Path(said).is_file():
             raise InputError(f"{said} is no file of texts", hint="--calibrate FILE, or --calibrate run")
         return str(Path(said).resolve())
-    from tonnage.api.home_runs import find_run, run_names
     from tonnage.recipes.data.reading import stream_rows
 
     if target not in run_names(settings.home):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.api.serving import ServeOptions, slots_of
 from tonnage.errors import InputError
+from tonnage.files import save_for_user
 
 if TYPE_CHECKING:
     from tonnage.serving.replicas.proxy_files import ProxiedService
@@ -20,7 +21,6 @@ def write_service_files(planned: PlannedReplica, options: ServeOptions) -> tuple
     As many replicas as the plan has, or the most of `options.replicas`. Raises InputError for a folder that is none and
     for an address of a replica that is none.
     """
-    from tonnage.files import save_for_user
     from tonnage.serving.engines.kserve_file import KSERVE_FILE
     from tonnage.serving.replicas.proxy_files import ENVOY_FILE, NGINX_FILE, render_envoy, render_nginx
 

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
-from tonnage.api.serving import absolute_target, planned_replica
+from tonnage.api.serving import ServeOptions, absolute_target, planned_replica
 from tonnage.errors import InputError, TonnageError, UnknownName, did_you_mean, nearest
 from tonnage.files import write_whole
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.serving import ServeOptions
     from tonnage.reports.rendering import Report
     from tonnage.serving.engines.engine import EngineCommand
     from tonnage.serving.replicas.replica import SmokeTest

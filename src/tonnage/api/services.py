@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.api.answers import Answer
 from tonnage.errors import DataError, InputError, TonnageError, UnknownName, did_you_mean, nearest
+from tonnage.reports.wording import render_money
 from tonnage.settings import Settings
 from tonnage.values import dataclass
 
@@ -71,8 +72,6 @@ def services_now(settings: Settings) -> tuple[ServiceNow, ...]:
 
 def service_lines(settings: Settings) -> tuple[str, ...]:
     """A line for each service that runs or was killed, as `ps` shows them."""
-    from tonnage.reports.wording import render_money
-
     try:
         found = services_now(settings)
     except DataError as error:  # one that cannot be read hides no run

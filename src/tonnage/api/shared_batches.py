@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.api.batch_options import BatchOptions, Service
 from tonnage.api.batches import OnProgress, carriage_of, cpu_seconds, finished_outcome
+from tonnage.batches.objects import is_object_url
 from tonnage.errors import InputError
-from tonnage.traffic.batch import BatchOutcome
+from tonnage.files import SHARED, write_whole
+from tonnage.http.pool import read_endpoint, run_in_loop
+from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
 if TYPE_CHECKING:
     from tonnage.batches.leases import LeaseBook
     from tonnage.batches.reading import BatchInput, CheckedInput
     from tonnage.batches.records import Finished
-    from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
 MERGE_LOOK_S: Final = 0.5
 
@@ -40,7 +42,6 @@ def share(
     done before.
     """
     from tonnage.batches.leases import LeaseBook, worker_name
-    from tonnage.batches.objects import is_object_url
     from tonnage.batches.reading import BatchInput, check_input, open_input
     from tonnage.batches.records import read_finished
 
@@ -86,7 +87,6 @@ class _BatchWorker:
         from tonnage.batches.carrying import BatchTransfer
         from tonnage.batches.leases import LeasedRows
         from tonnage.batches.records import FileSink, Record, read_finished
-        from tonnage.http.pool import read_endpoint, run_in_loop
 
         carriage, before_s = carriage_of(read_endpoint(url), self._options), cpu_seconds()
         answers, errors = (Record(self._folder / f"{self._book.worker}.{kind}.jsonl") for kind in ("answers", "errors"))
@@ -151,8 +151,6 @@ class _BatchWorker:
 
 def _agree(folder: Path, source: BatchInput, checked: CheckedInput) -> None:
     """All workers read the same rows in the same way: the first says how, the others compare."""
-    from tonnage.files import SHARED, write_whole
-
     own = {"rows": checked.rows, "bytes": source.size_bytes, "task": source.task, "model": source.model,
            "part_lines": checked.part_lines}  # fmt: skip
     place = folder / "input.json"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.api.answers import Answer
 from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.reports.listing import Field, Fields, Listing, listing_report
+from tonnage.reports.wording import UNKNOWN, render_money
 from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ def budget_runs(name: str, *, settings: Settings | None = None) -> Answer[tuple[
 
 def _report(standing: BudgetStanding, found: tuple[Reservation, ...]) -> Report:
     from tonnage.budgets.standing import usd
-    from tonnage.reports.listing import Field, Fields, Listing, listing_report
-    from tonnage.reports.wording import UNKNOWN, render_money
 
     def money(value: float | None) -> str:
         return UNKNOWN if value is None else render_money(value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.api.answers import Answer
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.errors import InputError
 from tonnage.settings import Settings, current_settings
 
@@ -24,7 +25,6 @@ def calibrate_tabular(
 
     Raises InputError for files that cannot be used and where no row can be.
     """
-    from tonnage.calibration.prediction import SkippedRow
     from tonnage.calibration.tabular_file import save_tabular, tabular_file
     from tonnage.calibration.tabular_fit import fit_tabular
     from tonnage.calibration.tabular_rows import TabularRow, read_tabular_rows

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.api.answers import Answer
+from tonnage.reports.listing import Field, Listing, listing_report
+from tonnage.reports.wording import UNKNOWN, plural, render_money
 from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
@@ -43,8 +45,6 @@ def check_budgets(file: Path | str) -> Answer[tuple[Budget, ...]]:
 
 def _standings(found: tuple[BudgetStanding, ...]) -> Report:
     from tonnage.budgets.standing import usd
-    from tonnage.reports.listing import Field, Listing, listing_report
-    from tonnage.reports.wording import UNKNOWN, plural, render_money
 
     def money(value: float | None) -> str:
         return UNKNOWN if value is None else render_money(value)
@@ -78,9 +78,6 @@ def _standings(found: tuple[BudgetStanding, ...]) -> Report:
 
 
 def _stated(found: tuple[Budget, ...]) -> Report:
-    from tonnage.reports.listing import Field, Listing, listing_report
-    from tonnage.reports.wording import render_money
-
     fields: list[Field[Budget]] = [
         Field("name", lambda one: one.name, title="budget"),
         Field("scope", lambda one: one.scope, title="of", wraps=True),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tonnage.api.backup_notes import read_backup_note
 from tonnage.api.committing import FILE, open_book
 from tonnage.metric_names import REGISTRY
+from tonnage.monitoring.figures import series
 from tonnage.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ BACKUP_FAILED: Final = "tonnage_backup_failed_ratio"
 
 def home_figures(settings: Settings, now: datetime) -> Iterator[tuple[SeriesKey, float]]:
     """What is known at one instant. InputError for a budgets.toml that cannot be used."""
-    from tonnage.monitoring.figures import series
-
     if (settings.home / FILE).exists():
         for budget, spent, forecast in _standings(settings, now):
             labels = {"budget": budget.name, "at_limit": budget.at_limit}
@@ -46,7 +45,6 @@ def home_figures(settings: Settings, now: datetime) -> Iterator[tuple[SeriesKey,
 
 def _services(settings: Settings) -> Iterator[tuple[SeriesKey, float]]:
     """What the services that run cost, beside their plans."""
-    from tonnage.monitoring.figures import series
     from tonnage.serving.running.record import read_costs, running_services
 
     for one in running_services(settings.home):

@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tonnage.api.home_runs import find_run, run_names
+from tonnage.api.runs import ResumeOptions, resume, stop
+from tonnage.api.watch_figures import runs_of_budget
 from tonnage.errors import InputError, TonnageError
 from tonnage.settings import Settings
 
@@ -19,15 +22,11 @@ LOOK_EVERY_S: Final = 0.5
 def stop_verified(settings: Settings, run: str | None) -> str:
     """Ask one run, or every run under way, to save and end, and say what was saved. TonnageError where a checkpoint
     could not be verified."""
-    from tonnage.api.home_runs import run_names
-
     return _stopped(settings, [run] if run is not None else run_names(settings.home), named=run is not None)
 
 
 def stop_budget(settings: Settings, budget: str) -> str:
     """The same for all runs that spend of a budget."""
-    from tonnage.api.watch_figures import runs_of_budget
-
     return _stopped(settings, runs_of_budget(settings, budget), named=False)
 
 
@@ -36,8 +35,6 @@ def halve_micro_batch(settings: Settings, run: str) -> str:
 
     InputError where it is 1 already, or the run is at a place or has ended.
     """
-    from tonnage.api.home_runs import find_run
-    from tonnage.api.runs import ResumeOptions, resume, stop
     from tonnage.runs.journal import EventKind
 
     folder = find_run(settings, run)
@@ -66,9 +63,6 @@ def _micro_batch(folder: RunFolder) -> int:
 
 
 def _stopped(settings: Settings, names: list[str], *, named: bool) -> str:
-    from tonnage.api.home_runs import find_run
-    from tonnage.api.runs import stop
-
     asked: list[str] = []
     for name in names:
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
 from tonnage.metric_names import REGISTRY
+from tonnage.monitoring.figures import series
 from tonnage.settings import Settings
 from tonnage.values import dataclass
 
@@ -62,8 +63,6 @@ class PlanWatch:
 
     def figures(self, now: datetime) -> Iterator[tuple[SeriesKey, float]]:
         """The winners that moved within a day."""
-        from tonnage.monitoring.figures import series
-
         for file in self._files:
             try:
                 found = self._looked(file, now)

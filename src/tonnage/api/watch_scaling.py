@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.serving.replicas.raised import Raised, clear_raised, read_raised, write_raised
 from tonnage.settings import Settings
+from tonnage.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from tonnage.monitoring.actions import ScaleDo
@@ -23,7 +25,6 @@ def scale_service(settings: Settings, name: str, do: ScaleDo) -> str:
     Raises InputError where the service has no balancer, no plan or too few answers, TonnageError where no change is
     predicted to help, the cheapest one cannot be made while the service runs, or an earlier one did not help.
     """
-    from tonnage.serving.replicas.raised import Raised, clear_raised, read_raised, write_raised
     from tonnage.serving.running.record import read_costs
 
     folder = settings.home / "services" / name
@@ -85,8 +86,6 @@ def _service(settings: Settings, name: str) -> RunningService:
 
 def _check_helped(name: str, folder: Path, raised: Any, standing: dict[str, Any], p95_s: float) -> None:
     """TonnageError where the change of before did not help, which is then taken back, or still comes about."""
-    from tonnage.serving.replicas.raised import Raised, write_raised
-
     if raised.gave_up:
         raise TonnageError(f"'{name}': an earlier change did not help; none is tried again until the alert ends",
                            hint="tonnage explain its file, and look at the device")  # fmt: skip
@@ -135,8 +134,6 @@ def _found(settings: Settings, service: RunningService, now: RunningLayout) -> S
 
 
 def _words(best: ServiceChange, found: ServiceChanges, now: RunningLayout) -> str:
-    from tonnage.units import HOURS_PER_MONTH
-
     made = {
         "replicas": f"{best.replicas} replicas in place of {now.replicas}",
         "limit": f"at most {best.limit} requests at a time for each replica in place of {now.limit}",

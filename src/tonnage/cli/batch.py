@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,7 @@ from tonnage.api.batch_options import PLACES, TASKS, BatchOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.meter import Meter
 from tonnage.cli.running import INTERRUPTED
-
-if TYPE_CHECKING:
-    from tonnage.traffic.batch import BatchProgress
+from tonnage.traffic.batch import BatchProgress
 
 
 def complete_task(incomplete: str) -> list[str]:

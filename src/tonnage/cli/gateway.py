@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tonnage import api
+from tonnage.api.answers import Answer
 from tonnage.api.gateway import GatewayTopOptions
 from tonnage.api.gateway_accounts import (
     GatewayReconcileOptions,
@@ -20,9 +21,6 @@ from tonnage.api.gateway_accounts import (
 )
 from tonnage.api.question_pairs import GatewaySimilarOptions
 from tonnage.cli.declared import Commands, ReportSession, StartGroup, completing
-
-if TYPE_CHECKING:
-    from tonnage.api.answers import Answer
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A gateway file, YAML; its keys: docs/gateway.md.", show_default=False)

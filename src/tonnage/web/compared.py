@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage import api
+from tonnage.api.catalogs import newest_snapshot
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.web.asked import PageRequest, Shown, file_of
 from tonnage.web.project_files import visible_files
@@ -71,8 +73,6 @@ def _weights(given: Mapping[str, str], sliders: Mapping[str, Slider]) -> dict[st
 @lru_cache(maxsize=KEPT)
 def _comparison(path: Path, stamps: Stamps, settings: Settings) -> Comparison:  # noqa: ARG001  a part of the key
     """The comparison of a file as it was at `stamps`."""
-    from tonnage import api
-
     return api.compare(path, settings=settings)
 
 
@@ -86,8 +86,6 @@ def _stamps(path: Path, settings: Settings) -> Stamps:
 
 
 def _read_files(path: Path, settings: Settings) -> Iterator[Path]:
-    from tonnage.api.catalogs import newest_snapshot
-
     yield path
     document = read_document(path)
     for one in document.get("workloads") or ():

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tonnage import api
+from tonnage.api.catalog_lists import catalog_list
+from tonnage.reports.price_history import history_report
 from tonnage.web.asked import AskedField, PageRequest, Shown
 
 HISTORY: Final = ("machine", "provider", "region", "purchase")
@@ -15,8 +18,6 @@ def catalog(what: str) -> Callable[[PageRequest], Shown]:
     """The page of accelerators, machines or offers."""
 
     def answer(asked: PageRequest) -> Shown:
-        from tonnage.api.catalog_lists import catalog_list
-
         asked.refuse_others("gpu", "provider")
         gpu, provider = asked.query.get("gpu"), asked.query.get("provider")
         fields = [AskedField("gpu", "GPU, as H100:8 or 24GB..80GB", gpu or "")]
@@ -30,17 +31,12 @@ def catalog(what: str) -> Callable[[PageRequest], Shown]:
 
 def snapshots(asked: PageRequest) -> Shown:
     """The snapshots that there are."""
-    from tonnage import api
-
     asked.refuse_others()
     return Shown(report=api.list_snapshots(settings=asked.settings).report(), links=_others("snapshots"))
 
 
 def history(asked: PageRequest) -> Shown:
     """What a machine cost in each snapshot; without `machine` the form alone."""
-    from tonnage import api
-    from tonnage.reports.price_history import history_report
-
     asked.refuse_others(*HISTORY)
     machine, *narrowed = (asked.query.get(name, "").strip() for name in HISTORY)
     fields = tuple(

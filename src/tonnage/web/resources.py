@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tonnage import api
+from tonnage.api.place_verbs import places
+from tonnage.api.services import find_service, services, show_service
 from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.reports.environment import settings_report
+from tonnage.settings import describe_settings
 from tonnage.web import gateways, prices, run_pages
 from tonnage.web.asked import Links, PageRequest, Resource, Shown, file_of
 from tonnage.web.compared import compare_files, compared
@@ -30,8 +35,6 @@ def _workloads(asked: PageRequest) -> Shown:
 
 
 def _plan(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     rank = asked.query.get("rank", "cost")
     source, sliders = changed_workload(_file(asked), asked.beside("rank", "top"))
     made = api.plan(source, rank=rank, top=asked.count("top", 10, 200), settings=asked.settings)  # type: ignore[arg-type]
@@ -39,24 +42,18 @@ def _plan(asked: PageRequest) -> Shown:
 
 
 def _size(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     source, sliders = changed_workload(_file(asked), asked.beside("top"))
     made = api.size(source, top=asked.count("top", 30, 500), settings=asked.settings)
     return Shown(report=made.report(), sliders=sliders, links=_others(asked.name, "size"))
 
 
 def _explain(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     source, sliders = changed_workload(_file(asked), asked.beside("option"))
     made = api.plan(source, settings=asked.settings).explain(asked.query.get("option"))
     return Shown(report=made.report(), sliders=sliders, links=_others(asked.name, "explain"))
 
 
 def _gains(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     source, sliders = changed_workload(_file(asked), asked.beside())
     return Shown(
         report=api.gains(source, settings=asked.settings).report(), sliders=sliders, links=_others(asked.name, "gains")
@@ -68,8 +65,6 @@ def _others(name: str, this: str) -> Links:
 
 
 def _service(asked: PageRequest) -> Shown:
-    from tonnage.api.services import find_service, services, show_service
-
     asked.refuse_others()
     found = find_service(asked.name, asked.settings)
     if found is None:
@@ -80,8 +75,6 @@ def _service(asked: PageRequest) -> Shown:
 
 
 def _budgets(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     asked.refuse_others()
     answer = api.list_budgets(settings=asked.settings)
     seen = tuple(one for one in answer.found if asked.sees(one.budget.project))
@@ -90,8 +83,6 @@ def _budgets(asked: PageRequest) -> Shown:
 
 
 def _budget(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     asked.refuse_others()
     if asked.who.projects is not None:
         found = {one.budget.name: one.budget for one in api.list_budgets(settings=asked.settings).found}
@@ -102,8 +93,6 @@ def _budget(asked: PageRequest) -> Shown:
 
 
 def _places(asked: PageRequest) -> Shown:
-    from tonnage.api.place_verbs import places
-
     asked.refuse_others()
     return Shown(report=places(settings=asked.settings).report())
 
@@ -114,8 +103,6 @@ def _alerts(asked: PageRequest) -> Shown:
 
 
 def _audit(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     asked.refuse_others()
     return Shown(report=api.audit_lines(settings=asked.settings).report())
 
@@ -128,9 +115,6 @@ def _me(asked: PageRequest) -> Shown:
 
 
 def _settings(asked: PageRequest) -> Shown:
-    from tonnage.reports.environment import settings_report
-    from tonnage.settings import describe_settings
-
     asked.refuse_others()
     return Shown(report=settings_report(tuple(describe_settings(asked.settings)), origin=True))
 

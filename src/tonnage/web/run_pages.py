@@ -6,6 +6,11 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tonnage import api
+from tonnage.api.home_runs import all_runs, find_run
+from tonnage.api.run_listing import run_listing
+from tonnage.api.services import services_now
+from tonnage.api.watch import watch_folder
 from tonnage.errors import DataError, InputError, UnknownName, did_you_mean, nearest
 from tonnage.runs.liveness import heartbeat_file, observed_state
 from tonnage.runs.states import RunStatus
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def home(asked: PageRequest) -> Shown:
-    from tonnage.api.run_listing import run_listing
     from tonnage.web.reports import home_report
 
     asked.refuse_others()
@@ -36,7 +40,6 @@ def home(asked: PageRequest) -> Shown:
 
 
 def runs(asked: PageRequest) -> Shown:
-    from tonnage.api.run_listing import run_listing
     from tonnage.web.reports import with_services
 
     asked.refuse_others()
@@ -50,8 +53,6 @@ def runs(asked: PageRequest) -> Shown:
 def _services(asked: PageRequest) -> tuple[tuple[ServiceNow, ...], str]:
     """The services that the asker may see, which are of every project; and why they cannot be read, where they cannot:
     one record hides no run."""
-    from tonnage.api.services import services_now
-
     if asked.who.projects is not None:
         return (), ""
     try:
@@ -65,8 +66,6 @@ def _service_links(found: tuple[ServiceNow, ...]) -> Links:
 
 
 def run(asked: PageRequest) -> Shown:
-    from tonnage import api
-
     asked.refuse_others()
     folder = visible_run(asked)
     found = api.show(asked.name, settings=asked.settings)
@@ -116,8 +115,6 @@ def logs(asked: PageRequest) -> Shown:
 
 def standing_alerts(asked: PageRequest) -> tuple[Report, int]:
     """Alerts that are pending or fire, and how many; where no watch has run there are none, and the page says so."""
-    from tonnage import api
-    from tonnage.api.watch import watch_folder
     from tonnage.web.reports import no_watch_report
 
     if asked.who.projects is not None:
@@ -130,8 +127,6 @@ def standing_alerts(asked: PageRequest) -> tuple[Report, int]:
 
 def visible_runs(asked: PageRequest) -> list[RunFolder]:
     """The runs that the asker may see; of one whose file cannot be read the project is not known."""
-    from tonnage.api.home_runs import all_runs
-
     if asked.who.projects is None:
         return list(all_runs(asked.settings))
     found = []
@@ -147,8 +142,6 @@ def visible_runs(asked: PageRequest) -> list[RunFolder]:
 
 def visible_run(asked: PageRequest) -> RunFolder:
     """The run that the address names. UnknownName also where it is of a project that the asker may not see."""
-    from tonnage.api.home_runs import find_run
-
     if asked.who.projects is None:
         return find_run(asked.settings, asked.name)
     try:

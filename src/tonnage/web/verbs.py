@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage import api
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.web.access import Scope
@@ -79,8 +80,6 @@ def _constraints(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
-    from tonnage import api
-
     made = api.plan(
         _workload(body, PLAN, folder), rank=_text(body, "rank", "cost"), top=_count(body, "top", 10),  # type: ignore[arg-type]
         layout=_text(body, "layout"), settings=settings, **_constraints(body),
@@ -89,16 +88,12 @@ def _plan(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> 
 
 
 def _explain(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
-    from tonnage import api
-
     known = (*PLAN, "option")
     made = api.plan(_workload(body, known, folder), settings=settings, **_constraints(body))
     return made.explain(_text(body, "option")).report()
 
 
 def _size(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
-    from tonnage import api
-
     made = api.size(
         _workload(body, SIZE, folder), gpus=_text(body, "gpus") or (), layout=_text(body, "layout"),
         top=_count(body, "top", 30), settings=settings,
@@ -107,8 +102,6 @@ def _size(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> 
 
 
 def _gains(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) -> Report:
-    from tonnage import api
-
     return api.gains(
         _workload(body, ("workload", "name", "constraints"), folder), settings=settings, **_constraints(body)
     ).report()
@@ -116,8 +109,6 @@ def _gains(_: str, body: Mapping[str, Any], settings: Settings, folder: Path) ->
 
 def _end(at_once: bool) -> Do:
     def act(name: str, body: Mapping[str, Any], settings: Settings, _: Path) -> Report:
-        from tonnage import api
-
         if body:
             raise InputError("nothing can be said in the body")
         return api.stop(name, at_once=at_once, wait=False, settings=settings).report()
@@ -127,8 +118,6 @@ def _end(at_once: bool) -> Do:
 
 def _resume(name: str, body: Mapping[str, Any], settings: Settings, _: Path) -> Report:
     """Go on with a run; the body may raise its limits, and nothing else of it."""
-    from tonnage import api
-
     given: dict[str, Any] = {}
     for key, value in body.items():
         if key not in LIMITS:
