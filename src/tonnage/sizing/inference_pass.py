@@ -160,6 +160,7 @@ def pass_work(
         expert_weight_bytes=served.read_bytes(served.expert_bytes, engine),
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
         data_ranks=data_ranks, expert_parallel=expert_parallel, group_tokens=group_tokens,
+        tensor_cores=served.compute != "fp32",
     )  # fmt: skip
     length = np.maximum(query, padded)
     stored = stores_scores(shape, served, engine, length, devices)

@@ -38,7 +38,7 @@ class Operator:
     ramp: Num = 1.0  # output tiles at which it reaches half its rate, over those of a 16-bit product
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
-    peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
+    peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit products, tiles part empty
     strided_elements: Num = 0.0  # of those moved, the ones that kernels take one by one, out of order
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
     row_alignment: Num = 16.0  # bytes that rows of its output start at multiples of, at most ALIGNED_BYTES
@@ -69,6 +69,7 @@ class Pass:
     odd_rows: bool = True  # a vocabulary is taken as it is, not padded to what tensor cores read
     primitives: bool = False  # a graph keeps and launches every primitive by itself (TensorFlow)
     winograd: bool = False  # 3 x 3 convolutions save products (32-bit arithmetic without tensor cores)
+    tensor_cores: bool = True  # multiply convolutions; without them 32-bit arithmetic
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
     grouped_experts: bool = False  # one kernel multiplies the rows of all experts (serving engines), or one each
     data_ranks: Num = 1.0  # groups of ranks that attend to requests of their own and share the experts

@@ -65,7 +65,8 @@ class Convolving:
                 name="weight layout", kind="gemm", count=operator.count, dispatch_share=LAYOUT_DISPATCH,
                 moved_bytes=2.0 * self.element_bytes * operator.weight_elements,
             )  # fmt: skip
-        yield replace(operator, flop=operator.flop * self._work_share(operator, devices))
+        share = self._work_share(operator, devices) / np.asarray(operator.peak_share)
+        yield replace(operator, flop=operator.flop * share, peak_share=1.0)
         if self.turned:
             yield Operator(
                 name="layout", kind="gemm", count=operator.count, moved_bytes=2.0 * operator.moved_bytes,
@@ -75,9 +76,10 @@ class Convolving:
     def _work_share(self, operator: Operator, devices: Devices) -> Num:
         """Operations beside those counted, at the rate that matrix products hold.
 
-        Outside the tensor cores libraries choose the algorithm that multiplies less for 3 x 3 (`WINOGRAD_GAIN`). A
-        board fed by its slot holds tensor cores back by what long runs of matrix products draw; a network of
-        convolutions reads and writes for a good part of its time, and is not held back so far (T4: judgement).
+        Those of tiles that groups of channels leave part empty come on top (`peak_share`). Outside the tensor cores
+        libraries choose the algorithm that multiplies less for 3 x 3 (`WINOGRAD_GAIN`). A board fed by its slot holds
+        tensor cores back by what long runs of matrix products draw; a network of convolutions reads and writes for a
+        good part of its time, and is not held back so far (T4: judgement).
         """
         if self.compute == "fp32":
             return 1.0 / WINOGRAD_GAIN if operator.name == "convolution 3x3" else 1.0

@@ -87,6 +87,7 @@ def training_span(
         odd_rows=not trainer.fused,
         primitives=trainer.primitives,
         winograd=numbers.compute == "fp32",
+        tensor_cores=numbers.compute != "fp32",
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
 
