@@ -152,15 +152,16 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
   batches of TensorFlow 1 with XLA take up to 2.5 ms a step more than that says on the hosts of an A100 and of a V100 of
   16 GB, none on that of a V100 of 32 GB; on an A100 batches of 16 and 32 in 16 bit take as long as in tf32, which no
   layout or traffic explains. MLPerf's ResNet-50 in 8 bits is up to 1.3 times faster: its engines fuse whole stages.
-- Transformer-XL: TensorFlow 1 in 16 bit takes up to 1.4 times what its primitives move on a V100; boards with a large
-  cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone says; an H100 in tf32
-  is 1.3 times slower. One document's V100s of 16 and of 32 GB take 190 and 220 ms for the same step in fp32, 93 and
-  115 ms in fp16: launches for each tensor of an unfused LAMB, which are counted, explain the first, not the second.
-- Training throughput beyond 20 %: 119 rows of 27 tables, no more than eight of one table and precision, of both signs.
-  EfficientNet under TensorFlow 2 in fp16 is a third faster than planned on one A100 and a fifth on 64, in tf32 as
-  planned: its batches are not stated.
+- Transformer-XL: boards with a large cache (RTX 4090) and small batches run up to 1.5 times as fast as memory alone
+  says; an H100 in tf32 is 1.3 times slower. One document's V100s of 16 and of 32 GB take 190 and 220 ms for the same
+  step in fp32, 93 and 115 ms in fp16: launches for each tensor of an unfused LAMB, which are counted, explain the
+  first, not the second.
+- Training throughput beyond 20 %: few rows of many tables, of both signs. Convolutions in tf32 under XLA (ResNet-50 on
+  TensorFlow 1) take 1.5 times what is planned. EfficientNet under TensorFlow 2 in fp16 is a third faster than planned
+  on one A100 and a fifth on 64: with the batches and XLA of its scripts one is right, but several share a host that
+  augments photographs, at a rate that no document states.
 - A step bound by its host: BERT-base, 32 x 128 tokens in bf16, takes 26 ms on a rented H200, 40 ms on an H100, 31 to 34
-  planned; launches and device overlap in all three.
+  planned; launches and device overlap in all three. Its interval is the wider the more the host bounds it.
 - Documents that say less than they ran: lengths of articles that are cut (BART), chunks of a pipeline stage (NeMo's
   fine-tuning), the host's input (EfficientNet over 8 to 64 GPUs).
 - Encoders on a T4: TensorFlow 1's table takes 1.7 times as long as TensorFlow 2's, while on V100s the same two are 1.1

@@ -39,7 +39,7 @@ def _lines(part: CrossValidation, name: str, rounds: tuple[tuple[JudgedRow, ...]
             (row for row in part.distant if (row.row_id, row.metric) not in out),
         )
         for row in away:
-            spread = without.spread(row.group, row.unseen_factors, row.foreign)
+            spread = without.spread_of(row)
             covered[row.group].append(without.covers(row))
             widths[row.group].append(log(spread.high_factor / spread.low_factor))
         for group in {row.group for row in away}:

@@ -324,3 +324,12 @@ def test_kin_adds_no_measurement_a_second_time(judged: MakeJudged) -> None:
     ]
     both = fit_intervals([*known, *blank])
     assert both.of_group(UNSTATED_MEMORY) == fit_intervals(blank).of_group(UNSTATED_MEMORY)
+
+
+def test_a_host_of_unknown_speed_widens_what_it_bounds(judged: MakeJudged) -> None:
+    """A step that goes with its host's launches is covered where the host is a third slower; any other is not."""
+    intervals = fit_intervals(noisy(judged, 0, rows=200, sigma=0.05))
+    slow = judged(row_id="slow", metric="iteration_time_s", family="new", measured=135.0)
+    assert not intervals.covers(slow)
+    assert intervals.covers(replace(slow, host_share=1.0))
+    assert intervals.spread_of(slow) == intervals.spread("training time")

@@ -80,6 +80,25 @@ def test_columns_of_a_file_win(row: Row) -> None:
     assert (found.program, found.loss) == ("torchtitan", "plain")
 
 
+def test_cells_that_the_scripts_contradict_are_put_right(row: Row) -> None:
+    """ELECTRA in TensorFlow 2 is fine-tuned with XLA under AMP alone, whatever a table says."""
+    source = "NVIDIA/DeepLearningExamples@1:TensorFlow2/LanguageModeling/ELECTRA/README.md"
+
+    def compiled(precision: str, note: str) -> str:
+        cells = {"compile": "y", "source": source, "source_group": "NVIDIA-DLE", "precision": precision}
+        return with_facts(row(**cells, note=note)).compile
+
+    assert compiled("tf32", "SQuAD fine-tune; TF2+XLA") == compiled("fp32", "SQuAD fine-tune") == "n"
+    assert compiled("fp16", "SQuAD fine-tune; TF2+XLA") == compiled("tf32", "pre-training, TF2+XLA") == "y"
+
+
+@pytest.mark.parametrize(("note", "tokens"), [("SQuAD fine-tuning packed to 4096", 200), ("pre-training", None)])
+def test_nemo_packs_documents_for_fine_tuning(row: Row, note: str, tokens: int | None) -> None:
+    """What is packed attends to itself alone; pre-training reads whole sequences."""
+    filled = with_facts(row(source_group="NeMo", note=note))
+    assert filled.document_tokens == tokens
+
+
 MXNET = "NVIDIA/DeepLearningExamples@1:MxNet/Classification/RN50v1.5/README.md"
 PADDLE_BERT = "NVIDIA/DeepLearningExamples@1:PaddlePaddle/LanguageModeling/BERT/README.md"
 TENSORFLOW_BERT = "NVIDIA/DeepLearningExamples@1:TensorFlow2/LanguageModeling/BERT/README.md"

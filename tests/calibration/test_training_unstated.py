@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from tonnage.calibration.prediction import JudgedRow
+from tonnage.calibration import training_fit, training_judge
+from tonnage.calibration.calibrating import cross_validate
+from tonnage.calibration.kinds import kind_named
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.training_case import build_case
+from tonnage.calibration.training_case import TrainingCase, build_case
+from tonnage.calibration.training_fitted import TrainingFit
 from tonnage.calibration.training_memory_rows import judge_memory_row
 from tonnage.calibration.training_unstated import fits, fitted_to_device
 from tonnage.catalog import Catalog
-from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.assumptions import Assumptions, unfitted
 from tonnage.sizing.layouts import RECOMPUTES
 
 Row = Callable[..., TrainingRow]
@@ -72,3 +78,52 @@ def test_a_row_that_says_whether_it_fits_is_taken_at_its_word(row: Row, catalog:
     told = judge_memory_row(replace(row(**TIGHT), metric="fits", value=0.0), catalog, Assumptions())
     assert isinstance(told, JudgedRow)
     assert told.predicted == 0.0
+
+
+def test_unstated_micro_batches_are_inferred_inside_the_fold(
+    row: Row, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A left-out row's micro-batch is what fits by a fit that has not seen its family. Here that fit thinks that a
+    logit takes 90 bytes, any other 12."""
+    blank: dict[str, Any] = {"micro_batch_per_gpu": None, "grad_accum": None, "global_batch": None}
+    rows = [row(id=family, family=family, **blank) for family in ("A", "B")]
+    chosen: list[tuple[str, float, float]] = []
+    real = training_judge.time_case
+
+    def watched(one: TrainingRow, catalog: Catalog, assumed: Assumptions) -> TrainingCase | SkippedRow:
+        case = real(one, catalog, assumed)
+        assert isinstance(case, TrainingCase)
+        chosen.append((one.family, assumed.loss_bytes_per_logit, float(case.layouts.micro_batch[0])))
+        return case
+
+    def fit(seen: list[TrainingRow], *_: object) -> TrainingFit:
+        logit = 12.0 if any(one.family == "A" for one in seen) else 90.0
+        return TrainingFit(
+            values=MappingProxyType({"loss_bytes_per_logit": logit}), ranges={}, rows=len(seen), residuals=(),
+            generations=frozenset(), precisions=frozenset(), engines=frozenset(),
+        )  # fmt: skip
+
+    monkeypatch.setattr(training_judge, "time_case", watched)
+    path = tmp_path / "rows.csv"
+    path.write_text("id\n")
+    cross_validate(replace(kind_named("training"), read=lambda *_: iter(rows), fit=fit), path, catalog)
+    roomy, tight = (max(micro for *one, micro in chosen if one == ["A", logit]) for logit in (12.0, 90.0))
+    assert set(chosen) == {("A", 12.0, roomy), ("B", 12.0, roomy), ("A", 90.0, tight)}
+    assert tight < roomy
+
+
+def test_no_fit_settles_what_the_rows_of_a_fit_leave_open(
+    row: Row, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are fitted are read by judgements made before any fit, in which no left-out row has a say."""
+    taken: list[Assumptions] = []
+
+    def cases(_rows: list[TrainingRow], _catalog: Catalog, assumed: Assumptions) -> list[TrainingCase]:
+        taken.append(assumed)
+        return []
+
+    monkeypatch.setattr(training_fit, "fitting_cases", cases)
+    monkeypatch.setattr(training_fit, "_time_once", lambda *_: None)
+    training_fit.fit_training([row()], catalog)
+    assert taken == [unfitted()]
+    assert taken != [Assumptions()]

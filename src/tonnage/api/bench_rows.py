@@ -114,7 +114,7 @@ def _predicted(
         results = list(judged_rows(kind, kind.read(file, catalog), catalog, fitted, seen=seen))
     found = []
     for row in (one for one in results if isinstance(one, JudgedRow)):
-        spread = intervals.spread(row.group, row.unseen_factors, row.foreign)
+        spread = intervals.spread_of(row)
         low, high = row.predicted * spread.low_factor, row.predicted * spread.high_factor
         found.append(
             PredictedFigure(metric=row.metric, measured=row.measured, predicted=row.predicted, low=low, high=high)

@@ -19,6 +19,7 @@ from typing import Final
 from tonnage.calibration.interval_level import calibrated_level
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.sizing.assumptions import (
+    HOST_SPREAD,
     INFERENCE_MEMORY_SPREAD,
     INFERENCE_TIME_SPREAD,
     TRAINING_MEMORY_SPREAD,
@@ -94,6 +95,12 @@ class Intervals:
         high = known.centre_log + (known.high_log - known.centre_log) * factor
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
 
+    def spread_of(self, row: JudgedRow) -> Spread:
+        """The interval around the prediction of a row, by its distance from the data and by how far its host, of
+        unknown speed, bounds it."""
+        spread = self.spread(row.group, row.unseen_factors, row.foreign)
+        return spread.beside(HOST_SPREAD, row.host_share) if row.host_share else spread
+
     def of_group(self, group: str) -> GroupInterval | None:
         """The interval of a group; of one that no row was seen of, what holds for all of its kin, since no row
         says which of them it is like; None where no row was seen of them either."""
@@ -110,7 +117,7 @@ class Intervals:
 
     def covers(self, row: JudgedRow) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
-        spread = self.spread(row.group, row.unseen_factors, row.foreign)
+        spread = self.spread_of(row)
         return log(spread.low_factor) <= residual(row) <= log(spread.high_factor)
 
 

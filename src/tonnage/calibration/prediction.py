@@ -31,6 +31,7 @@ class JudgedRow:
     capacity_gib: float | None = None
     source: str = ""
     bound: bool = False
+    host_share: float = 0.0  # how far a time goes with the speed of its host, which no row states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ Four steps, each filling only cells that are still blank:
    (`VOCABULARY`). Remarks of whoever wrote the row down decide nothing. A rate in Gbit/s is its network.
 4. Words of the source's own name: a named program.
 
+Last, cells that the scripts of the source contradict are put right (`corrected_facts`).
+
 After this no prediction looks at a note, a source or a source group.
 """
 
@@ -22,7 +24,7 @@ from typing import Any, Final
 
 from tonnage.calibration.columns import PROGRAM_COLUMNS
 from tonnage.calibration.note_words import NoteWords, clauses_of, stated_in_clauses, words
-from tonnage.calibration.row_sources import documented_facts, words_of_source
+from tonnage.calibration.row_sources import corrected_facts, documented_facts, words_of_source
 from tonnage.calibration.rows import TrainingRow
 from tonnage.workload.programs import ProgramName
 
@@ -85,7 +87,7 @@ def with_facts(row: TrainingRow) -> TrainingRow:
     """The row with its blank columns filled from its note and its source; the same row where it is filled already."""
     for facts in (_stated, words_of_source, _named, documented_facts, _named_by_source, _network_of):
         row = _filled(row, facts(row))
-    return row
+    return replace(row, **corrected_facts(row))
 
 
 def _filled(row: TrainingRow, found: Mapping[str, Any]) -> TrainingRow:

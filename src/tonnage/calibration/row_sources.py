@@ -28,6 +28,15 @@ def documented_facts(row: TrainingRow) -> Facts:
     return NOTHING if reader is None else reader(row)
 
 
+def corrected_facts(row: TrainingRow) -> Facts:
+    """Column -> value where the scripts of a row's source show its cell to be otherwise.
+
+    ELECTRA in TensorFlow 2 is fine-tuned with `--xla` under AMP alone (NVIDIA/DeepLearningExamples@729963d,
+    TensorFlow2/LanguageModeling/ELECTRA/scripts/run_squad.sh: `use_fp16=" --amp --xla "`)."""
+    electra = "TensorFlow2/LanguageModeling/ELECTRA" in row.source and row.objective == "classification"
+    return {"compile": "n"} if electra and row.precision != "fp16" else NOTHING
+
+
 def _nvidia_examples(row: TrainingRow) -> Facts:
     """NVIDIA/DeepLearningExamples@729963d. Image classifiers in PyTorch: `memory_format: nhwc` under AMP
     (PyTorch/Classification/ConvNets/configs.yml). MXNet: `--fuse-bn-relu 1 --fuse-bn-add-relu 1` with NHWC
@@ -141,6 +150,16 @@ def _torchtune(row: TrainingRow) -> Facts:
     return {**version, "optimizer": "AdamW", "loss": loss, "optimizer_in_backward": "y" if stepped else "n"}
 
 
+def _nemo(row: TrainingRow) -> Facts:
+    """Fine-tuning of NVIDIA/NeMo docs/source/performance/performance_summary.md: SQuAD 1.1, packed into sequences whose
+    documents attend to themselves alone (`packed_sequence`, NeMo user guide)."""
+    return {"document_tokens": SQUAD_TOKENS} if row.objective == "classification" else NOTHING
+
+
+# A paragraph and a question of SQuAD, 117 and 10 words in the mean (Rajpurkar et al. 2016, arXiv:1606.05250), in
+# sub-words. Judgement, 150 to 250: whichever it is, next to nothing of 4,096 tokens is left to attend to.
+SQUAD_TOKENS: Final = 200
+
 SOURCES: Final[Mapping[str, Callable[[TrainingRow], Facts]]] = MappingProxyType(
     {
         "NVIDIA-DLE": _nvidia_examples,
@@ -150,6 +169,7 @@ SOURCES: Final[Mapping[str, Callable[[TrainingRow], Facts]]] = MappingProxyType(
         "model-cards": _model_cards,
         "torchtune": _torchtune,
         "Lambda-benchmark": _lambda,
+        "NeMo": _nemo,
     }
 )
 
@@ -174,6 +194,7 @@ SOURCE_WORDS: Final[Mapping[str, tuple[NoteWords, ...]]] = MappingProxyType(
             words("adapter_targets", r"LoRA on all", "all-linear"),
             words("adapter_targets", r"LoRA on q, ?v", "attention"),
         ),
+        "NeMo": (words("objective", r"fine-tuning packed", "classification"),),
         "unsloth": (words("attention", r"\bFA2\b|FlashAttention-2", "flash"),),
         "JAX-Toolbox": (
             words("kernels", r"transformer engine", "fused"),

@@ -75,6 +75,7 @@ class TrainingRow:
     softmax: str = ""  # adaptive: over clusters of WikiText-103's words that are slices of one table
     exchanges: str = ""  # n: its processes never sum their gradients
     peer_to_peer: str = ""  # n: GPUs of a node talk through its memory
+    document_tokens: int | None = None  # of documents packed into a sequence, each attending to itself alone
     doubt: str = ""  # why the row is suspect, where its reader found so
 
 

@@ -98,7 +98,7 @@ class ErrorTally:
         self.good, self.doubtful = _Errors(), _Errors()
         self.fit: Counter[Hashable] = Counter()
         self.worst: list[tuple[float, int, JudgedRow]] = []
-        self._bounds: dict[tuple[str, int, str], tuple[float, float]] = {}
+        self._bounds: dict[tuple[str, int, int, float, str], tuple[float, float]] = {}
         self._capacity: dict[str, float | None] = {}
 
     def add(self, result: JudgedRow | SkippedRow) -> None:
@@ -161,9 +161,9 @@ class ErrorTally:
 
     def _covers(self, row: JudgedRow) -> bool:
         shared = isinstance(self.intervals, Intervals)
-        key = (row.group, row.unseen_factors, "" if shared else row.family)
+        key = (row.group, row.unseen_factors, row.foreign, row.host_share, "" if shared else row.family)
         if key not in self._bounds:
-            spread = self._intervals_of(row.family).spread(row.group, row.unseen_factors, row.foreign)
+            spread = self._intervals_of(row.family).spread_of(row)
             self._bounds[key] = (log(spread.low_factor), log(spread.high_factor))
         low, high = self._bounds[key]
         return low <= residual(row) <= high

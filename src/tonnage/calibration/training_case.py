@@ -38,6 +38,10 @@ LARGEST_MICRO_BATCH = 1024
 # Transformer-XL, lamb.py, `lamb_kernel` under the script compiler).
 LAMB_KERNELS = 8.0
 LAMB_PASSES = 1.5  # traffic over AdamW's: LAMB reads its state twice (You et al. 2019, arXiv:1904.00962)
+# A LAMB of primitives: moments 20 passes over 32-bit values, their quotient and decay 12, two norms 6, the update 5,
+# clipping 3, gradients kept apart 2 (TensorFlow: NVIDIA's Transformer-XL, tf/lamb.py `_apply_dense`, tf/main.py), over
+# the seven of AdamW.
+PRIMITIVE_LAMB_PASSES = 48.0 / 7.0
 # Width of ELECTRA's generator over the model's, by the model's width (Clark et al. 2020, arXiv:2003.10555, table 6).
 GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}
 
@@ -162,12 +166,20 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
     return {
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
         "target_tokens": row.target_tokens or 0,
+        "document_tokens": row.document_tokens or 0,
         "rare_words": RARE_WORDS if row.softmax == "adaptive" else (),
         "exchanges": row.exchanges != "n",
         "interleave": _degree(row.sharding, "vp"),
-        "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,
+        "optimizer_passes": _optimizer_passes(row),
         "optimizer_kernels": LAMB_KERNELS if row.optimizer.upper() == "LAMB" and row.optimizer_fused == "n" else 0.0,
     }
+
+
+def _optimizer_passes(row: TrainingRow) -> float:
+    """Traffic of the optimizer over AdamW's in one kernel."""
+    if row.optimizer.upper() != "LAMB":
+        return 1.0
+    return PRIMITIVE_LAMB_PASSES if row.program == "tensorflow" and row.compile != "y" else LAMB_PASSES
 
 
 def _gpus(row: TrainingRow) -> tuple[int, int]:

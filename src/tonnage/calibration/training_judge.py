@@ -19,6 +19,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, peak_tflops, stack
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import predict_training
+from tonnage.sizing.training_time import TrainingStep
 from tonnage.sizing.training_work import FULL, counted_flop_per_token
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def judge_training(
         else:
             timed.append((index, found))
     if timed:
-        predictions = predict_metrics([case for _, case in timed], assumed)
-        for (index, case), value in zip(timed, predictions, strict=True):
-            results[index] = _judged(case, value, fitted)
+        for index, case in timed:
+            step = predicted_step(case, assumed)
+            results[index] = _judged(case, step, fitted)
     return [results[index] for index in range(len(rows))]
 
 
@@ -79,8 +80,12 @@ def predict_metrics(cases: Sequence[TrainingCase], assumed: Assumptions) -> list
 
 def predicted_step_s(case: TrainingCase, assumed: Assumptions) -> float:
     """Seconds of one step of a case."""
-    devices = case_devices(case, assumed)
-    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.trainer).step.total_s[0])
+    return float(predicted_step(case, assumed).total_s[0])
+
+
+def predicted_step(case: TrainingCase, assumed: Assumptions) -> TrainingStep:
+    """One step of a case, part by part."""
+    return predict_training(case.jobs, case.layouts, case_devices(case, assumed), assumed, case.trainer).step
 
 
 def case_devices(case: TrainingCase, assumed: Assumptions) -> Devices:
@@ -126,8 +131,8 @@ def case_ratio(case: TrainingCase, seconds: float) -> float:
     return 1.0 / value if case.row.metric in TIMES else value
 
 
-def _judged(case: TrainingCase, value: float, fitted: TrainingFit | None) -> JudgedRow | SkippedRow:
-    row = case.row
+def _judged(case: TrainingCase, step: TrainingStep, fitted: TrainingFit | None) -> JudgedRow | SkippedRow:
+    row, value = case.row, in_convention(case, float(step.total_s[0]))
     if not np.isfinite(value) or value <= 0:
         return _skipped(row, "a link between its devices has no published bandwidth")
     image, unseen_factors = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
@@ -148,6 +153,7 @@ def _judged(case: TrainingCase, value: float, fitted: TrainingFit | None) -> Jud
         unseen_factors=len(unseen_factors.names),
         foreign=len(unseen_factors.foreign),
         source=publication(row.source),
+        host_share=float(step.host_share[0]),
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.sizing.estimates import Num
-from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise, gemm
+from tonnage.sizing.operators import ALIGNED_BYTES, Kind, Operator, Pass, elementwise, gemm
+from tonnage.sizing.rates import TILE
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 
@@ -44,10 +46,13 @@ def _attention_over(
     fused = span.attention != "eager"
     reads = element * (2 * tokens * width + 2 * span.batch * seen * kv_width)
     halved = 1.0 - 0.5 * seen / keys if causal and fused else 1.0
+    product = _product(shape, span, keys=seen)
     operators = [
         Operator(
             name=prefix + "attention",
-            kind="attention",
+            kind=product.kind,
+            rows=product.rows,
+            columns=product.columns,
             flop=4.0 * tokens * seen * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
             moved_bytes=reads if fused else reads + 2 * element * scores,
             query_length=span.query,
@@ -60,15 +65,46 @@ def _attention_over(
         operators += relative_operators(shape, span, scores=scores, keys=seen, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
+        moved = 4 * element + 2 * softmax_bytes
+        if span.primitives:
+            beside = 0.0 if shape.relative_projections else PRIMITIVE_SCALE_PASSES  # counted where positions are
+            moved = PRIMITIVE_SOFTMAX_PASSES * softmax_bytes + (PRIMITIVE_DROPOUT_PASSES + beside) * element
         operators.append(
             elementwise(
                 prefix + "softmax",
-                moved_bytes=scores * (4 * element + 2 * softmax_bytes),
+                moved_bytes=scores * moved,
                 kernels=4,
                 scores=True,
             )
         )
     return operators
+
+
+# Thirds of the passes over scores that a graph of primitives takes, forward and backward (TensorFlow, softmax_op.h,
+# nn_grad.py, nn_ops.py `dropout`). Softmax: three reads, a write; product of gradient and result (3), its sum (1),
+# difference (2), product (3): 13. Dropout: numbers drawn (1), compared (2), cast (2), scale (2), product (3); product
+# (3), scale (2): 15. Scale and mask before them: 2 each and the scale's gradient 2.
+PRIMITIVE_SOFTMAX_PASSES, PRIMITIVE_DROPOUT_PASSES, PRIMITIVE_SCALE_PASSES = 13.0 / 3.0, 5.0, 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Product:
+    """What runs the products over heads, and the outputs that its tiles cover."""
+
+    kind: Kind
+    rows: Num = 1.0
+    columns: Num = 1.0
+
+
+def _product(shape: ModelShape, span: Pass, *, keys: Num) -> _Product:
+    """Eager products over heads in plain 32-bit arithmetic are batched matrix products: no tensor core waits for what
+    stands between them, and what a fused kernel reaches of those says nothing of them. Each head's outputs are tiles of
+    their own (cuBLAS, `cublasSgemmStridedBatched`)."""
+    if not (span.training and not span.tensor_cores and span.attention == "eager"):
+        return _Product(kind="attention")
+    groups = span.batch * (shape.heads / span.tensor_parallel)
+    tall = np.ceil(np.asarray(span.query) / TILE) * TILE
+    return _Product(kind="gemm", rows=groups * tall, columns=keys)
 
 
 def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
@@ -156,6 +192,7 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
     arXiv:2006.03654)."""
     width = shape.heads * shape.head_dim / span.tensor_parallel
     ways = 1.0 if shape.causal else 2.0
+    product = _product(shape, span, keys=keys)
     wide = 4.0 if span.residual_bytes > span.element_bytes else span.element_bytes
     passes, strided = SHIFT_PASSES, SHIFT_STRIDED
     if span.primitives:
@@ -164,7 +201,9 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
         Operator(
             name=prefix + "position scores",
-            kind="attention",
+            kind=product.kind,
+            rows=product.rows,
+            columns=product.columns,
             count=ways,
             flop=2.0 * span.tokens * keys * width,
             moved_bytes=span.element_bytes * (span.tokens + keys) * width,

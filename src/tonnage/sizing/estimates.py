@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp, hypot, log
 from typing import Any, Literal
 
 import numpy as np
@@ -49,6 +50,12 @@ class Spread:
         """The same interval of `value`, cut where it would pass the least that is possible."""
         least = min(1.0, floor / value)
         return Spread(low_factor=max(self.low_factor, least), high_factor=max(self.high_factor, 1.0))
+
+    def beside(self, other: Spread, share: float) -> Spread:
+        """The same interval where a `share` of the figure goes with something unknown by `other`, independently."""
+        low = hypot(log(self.low_factor), share * log(other.low_factor))
+        high = hypot(log(self.high_factor), share * log(other.high_factor))
+        return Spread(low_factor=exp(-low), high_factor=exp(high))
 
     def around(self, value: float, basis: Basis = "computed") -> Figure:
         return Figure(value=value, low=value * self.low_factor, high=value * self.high_factor, basis=basis)

@@ -6,11 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from tonnage.sizing.attention_operators import attention_operators, latent_attention, projection_operators
+from tonnage.sizing.attention_operators import (
+    PRIMITIVE_DROPOUT_PASSES,
+    attention_operators,
+    latent_attention,
+    projection_operators,
+)
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.mlp_operators import mlp_operators
 from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise, gemm
 from tonnage.workload.shapes import ModelShape
+
+# Thirds of the passes that a graph of primitives takes, forward and backward, for a residual sum (3, and 3 to add up
+# its gradients) and a norm of moments. TensorFlow, nn_impl.py `moments`, `batch_normalization`: mean 1, squared
+# difference 2, its mean 1, scale 2, shift 2; their gradients: two products 6, one summed 1, two means spread out 4,
+# difference and product 5, a sum of three 4.
+PRIMITIVE_NORM_PASSES = 34.0 / 3.0
 
 
 def layer_operators(
@@ -56,10 +67,13 @@ def layer_operators(
     shared = t if span.sequence_parallel else 1.0
     norms = shape.norms_per_layer + (1 if cross_keys is not None else 0)
     dropped = 1.0 if span.training and not shape.gated_mlp else 0.0  # today's gated decoders train without dropout
+    moved = 4 * residual + 2 * element + dropped
+    if span.primitives:
+        moved = PRIMITIVE_NORM_PASSES * residual + PRIMITIVE_DROPOUT_PASSES * element
     operators.append(
         elementwise(
             "norms and residuals",
-            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / shared,
+            moved_bytes=norms * tokens * hidden * moved / shared,
             kernels=norms * (3 + 2 * dropped),
         )
     )

@@ -20,19 +20,26 @@ def mlp_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, pe
     ups = 2 if shape.gated_mlp else 1
     return [
         gemm("mlp up", span, rows=tokens, inner=hidden, columns=inner, count=ups),
-        _activation(shape, element * tokens * inner),
+        _activation(shape, span, element * tokens * inner),
         gemm("mlp down", span, rows=tokens, inner=inner, columns=hidden),
     ]
 
 
-def _activation(shape: ModelShape, output_bytes: Num) -> Operator:
+# Thirds of the passes over the output of the first product that a graph of primitives takes, forward and backward, its
+# bias (2 and 1) among them. GELU by the error function (transformers and its copies in TensorFlow, `gelu`): two scales,
+# error function, sum (2 each), product (3); its gradient: three products (9), two scales, square, sign, exponential,
+# constant (2 each), a sum (3): 38. A rectifier (2, 3) with a dropout (10, 5) behind it (Transformer-XL,
+# `positionwise_FF`): 23.
+PRIMITIVE_GELU_PASSES, PRIMITIVE_RECTIFIER_PASSES = 38.0 / 3.0, 23.0 / 3.0
+
+
+def _activation(shape: ModelShape, span: Pass, output_bytes: Num) -> Operator:
     """The activation between an MLP's products, whose output is that large."""
     gated = shape.gated_mlp
-    return elementwise(
-        "mlp activation",
-        moved_bytes=output_bytes * (6 if gated else 2),
-        kernels=2 if gated else 1,
-    )
+    passes = 6.0 if gated else 2.0
+    if span.primitives and not gated:
+        passes = PRIMITIVE_RECTIFIER_PASSES if shape.relative_projections else PRIMITIVE_GELU_PASSES
+    return elementwise("mlp activation", moved_bytes=output_bytes * passes, kernels=2 if gated else 1)
 
 
 def busy_experts(experts: int, per_token: int, tokens: Num) -> Num:
@@ -90,7 +97,7 @@ def expert_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int,
         sorted_bytes = 4 * element * routed * hidden
     return [
         up,
-        _activation(shape, element * routed * inner),
+        _activation(shape, span, element * routed * inner),
         down,
         gemm("router", span, rows=span.tokens, inner=hidden, columns=float(experts)),
         elementwise("dispatch", moved_bytes=sorted_bytes, kernels=6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.operators import Operator
+
+TILE: Final = 128.0  # outputs of a product that one multiprocessor makes together, in each direction
 
 
 def smooth_max(first: Num, second: Num, sharpness: float) -> Num:
@@ -21,7 +24,7 @@ def smooth_max(first: Num, second: Num, sharpness: float) -> Num:
 
 def output_tiles(rows: Num, columns: Num, groups: Num = 1.0) -> Num:
     """Tiles of 128 x 128 outputs of `groups` products, rounded up, as GPU matrix libraries cut them."""
-    return groups * np.ceil(np.asarray(rows) / 128.0) * np.ceil(np.asarray(columns) / 128.0)
+    return groups * np.ceil(np.asarray(rows) / TILE) * np.ceil(np.asarray(columns) / TILE)
 
 
 def operator_s(operator: Operator, devices: Devices, assumed: Assumptions, tiles: Num | None = None) -> Num:

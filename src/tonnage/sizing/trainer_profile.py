@@ -17,7 +17,8 @@ class TrainerProfile:
     `fused`: hand-written kernels merge element-wise work (Megatron, Transformer Engine, TensorRT-like); what a
     compiler merges follows the job's `compile`.
     `cached_tokens`: earlier tokens each segment also attends to (Transformer-XL). `target_tokens`: decoder length of
-    an encoder-decoder (0: as the encoder's). `logit_share`: positions that go through the vocabulary projection
+    an encoder-decoder (0: as the encoder's). `document_tokens`: of documents packed into a sequence,
+    each attending to itself alone (0: none). `logit_share`: positions that go through the vocabulary projection
     (masked positions only: about 0.15). `interleave`: model chunks per pipeline stage (Narayanan et al. 2021).
     `state`: autocast keeps fp32 weights and 16-bit copies; a cast
     model is 16-bit with fp32 masters beside; megatron adds fp32 main gradients. `reduce_bytes`: gradient element on
@@ -54,6 +55,7 @@ class TrainerProfile:
     fused: bool = False
     cached_tokens: int = 0
     target_tokens: int = 0
+    document_tokens: int = 0
     logit_share: float = 1.0
     interleave: int = 1
     state: State = "autocast"

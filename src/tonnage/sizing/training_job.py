@@ -73,7 +73,7 @@ def training_span(
     return Pass(
         batch=layouts.micro_batch,
         query=length / layouts.context_parallel,
-        keys=length + trainer.cached_tokens,
+        keys=min(length, trainer.document_tokens or length) + trainer.cached_tokens,
         element_bytes=numbers.element_bytes,
         residual_bytes=numbers.element_bytes if trainer.thin_residual else numbers.residual_bytes,
         weight_bytes=numbers.element_bytes,
@@ -85,7 +85,7 @@ def training_span(
         loss_bytes=trainer.loss_moved_bytes or PLAIN_LOSS_MOVED[numbers.element_bytes],
         rare_words=trainer.rare_words,
         odd_rows=not trainer.fused,
-        primitives=trainer.primitives,
+        primitives=trainer.primitives and not trainer.clustered,
         winograd=numbers.compute == "fp32",
         tensor_cores=numbers.compute != "fp32",
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,

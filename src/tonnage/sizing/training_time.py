@@ -19,6 +19,7 @@ from tonnage.values import dataclass
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
 HOST_SHARPNESS = 4.0  # the host runs ahead of the device but for the waits of a step: rounded where the two meet
+NO_PARTS = ("floor_s", "host_bound_s")
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -37,15 +38,21 @@ class TrainingStep:
     bubble_s: Array
     optimizer_s: Array
     floor_s: Array  # no step takes less: products at the most the device reaches, state once through memory; no part
+    host_bound_s: Array  # of the total, what goes in proportion to the host's time for a launch; no part either
     model_flop: Array  # FLOP per device of forward and backward, recomputation not counted (the MFU convention)
 
     @property
     def total_s(self) -> Array:
         return reduce(np.add, (getattr(self, name) for name in self._parts()))
 
+    @property
+    def host_share(self) -> Array:
+        """How far the total goes with the host's time for a launch: d ln(total) / d ln(time), 0 to 1."""
+        return self.host_bound_s / self.total_s
+
     @classmethod
     def _parts(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls) if field.name.endswith("_s") and field.name != "floor_s")
+        return tuple(one.name for one in fields(cls) if one.name.endswith("_s") and one.name not in NO_PARTS)
 
     def parts(self, index: int) -> dict[str, float]:
         """Part -> seconds of one row, without the `_s` suffix, zeros left out."""
@@ -77,11 +84,17 @@ def step_seconds(
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
     host = kernels * assumed.training_launch_us_per_kernel * 1e-6
-    launch = smooth_max(host, device, HOST_SHARPNESS) - device
+    together = smooth_max(host, device, HOST_SHARPNESS)
+    launch = together - device
+    bound = together * host**HOST_SHARPNESS / (host**HOST_SHARPNESS + device**HOST_SHARPNESS)  # its slope, times host
     tensor = _tensor_parallel_s(work, devices, device, assumed)
     hand_over = _hand_over_s(work, devices)
     micro = device + launch + tensor + hand_over
     m = work.accumulation
+    optimizer_host = (
+        work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor
+        + work.optimizer_kernels * assumed.host_launch_us_per_kernel
+    ) * 1e-6
     return TrainingStep(
         forward_s=forward * m,
         backward_s=backward * m,
@@ -94,9 +107,9 @@ def step_seconds(
         bubble_s=work.bubble * micro,
         optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
         / (bandwidth * assumed.optimizer_memory_fraction)
-        + work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor * 1e-6
-        + work.optimizer_kernels * assumed.host_launch_us_per_kernel * 1e-6,
+        + optimizer_host,
         floor_s=floor * m + work.optimizer_bytes / bandwidth,
+        host_bound_s=bound * (m + work.bubble) + optimizer_host,
         model_flop=work.model_flop,
     )
 

@@ -44,6 +44,10 @@ ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
 # norm of moments is nine, a dropout five, a GELU eight (TensorFlow 1, contrib.layers.layer_norm, nn.dropout).
 # Judgement, 2.5 to 8; one where XLA merges clusters.
 PRIMITIVE_KERNELS = 4.0
+# Host time of a step's kernels where the executor of a graph launches them, over that of an eager framework: no kernel
+# waits for Python, so that forward's cost what backward's do (`training_parts.BACKWARD_LAUNCH`): 3 x 0.25 over
+# 1 + 2 x 0.25.
+GRAPH_LAUNCH = 0.5
 # Bytes that an 8-bit cast moves for a 16-bit element: read, written as it is and turned round, for the product of the
 # weights' gradient (Transformer Engine, cast_transpose).
 CAST_BYTES = 4.0
@@ -198,22 +202,32 @@ def _casts(op: Operator, *, times: Num, again: Num, fused: float) -> OperatorWor
 
 def _again_per_op(op: Operator) -> float:
     """Forwards that backward repeats where attention and every second matrix product are kept."""
-    return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
+    if op.kind == "attention" or (op.kind == "gemm" and op.scores):
+        return 0.0
+    return 0.5 if op.kind == "gemm" else 1.0
 
 
 def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> Operator:
+    """The operator with the kernels that its framework launches for it, each as one of an eager framework."""
+    spelt = _spelt(op, job, numbers, trainer)
+    if not trainer.primitives:
+        return spelt
+    merged = trainer.clustered or op.kind != "elementwise"
+    return replace(spelt, kernels=spelt.kernels * GRAPH_LAUNCH * (1.0 if merged else PRIMITIVE_KERNELS))
+
+
+def _spelt(op: Operator, job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> Operator:
     """The operator with the kernels that an eager framework launches for it.
 
-    An RMS norm and rotary positions are spelt out (`inference_pass`), and a composite GELU; autocast casts input and
-    weight of each product.
+    An RMS norm and rotary positions are spelt out (`inference_pass`), and a composite GELU (which a graph of primitives
+    counts by itself); autocast casts input and weight of each product.
     """
-    if trainer.primitives and not trainer.clustered and op.kind == "elementwise":
-        op = replace(op, kernels=op.kernels * PRIMITIVE_KERNELS)
     if op.name == "rotary":
         return replace(op, kernels=ROTARY_KERNELS)
     if op.name == "norms and residuals" and job.model.norm == "rms":
         return replace(op, kernels=op.kernels * RMS_KERNELS)
-    if op.name == "mlp activation" and job.model.composite_gelu and _fusion(job, trainer) == UNFUSED:
+    composite = job.model.composite_gelu and not trainer.primitives
+    if op.name == "mlp activation" and composite and _fusion(job, trainer) == UNFUSED:
         wide = COMPOSITE_BYTES / numbers.element_bytes if numbers.weight_copy_bytes else 1.0
         return replace(op, kernels=COMPOSITE_KERNELS, moved_bytes=op.moved_bytes * COMPOSITE_PASSES * wide)
     if op.name == "qkv":
@@ -233,7 +247,7 @@ def _backward(job: TrainJob, op: Operator) -> float:
     """Forwards that an operator's backward costs. Products against a frozen base have one gradient, not two."""
     if op.kind == "attention" and job.attention != "eager":
         return FLASH_BACKWARD
-    frozen = job.method != "full" and op.kind in ("gemm", "convolution")
+    frozen = job.method != "full" and op.kind in ("gemm", "convolution") and not op.scores
     return 1.0 if frozen else 2.0
 
 

@@ -31,7 +31,7 @@ from tonnage.planning.reasons.misses import (
 )
 from tonnage.planning.reasons.notes import AllocatorNote
 from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
-from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.assumptions import HOST_SPREAD, Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure, distinct
 from tonnage.sizing.fitting import fits, holds, room
@@ -281,10 +281,12 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
 
 
 def _time_interval(table: TrainingTable, row: int) -> Interval:
-    """The interval of a row's step time; its near end keeps what the device's own products and memory allow."""
+    """The interval of a row's step time: the wider the more of it the host bounds, whose speed no offer states; its
+    near end keeps what the device's own products and memory allow."""
     step_s, floor_s = float(table.step_s[row]), float(table.step.floor_s[row])
     interval = table.intervals.time[int(table.grid.machine[row])]
-    return replace(interval, spread=interval.spread.above(step_s, floor_s))
+    spread = interval.spread.beside(HOST_SPREAD, float(table.step.host_share[row]))
+    return replace(interval, spread=spread.above(step_s, floor_s))
 
 
 def _memory_interval(table: TrainingTable, row: int) -> Interval:
