@@ -92,6 +92,12 @@ def test_cells_that_the_scripts_contradict_are_put_right(row: Row) -> None:
     assert compiled("fp16", "SQuAD fine-tune; TF2+XLA") == compiled("tf32", "pre-training, TF2+XLA") == "y"
 
 
+def test_measured_adapters_are_on_all_linear_layers(row: Row) -> None:
+    """As the notes of `benchmarks/gpu_models.py` say; not known, they would be on attention alone."""
+    note = "HF transformers 5.17.0; peft 0.21.0; LoRA r=16 on all linear layers, bf16 base"
+    assert with_facts(row(source_group="tonnage-models", note=note)).adapter_targets == "all-linear"
+
+
 @pytest.mark.parametrize(("note", "tokens"), [("SQuAD fine-tuning packed to 4096", 200), ("pre-training", None)])
 def test_nemo_packs_documents_for_fine_tuning(row: Row, note: str, tokens: int | None) -> None:
     """What is packed attends to itself alone; pre-training reads whole sequences."""

@@ -195,6 +195,7 @@ SOURCE_WORDS: Final[Mapping[str, tuple[NoteWords, ...]]] = MappingProxyType(
             words("adapter_targets", r"LoRA on q, ?v", "attention"),
         ),
         "NeMo": (words("objective", r"fine-tuning packed", "classification"),),
+        "tonnage-models": (words("adapter_targets", r"LoRA r=\d+ on all linear", "all-linear"),),
         "unsloth": (words("attention", r"\bFA2\b|FlashAttention-2", "flash"),),
         "JAX-Toolbox": (
             words("kernels", r"transformer engine", "fused"),
