@@ -97,9 +97,9 @@ class _Product:
 
 
 def _product(shape: ModelShape, span: Pass, *, keys: Num) -> _Product:
-    """Eager products over heads in plain 32-bit arithmetic are batched matrix products: no tensor core waits for what
-    stands between them, and what a fused kernel reaches of those says nothing of them. Each head's outputs are tiles of
-    their own (cuBLAS, `cublasSgemmStridedBatched`)."""
+    """Eager products over heads in plain 32-bit arithmetic are batched matrix products: what a fused kernel reaches of
+    tensor cores says nothing of them. Each head's outputs are tiles of their own (cuBLAS,
+    `cublasSgemmStridedBatched`)."""
     if not (span.training and not span.tensor_cores and span.attention == "eager"):
         return _Product(kind="attention")
     groups = span.batch * (shape.heads / span.tensor_parallel)
