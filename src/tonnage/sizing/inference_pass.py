@@ -16,6 +16,7 @@ from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shar
 from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
 from tonnage.sizing.served_convolutions import Convolving, turns_layout
+from tonnage.sizing.shifted_scores import shifted_operators, shifted_scores
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
@@ -361,11 +362,11 @@ def _attention(
     """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
 
     Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
-    bias or a relative term per position adds a product and two transfers. A program as written scales and masks them,
-    takes the softmax, and copies queries, keys, values and the output into the order that its products want. Rows of
-    scores of an odd number of patches do not start where tensor cores can read them (`UNALIGNED_RATE`); engines pad
-    them, and texts are padded to lengths that they can read. `padding`: the length that sequences are padded to
-    around attention over what is left of them elsewhere.
+    bias or a relative term per position adds a product and two transfers, shifted positions what `shifted_scores`
+    lists. A program as written scales and masks them, takes the softmax, and copies queries, keys, values and the
+    output into the order that its products want. Rows of scores of an odd number of patches do not start where tensor
+    cores can read them (`UNALIGNED_RATE`); engines pad them, and texts are padded to lengths that they can read.
+    `padding`: the length that sequences are padded to around attention over what is left of them elsewhere.
     """
     if op.kind != "attention":
         return (op,)
@@ -389,6 +390,14 @@ def _attention(
     if not np.any(stored):
         return (replace(op, moved_bytes=op.moved_bytes * cached),)
     fused = replace(fused, moved_bytes=fused.moved_bytes * padding, flop=fused.flop * padding**2)
+    if shape.shifted_positions:
+        return (
+            fused,
+            *shifted_operators(
+                shape, span, shifted_scores(engine.name), name=op.name + " scores", scores=scores,
+                dispatch_share=CHAINED_SHARE if engine.spelt_out else 1.0,
+            ),
+        )  # fmt: skip
     return (
         fused,
         replace(

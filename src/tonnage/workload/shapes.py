@@ -91,6 +91,7 @@ class ModelShape:
     relative_width: int = 0  # its columns; 0: one bias per head (T5, MPNet)
     relative_norm: bool = False  # a norm over that table (DeBERTa-v3)
     relative_projections: bool = False  # DeBERTa: its own key and query projections for positions
+    shifted_positions: bool = False  # XLNet: scores of positions over twice the length, shifted, and of segments
     image_side: int = 0  # vision only, pixels
     patch_side: int = 0
     patch_bias: bool = True  # of the projection of patches
