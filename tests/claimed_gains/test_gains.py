@@ -212,6 +212,33 @@ def test_a_table_is_compared_with_this_machine(monkeypatch: pytest.MonkeyPatch) 
     assert 1.0 < gains[8] < 1000.0
 
 
+@pytest.mark.parametrize(
+    ("engine", "lack"),
+    [("h2o-gbm", "engine of processors"), ("ray-xgboost", "engine of processors"),
+     ("scikit-learn", "engine of processors"), ("xgboost", None)],
+)  # fmt: skip
+def test_an_engine_of_processors_has_no_gain_by_a_gpu(tmp_path: Path, engine: str, lack: str | None) -> None:
+    """A bench refuses `devices` for it: the time of another engine on a GPU is not its gain."""
+    file = tmp_path / "table.yaml"
+    file.write_text(TABLE.read_text(encoding="utf-8").replace("  depth: 6", f"  depth: 6\n  engine: {engine}"))
+    answer = tonnage.gains(file, tonnage.GainsOptions(only=("h100",)), as_of=DAY)
+    gain = by_name(answer.found)["h100"]
+    assert (gain.lack, gain.figure is None) == (lack, lack is not None)
+    if lack is not None:
+        assert f"unknown ({engine}): this engine trains on processors alone" in " ".join(str(answer).split())
+
+
+def test_an_engine_that_no_bench_predicts_has_no_rate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As `tonnage bench` before any row of it."""
+    from tonnage.calibration import engine_costs
+
+    monkeypatch.setattr(engine_costs, "UNMODELLED", ("catboost",))
+    file = tmp_path / "table.yaml"
+    file.write_text(TABLE.read_text(encoding="utf-8").replace("  depth: 6", "  depth: 6\n  engine: catboost"))
+    gain = by_name(tonnage.gains(file, tonnage.GainsOptions(only=("h100",)), as_of=DAY).found)["h100"]
+    assert (gain.lack, gain.said, gain.figure) == ("engine not modelled", "catboost", None)
+
+
 def test_a_broken_profile_is_no_missing_one(tmp_path: Path) -> None:
     """A profile that cannot be read is an error, not a processor that was never measured."""
     folder = tmp_path / "home" / "devices"

@@ -68,7 +68,7 @@ def test_programs_beside_a_cell_are_said_too() -> None:
 def test_the_page_says_whom_the_first_is_faster_than() -> None:
     """One repeat shows nothing; three that agree do. In JSON the pair has ratio and confidence."""
     once = render_report(engine_bench_report(found(GOOD, SLOW)), "table")
-    assert "after 3 s (one repeat does not show whether it is faster)." in " ".join(once.split())
+    assert "after 3 s (one repeat only: no confidence)." in " ".join(once.split())
     cells = [replace(one, turn=turn, train_s=(one.train_s or 0) * (1 + turn / 100))
              for one in (GOOD, SLOW) for turn in range(3)]  # fmt: skip
     report = engine_bench_report(found(*cells))
@@ -76,6 +76,21 @@ def test_the_page_says_whom_the_first_is_faster_than() -> None:
     assert "yes (confidence 99 %)" in render_report(report, "table")
     (pair,) = report.document()["faster"]
     assert (pair["first"], pair["other"], pair["shared_repeats"], pair["faster"]) == ("xgboost", "lightgbm", 3, True)
+    assert report.document()["not_compared"] == []
+
+
+def test_an_engine_with_a_failed_repeat_is_not_first() -> None:
+    """It is named with its failures, in the headline, on the page and in JSON; alone, nobody is first."""
+    cells = [GOOD, SLOW, replace(SLOW, turn=1), replace(GOOD, turn=1, reason="out of time")]
+    report = engine_bench_report(found(*cells))
+    words = " ".join(render_report(report, "table").split())
+    assert "lightgbm is first at auc 0.8" in words
+    assert "(not compared: xgboost, of whose 2 repeats 1 failed)" in words
+    assert "Not compared: xgboost, of whose 2 repeats 1 failed." in words
+    left = {"data": "d", "engine": "xgboost", "repeats": 2, "failed": 1, "missed_target": 0}
+    assert report.document()["not_compared"] == [left]
+    alone = render_report(engine_bench_report(found(cells[0], cells[3])), "table")
+    assert "no engine came to auc 0.8 in every repeat (not compared: xgboost" in " ".join(alone.split())
 
 
 def test_what_is_not_measured_yet_is_predicted() -> None:
@@ -95,7 +110,7 @@ def test_keys_of_the_json_are_described() -> None:
     document = engine_bench_report(found(GOOD, SLOW)).document()
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
     described = page.split(f"## {SCHEMA}\n")[1].split("\n## ")[0]
-    inner = [*document["data"][0], *document["engines"][0], *document["faster"][0]]
+    inner = [*document["data"][0], *document["engines"][0], *document["faster"][0], "missed_target"]
     power = {name for name in inner if name.startswith(("cpu_", "gpu_"))}
     assert {name for name in [*document, *inner] if f"`{name}`" not in described} == power
 

@@ -18,7 +18,7 @@ PAGE = Page(title="Bench #a", blocks=(
     LineChart(title="quality", x_title="seconds", y_title="auc", log_x=True,
               series=(("a", ((1.0, 0.5), (90.0, 0.9))),)),
     LineChart(title="empty chart", x_title="x", y_title="y", series=()),
-    Bullets(items=("one: failed",)), Pairs(rows=(("price", "USD 1"),)), Code(lines=("a  b",)),
+    Bullets(items=("one: failed",)), Pairs(rows=(("price", "USD 1"),)), Code(lines=("a  b",)), Code(lines=()),
 ))  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.workload.jobs import TabularJob, Workload
 
 DEVICES: Final = ("h100", "a100")
+ONE_PROCESS: Final = 1  # workers of a table on this machine
 
 
 def read_promises(flag: str, texts: list[str]) -> tuple[tuple[str, float], ...]:
@@ -144,9 +145,15 @@ def _device_gain(
     settings: Settings,
 ) -> Gain:  # fmt: skip
     from tonnage.claimed_gains.devices import gpu_gain
+    from tonnage.claimed_gains.gain import Gain
     from tonnage.overrides import parse_override_gpus
     from tonnage.planning.sizes import make_size_report
+    from tonnage.side_by_side.spec import EngineKind, trains_on_processors_alone
+    from tonnage.workload.jobs import TabularJob
 
+    engine = job.job.engine if isinstance(job.job, TabularJob) else None
+    if engine is not None and trains_on_processors_alone(cast("EngineKind", engine)):
+        return Gain(target=target, lack="engine of processors", said=engine)
     filters = parse_override_gpus(f"{target.subject.upper()}:1", market)
     size = make_size_report(job, market, gpus=filters, calibrated=calibrated)
     return gpu_gain(target, size, _processor(job, options.device, settings))
@@ -185,15 +192,17 @@ def _processor(job: Workload, device: str, settings: Settings) -> Side | Unmeasu
     return Side(name=f"{profile.name}, {max(profile.threads)} threads", per_s=rate)
 
 
-def _tables_here(job: TabularJob, settings: Settings) -> Side:
+def _tables_here(job: TabularJob, settings: Settings) -> Side | UnmeasuredProcessor:
     """A table on all threads of this machine, predicted as for a bench: by the physics, and by the rows of earlier
-    benches that `tonnage calibrate --tabular` has read."""
+    benches that `tonnage calibrate --tabular` has read. None of an engine that a bench does not predict either."""
     import numpy as np
 
     from tonnage.benchmarks.engines.session import read_host
+    from tonnage.calibration.engine_costs import is_unknown
     from tonnage.calibration.tabular_file import load_tabular
     from tonnage.calibration.tabular_fit import correction
     from tonnage.calibration.tabular_rows import physics
+    from tonnage.claimed_gains.devices import UnmeasuredProcessor
     from tonnage.claimed_gains.gain import Side
     from tonnage.sizing.estimates import Figure
     from tonnage.sizing.tabular import CpuColumns
@@ -202,6 +211,8 @@ def _tables_here(job: TabularJob, settings: Settings) -> Side:
     threads = float(host.logical_cores)
     change = correction(load_tabular(settings.home), method=job.method, engine=job.engine, passes=job.passes,
                         device=host.processor, job=job)  # fmt: skip
+    if job.engine is not None and not change.tables and is_unknown(job.engine, ONE_PROCESS):
+        return UnmeasuredProcessor(lack="engine not modelled", said=job.engine)
     cores = CpuColumns(
         vcpus=np.array([threads]), memory_bytes=np.array([host.memory_bytes]), arm=np.array([host.arm]),
         threads_per_core=np.array([host.threads_per_core]),

@@ -30,6 +30,8 @@ Lack = Literal[
     "no local profile",
     "not measured here",
     "device does not hold it",
+    "engine of processors",
+    "engine not modelled",
     "no rows on these processors",
     "no rows by provider",
 ]

@@ -7,26 +7,36 @@ from typing import Any
 
 from tonnage.reports.blocks import Block, Column, Paragraph, Table
 from tonnage.reports.plain import plain_figure, plain_number
-from tonnage.reports.wording import UNKNOWN, short
-from tonnage.side_by_side.faster import SURE, Faster
+from tonnage.reports.wording import UNKNOWN, plural, short
+from tonnage.side_by_side.faster import SURE, Faster, NotCompared
 from tonnage.side_by_side.spec import BenchData
 
 
-def said_faster(pairs: Sequence[Faster]) -> str:
-    """Than which engines the first is surely faster, from which the repeats show no sure difference; in brackets."""
-    if not pairs:
-        return ""
-    if all(one.confidence is None for one in pairs):
-        return " (one repeat does not show whether it is faster)"
+def said_faster(pairs: Sequence[Faster], left: Sequence[NotCompared] = ()) -> str:
+    """Than which engines the first is surely faster, from which the repeats show no sure difference, and which are not
+    compared; in brackets."""
     sure = [one.other for one in pairs if one.sure]
-    open_ = [one.other for one in pairs if not one.sure]
+    open_ = [one.other for one in pairs if one.confidence is not None and not one.sure]
+    once = [one.other for one in pairs if one.confidence is None]
     parts = [f"faster than {', '.join(sure)}"] if sure else []
     parts += [f"no sure difference from {', '.join(open_)}"] if open_ else []
-    return f" ({'; '.join(parts)})"
+    if once:
+        beside = f" beside {', '.join(once)}" if sure or open_ else ""
+        parts.append(f"one repeat only{beside}: no confidence")
+    parts += [f"not compared: {', '.join(_said_left(one) for one in left)}"] if left else []
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
-def faster_blocks(data: BenchData, pairs: Sequence[Faster]) -> Iterator[Block]:
-    """The table; nothing where fewer than two engines came to the target."""
+def _said_left(one: NotCompared) -> str:
+    counts = ((one.failed, "failed"), (one.missed, "missed the target"))
+    said = " and ".join(f"{count} {word}" for count, word in counts if count)
+    return f"{one.engine}, of whose {plural(one.repeats, 'repeat')} {said}"
+
+
+def faster_blocks(data: BenchData, pairs: Sequence[Faster], left: Sequence[NotCompared] = ()) -> Iterator[Block]:
+    """The table, where two engines or more are compared, and who is not."""
+    if left:
+        yield Paragraph(tone="warning", text=f"Not compared: {'; '.join(_said_left(one) for one in left)}.")
     if not pairs:
         return
     what = "in all" if data.target is None else f"to {data.metric} {data.target:g}"
@@ -37,7 +47,8 @@ def faster_blocks(data: BenchData, pairs: Sequence[Faster]) -> Iterator[Block]:
     ))  # fmt: skip
     yield Paragraph(tone="faint", text=(
         "Times are compared within a repeat, in which all engines took their turn. «yes»: the confidence is "
-        f"{_whole_percent(SURE)} or more, of each pair by itself; few repeats are sure of large differences alone."
+        f"{_whole_percent(SURE)} or more that the two differ, corrected for the number of pairs among all engines "
+        "(Holm); few repeats are sure of large differences alone."
     ))  # fmt: skip
 
 
@@ -65,3 +76,9 @@ def faster_document(pairs: Sequence[Faster]) -> list[dict[str, Any]]:
          "shared_repeats": one.repeats, "faster_confidence": plain_number(one.confidence), "faster": one.sure}
         for one in pairs
     ]  # fmt: skip
+
+
+def left_document(left: Sequence[NotCompared]) -> list[dict[str, Any]]:
+    """Those that are not compared, for JSON."""
+    return [{"data": one.data, "engine": one.engine, "repeats": one.repeats, "failed": one.failed,
+             "missed_target": one.missed} for one in left]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.reports.bench_ease import ease_blocks, ease_document
-from tonnage.reports.bench_faster import faster_blocks, faster_document, said_faster
+from tonnage.reports.bench_faster import faster_blocks, faster_document, left_document, said_faster
 from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
 from tonnage.reports.bench_search import said_settings, search_blocks, search_document
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
@@ -14,7 +14,7 @@ from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_scaled, short
 from tonnage.side_by_side.cells import BenchCell
-from tonnage.side_by_side.faster import faster_on
+from tonnage.side_by_side.faster import faster_on, not_compared
 from tonnage.side_by_side.result import POWER_FIGURES, BenchResult, EngineResult, engine_of, rate_of
 from tonnage.side_by_side.scaling import scaling_points
 from tonnage.side_by_side.searches import with_budget
@@ -94,15 +94,16 @@ def _verdict(found: BenchResult, data: BenchData) -> str:
         return f"{data.name}: {'no engine came to an end' if tried else 'nothing is measured yet'}."
     best = (min if data.metric == "rmse" else max)(rows, key=lambda row: row.quality.value if row.quality else 0.0)
     said = f"{data.name}: best {data.metric} {_plain(best.quality, 4)} by {best.engine.name}"
-    timed = [row for row in rows if row.to_target_s is not None]
+    left = not_compared(found, data)
+    timed = [row for row in rows if row.to_target_s is not None and not row.failed]
     if data.target is None:
         return said + "; no target is stated."
     if not timed:
-        return said + f"; no engine came to {data.metric} {data.target:g} in every repeat."
+        return said + f"; no engine came to {data.metric} {data.target:g} in every repeat{said_faster((), left)}."
     first = min(timed, key=lambda row: row.to_target_s.value if row.to_target_s else 0.0)
     return (
         said + f"; {first.engine.name} is first at {data.metric} {data.target:g}, after {_plain(first.to_target_s)} s"
-        f"{said_faster(faster_on(found, data))}."
+        f"{said_faster(faster_on(found, data), left)}."
     )
 
 
@@ -114,7 +115,7 @@ def _data_blocks(found: BenchResult, data: BenchData) -> Iterator[Block]:
     yield Heading(text=f"{data.name}: {count:,} training rows, {columns:,} columns, {data.task}")
     if any(row.done or row.failed for row in rows):
         yield _main_table(found, data, rows)
-    yield from faster_blocks(data, faster_on(found, data))
+    yield from faster_blocks(data, faster_on(found, data), not_compared(found, data))
     lines = tuple((row.engine.name, row.curve) for row in rows if row.curve)
     if lines:
         yield LineChart(
@@ -142,7 +143,8 @@ def _main_table(found: BenchResult, data: BenchData, rows: list[EngineResult]) -
     columns = (Column(title="engine"), Column(title="done", align="right"),
                *(Column(title=title, align="right", folds=place if place > 4 else 0, fold_text=title + " {}")
                  for place, title in enumerate(right)))  # fmt: skip
-    ordered = sorted(rows, key=lambda row: (row.to_target_s is None, row.to_target_s.value if row.to_target_s else 0.0,
+    ordered = sorted(rows, key=lambda row: (row.to_target_s is None, row.failed > 0,
+                                            row.to_target_s.value if row.to_target_s else 0.0,
                                             row.work_s is None, row.work_s.value if row.work_s else 0.0))  # fmt: skip
     return Table(columns=columns, rows=tuple(_main_row(found, row) for row in ordered))
 
@@ -311,6 +313,7 @@ def _document(found: BenchResult) -> dict[str, Any]:
         "engines": [_row_document(row) for row in found.rows],
         "search": search_document(found.spec, found.searches),
         "faster": faster_document([pair for one in found.spec.data for pair in faster_on(found, one)]),
+        "not_compared": left_document([left for one in found.spec.data for left in not_compared(found, one)]),
         "ease": ease_document(found.ease),
         "scaling": scaling_document(scaling_points(found.spec, found.cells)),
     }  # fmt: skip

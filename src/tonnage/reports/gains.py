@@ -35,6 +35,8 @@ LACKS: Final[Mapping[str, str]] = MappingProxyType({
     "no local profile": "no processor has been measured: `tonnage calibrate --local` measures this one in a minute",
     "not measured here": "the profile of this machine does not cover this kind of work",
     "device does not hold it": "one GPU of this kind does not hold the work",
+    "engine of processors": "this engine trains on processors alone",
+    "engine not modelled": "nothing predicts this engine before `tonnage calibrate --tabular` has read rows of it",
     "no rows on these processors": "no measured row is of such processors: run the work on both and compare",
     "no rows by provider": "no measured row names its provider: run the same work on both and compare",
 })  # fmt: skip

@@ -17,6 +17,7 @@ from tonnage.side_by_side.search_entries import search_problems, space_of, space
 from tonnage.side_by_side.spec import (
     DISTRIBUTED,
     METRICS,
+    ON_PROCESSORS,
     PACKAGED_TASKS,
     BenchData,
     BenchSpec,
@@ -47,7 +48,6 @@ ADDRESSES: Final[Mapping[Cluster, re.Pattern[str]]] = MappingProxyType({
 EXAMPLES: Final[Mapping[Cluster, str]] = MappingProxyType({
     "Spark": "spark://HOST:7077", "Ray": "ray://HOST:10001, or HOST:6379 on one of its machines",
 })  # fmt: skip
-ON_PROCESSORS: Final = ("scikit-learn", "h2o-gbm")
 SOURCES: Final = ("generate", "packaged", "file", "sql")
 
 

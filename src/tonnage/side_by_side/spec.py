@@ -39,6 +39,16 @@ DISTRIBUTED: Final[tuple[EngineKind, ...]] = (
     "pytorch", "pytorch-fsdp", "sparkling-gbm", "sparkling-xgboost", "sparkling-automl", "spark-gbt", "spark-forest",
     "ray-xgboost", "ray-pytorch",
 )  # fmt: skip
+ON_PROCESSORS: Final[tuple[EngineKind, ...]] = ("scikit-learn", "h2o-gbm")
+
+
+def trains_on_processors_alone(engine: EngineKind) -> bool:
+    """Whether a bench gives the engine no devices: it has no code for GPUs, or runs in Spark or Ray.
+
+    >>> trains_on_processors_alone("h2o-gbm"), trains_on_processors_alone("h2o-xgboost")
+    (True, False)
+    """
+    return engine in ON_PROCESSORS or environment_of(engine) in ("sparkling", "ray")
 
 
 def is_better(metric: MetricName, one: float, other: float) -> bool:
