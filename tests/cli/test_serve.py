@@ -118,6 +118,18 @@ def test_what_cannot_be_served_is_refused(
     assert found == code
 
 
+def test_an_engine_that_does_not_run_the_model_is_refused(file: Path) -> None:
+    """--engine is held to what the file's `engine:` is."""
+    model = SERVED.replace("decoder", "encoder-decoder").replace("layers: 2", "layers: 2, encoder_layers: 2")
+    file.write_text(model.replace("serve:\n", "serve:\n  engine: tensorrt-llm\n", 1), encoding="utf-8")
+    code, text = asked("serve", file, "--model", "x", "--engine", "vllm", "--dry-run")
+    assert (code, "--engine vllm does not run an encoder-decoder" in text, "use tensorrt-llm" in text) == (
+        2,
+        True,
+        True,
+    )
+
+
 def test_a_service_that_fits_nowhere_ends_with_3(file: Path) -> None:
     """Nothing is served by a machine that does not keep the promise."""
     file.write_text(SERVED.replace("p95_latency: 2s", "p95_latency: 0.1ms"), encoding="utf-8")

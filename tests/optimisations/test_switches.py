@@ -75,6 +75,17 @@ def test_what_is_on_is_no_switch() -> None:
     assert "channels-last" not in {one.name for one in gpu_switches(job)}
 
 
+def test_an_engine_that_does_not_run_the_model_is_no_switch() -> None:
+    """T5 under TensorRT-LLM is offered neither vLLM nor SGLang; GPT-2 both."""
+    terms: dict[str, Any] = {"rate_per_s": 1, "input_tokens": 20, "output_tokens": 20, "engine": "tensorrt-llm"}
+    offered = {
+        model: {one.change.engine for one in gpu_switches(
+            tonnage.load_workload({"kind": "serve", "model": model, "serve": terms}, as_of=DAY).job)}
+        for model in ("t5-base", "gpt2")
+    }  # fmt: skip
+    assert offered == {"t5-base": {None}, "gpt2": {None, "vllm", "sglang"}}
+
+
 def test_a_predicted_gain_is_the_ratio_of_the_predictors_rates() -> None:
     """The gain of a switch on a GPU is what `tonnage size` says with it over what it says without; nothing else."""
     catalog, work = load_catalog(), tonnage.load_workload(TRAINING, as_of=DAY)

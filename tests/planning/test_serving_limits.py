@@ -146,6 +146,12 @@ def test_engines_of_nvidia_devices_are_refused_on_others(engine: Any) -> None:
     assert len(sized_on(job, "H100-SXM").sized.machine)
 
 
+def test_an_engine_that_would_lift_a_refusal_runs_the_model() -> None:
+    """On MI300X an encoder-decoder under TensorRT-LLM is sent to TGI: vLLM and SGLang do not run it."""
+    found = sized_on(replace(BATCH, model=find_model("t5-base"), engine="tensorrt-llm"), "MI300X")
+    assert {miss.lifted_by for miss in found.unsized.values()} == {(SetField(key="engine", value="tgi"),)}
+
+
 @pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
 def test_fp8_weights_on_devices_without_fp8_are_held_so_and_multiplied_in_16_bit(engine: Any) -> None:
     """On A100 the weights take half of what they take in bf16 (tables stay), the cache 16 bits, and prompts are read no

@@ -343,6 +343,13 @@ CONTRADICTIONS = {
         "'vllm', which does not run an encoder-decoder",
         "tensorrt-llm (0.7 and later) or tgi",
     ),
+    "a model that the engine by default does not run": Bad(
+        swap(SERVE, "gpt2", "t5-small"),
+        3,
+        "serve.engine",
+        "is missing, and vllm, the engine by default, does not run an encoder-decoder",
+        "name it: use tensorrt-llm (0.7 and later) or tgi",
+    ),
     "prefixes that an engine does not share": Bad(
         SERVE + "  engine: llama.cpp\n  prefix_cache_fraction: 0.5\n",
         8,

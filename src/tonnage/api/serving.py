@@ -314,6 +314,7 @@ def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple
     from tonnage.api.inputs import load_workload
     from tonnage.api.plans import plan
     from tonnage.planning.plan import MachineOption
+    from tonnage.workload.engine_models import not_run
     from tonnage.workload.jobs import ServeJob
 
     catalog = market_of(None, settings)
@@ -323,6 +324,10 @@ def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple
         raise InputError(f"{file} is of kind {workload.kind}, not serve", hint="tonnage run carries out training")
     if asked.engine is not None:
         job = replace(job, engine=_engine_name(asked.engine))
+        rule = not_run(_engine_name(asked.engine), job.model)
+        if rule is not None:
+            fault = f"--engine {asked.engine} does not run {rule.kind}: {job.model.name} is one"
+            raise InputError(fault, hint=rule.instead)
         workload = replace(workload, job=job)
     made = plan(workload, catalog=catalog, settings=settings).plan
     machines = [one for one in made.options if isinstance(one, MachineOption)]

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from tonnage.errors import InputError
 from tonnage.values import dataclass
+from tonnage.workload.engine_models import not_run
 from tonnage.workload.jobs import (
     GENERATING_ENGINES,
     Attention,
@@ -178,7 +179,7 @@ def _inference_on_gpus(job: ServeJob | BatchJob) -> list[Switch]:
     found += [
         Switch(name=engine, group="engine", change=SwitchChange(engine=engine), how=f"serve.engine: {engine}")
         for engine in engines
-        if engine != (job.engine or ("vllm" if generates else "tensorrt"))
+        if engine != (job.engine or ("vllm" if generates else "tensorrt")) and not_run(engine, job.model) is None
     ]
     if generates and (job.engine or "vllm") in GENERATING_ENGINES:
         found.append(

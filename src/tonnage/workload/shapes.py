@@ -92,6 +92,7 @@ class ModelShape:
     relative_norm: bool = False  # a norm over that table (DeBERTa-v3)
     relative_projections: bool = False  # DeBERTa: its own key and query projections for positions
     shifted_positions: bool = False  # XLNet: scores of positions over twice the length, shifted, and of segments
+    speech: bool = False  # its encoder reads frames of sound (Whisper)
     image_side: int = 0  # vision only, pixels
     patch_side: int = 0
     patch_bias: bool = True  # of the projection of patches

@@ -14,6 +14,7 @@ from tonnage.planning.reasons.misses import Miss, NoFp8Miss, NoMxfp4Miss, Nvidia
 from tonnage.sizing.devices import SIZED_VENDORS
 from tonnage.sizing.engines import nvidia_only
 from tonnage.sizing.served_weights import lacks_fp8, lacks_mxfp4, served_weights
+from tonnage.workload.engine_models import not_run
 from tonnage.workload.jobs import BatchJob, ServeJob
 
 
@@ -47,20 +48,23 @@ def _refused(job: ServeJob | BatchJob, engine: str, device: Accelerator) -> Miss
     if nvidia_only(engine) and device.vendor in SIZED_VENDORS and device.vendor != "NVIDIA":
         return _other_vendor(job, engine, device.vendor)
     if job.weights == "fp8" and generates(job) and lacks_fp8(device):
-        return None if served_weights(job.weights, engine, device) != job.weights else _no_fp8(engine, device)
+        return None if served_weights(job.weights, engine, device) != job.weights else _no_fp8(job, engine, device)
     if job.weights == "mxfp4" and lacks_mxfp4(engine, device):
-        other = () if lacks_mxfp4("vllm", device) else (SetField(key="engine", value="vllm"),)
+        other = () if lacks_mxfp4("vllm", device) else _another(job, "vllm")
         return NoMxfp4Miss(engine=engine, device=device.name, lifted_by=other)
     return None
 
 
-def _no_fp8(engine: str, device: Accelerator) -> Miss:
-    other = SetField(key="engine", value="vllm", alike=("sglang",))
-    return NoFp8Miss(engine=engine, device=device.name, lifted_by=(other,))
+def _no_fp8(job: ServeJob | BatchJob, engine: str, device: Accelerator) -> Miss:
+    return NoFp8Miss(engine=engine, device=device.name, lifted_by=_another(job, "vllm", "sglang"))
 
 
 def _other_vendor(job: ServeJob | BatchJob, engine: str, vendor: str) -> Miss:
-    first, second = ("vllm", "sglang") if generates(job) else ("onnxruntime", "pytorch")
-    return NvidiaOnlyMiss(
-        engine=engine, vendor=vendor, lifted_by=(SetField(key="engine", value=first, alike=(second,)),)
-    )
+    others = ("vllm", "sglang", "tgi") if generates(job) else ("onnxruntime", "pytorch")
+    return NvidiaOnlyMiss(engine=engine, vendor=vendor, lifted_by=_another(job, *others))
+
+
+def _another(job: ServeJob | BatchJob, *engines: str) -> tuple[SetField, ...]:
+    """The first two of the engines that run the job's model; none where none does."""
+    running = [one for one in engines if not_run(one, job.model) is None][:2]
+    return (SetField(key="engine", value=running[0], alike=tuple(running[1:])),) if running else ()

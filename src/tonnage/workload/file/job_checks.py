@@ -279,11 +279,12 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
 
 
 def _format_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
-    rule = not_run(requests.engine, shape)
-    if rule is not None:
-        fault = f"found '{requests.engine}', which does not run {rule.kind}: {shape.name} is one"
-        yield Problem((section, "engine"), fault, rule.instead)
     weights, engine = requests.weights or shape.stored_weights, requests.engine or "vllm"
+    rule = not_run(engine, shape)
+    if rule is not None:
+        found = f"found '{engine}', which" if requests.engine else f"is missing, and {engine}, the engine by default,"
+        yield Problem((section, "engine"), f"{found} does not run {rule.kind}: {shape.name} is one",
+                      rule.instead if requests.engine else f"name it: {rule.instead}")  # fmt: skip
     known = UNSUPPORTED.get((engine, weights))
     if known is not None and requests.weights:
         yield Problem((section, "weights"), f"found '{weights}', which {engine} does not run", known)

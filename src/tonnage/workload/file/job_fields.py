@@ -291,7 +291,7 @@ class RequestFields(StrictModel):
     engine: EngineName | None = key(
         "Software that runs the model; `tonnage explain` lists the figures used for it.",
         default=None,
-        shown="vllm for a model that generates tokens, else tensorrt",
+        shown="vllm for a decoder that generates tokens, none for an encoder-decoder, else tensorrt",
         example="onnxruntime",
     )
     engine_limits: Section[EngineLimitFields] | None = key(
