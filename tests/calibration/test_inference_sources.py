@@ -198,6 +198,12 @@ FILLED: list[tuple[dict[str, object], dict[str, object]]] = [
      {"mem_kind": "pool"}),
     ({"note": "memory of the pool", "metric": "peak_mem_gib", "source": "mine"}, {"mem_kind": ""}),
     ({"note": "anomalous: slower than batch 4"}, {"quality": "suspect"}),
+    ({"note": "A100; throughput suspect"}, {"quality": "suspect"}),
+    ({"note": "row is suspect (batch 4 is slower)"}, {"quality": "suspect"}),
+    ({"note": "TPOT anomalous; 100 prompts"}, {"quality": "suspect", "prompts": 100}),
+    ({"note": "not suspect; no anomalous values; no longer suspect"}, {"quality": "ok"}),
+    ({"note": "not as fast as batch 4: suspect"}, {"quality": "suspect"}),
+    ({"note": "Flash Attention 2"}, {"attention": "sdpa"}),
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Three steps, each filling only cells that are still blank:
 2. The source: `inference_sources` knows how each documented source measured, and in which words its tables say so.
 3. Clauses of the note that say nothing else: a named feature or a count (`VOCABULARY`).
 
-A row with a clause that calls it suspect is marked so. After this no prediction looks at a note or a
+A row with a clause that calls anything about it suspect is marked so. After this no prediction looks at a note or a
 source.
 """
 
@@ -28,7 +28,7 @@ KEY_VALUE: Final = re.compile(rf"(?<![\w.])({'|'.join((*ENGINE_COLUMNS, *LOAD_CO
 VOCABULARY: Final[tuple[NoteWords, ...]] = (
     words("traced", r"torchscript(?: \d[\d.]*)?", "y"),
     words("compiled", r"xla", "y"),
-    words("attention", r"attention sdpa|SDPA|flash[- ]?attention(?:-[23])?", "sdpa"),
+    words("attention", r"attention sdpa|SDPA|flash[- ]?att(?:entio)?n(?:[- ]?v?[23])?|FA-?[23]", "sdpa"),
     words("attention", r"attention eager|eager attention", "eager"),
     words("kv_cache", r"kv cache fp8", "fp8"),
     words("remote", r"triton(?: (?:inference )?(?:server|client))?", "y"),
@@ -42,14 +42,16 @@ VOCABULARY: Final[tuple[NoteWords, ...]] = (
     words("prompts", r"(\d+)\s+(?:sharegpt(?:-like)? )?(?:prompts|requests)"),
     words("beams", r"beam width (\d+)"),
 )
-DOUBT: Final = re.compile(r"(?:suspect|anomalous)\b|.*\blooks (?:anomalous|suspect)\b", re.IGNORECASE)
+# Doubt fails to the safe side: a row that is doubted enters no fit. A clause that denies it doubts nothing.
+DOUBT: Final = re.compile(r"suspect|suspicious|anomal(?:y|ies|ous)", re.IGNORECASE)
+DENIED: Final = re.compile(rf"\b(?:no|not|never|nothing|without)\s+(?:longer\s+)?(?:{DOUBT.pattern})", re.IGNORECASE)
 
 
 def with_inference_facts(row: InferenceRow) -> InferenceRow:
     """The row with its blank columns filled from its note and its source; the same row where it is filled already."""
     for facts in (_stated, words_of_source, documented_facts, _named):
         row = _filled(row, facts(row))
-    doubted = any(map(DOUBT.match, clauses_of(row.note)))
+    doubted = any(DOUBT.search(clause) and not DENIED.search(clause) for clause in clauses_of(row.note))
     return replace(row, quality="suspect") if doubted and row.quality != "suspect" else row
 
 
@@ -74,4 +76,4 @@ def _stated(row: InferenceRow) -> dict[str, Any]:
 
 
 def _named(row: InferenceRow) -> dict[str, str | int]:
-    return stated_in_clauses(row.note, VOCABULARY)
+    return stated_in_clauses(clauses_of(row.note), VOCABULARY)

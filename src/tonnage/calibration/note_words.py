@@ -9,12 +9,14 @@ anywhere in a note.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tonnage.values import dataclass
 
 CLAUSE: Final = re.compile(r"[;,](?:\s|$)|[()]|\s\+\s")
+MATRICES: Final = re.compile(r"(?<=\b[qkvo]), (?=[qkvo]\b)")  # «LoRA on q, v» is one clause
+JOINED: Final = re.compile(r"(?:with|uses|using|w/)\s+", re.IGNORECASE)  # «with Liger kernels»
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ def clauses_of(note: str) -> tuple[str, ...]:
     >>> clauses_of("ShareGPT, 1000 prompts, request_rate=inf (all at once); vocab 1,024")
     ('ShareGPT', '1000 prompts', 'request_rate=inf', 'all at once', 'vocab 1,024')
     """
-    return tuple(clause for part in CLAUSE.split(note) if (clause := part.strip(" +.:")))
+    parts = (part.strip(" +.:") for part in CLAUSE.split(MATRICES.sub(",", note)))
+    return tuple(filter(None, (part[joined.end() :] if (joined := JOINED.match(part)) else part for part in parts)))
 
 
-def stated_in_clauses(note: str, vocabulary: Iterable[NoteWords]) -> dict[str, str | int]:
+def stated_in_clauses(clauses: Sequence[str], vocabulary: Iterable[NoteWords]) -> dict[str, str | int]:
     """What clauses state that say nothing else; of two for one column the first of the vocabulary counts."""
-    clauses = clauses_of(note)
     found: dict[str, str | int] = {}
     for known in vocabulary:
         stated = next(filter(None, map(known.pattern.fullmatch, clauses)), None)

@@ -54,21 +54,53 @@ PROGRAM_WORDS: Final = tuple(
     (name, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for name, words in _NAMES
 )
 
+_TASK: Final = r"(?:squad(?: v?[12]\.[01])?|glue|sst-?2|mrpc)"
 # Features and numbers by their names, as clauses of any note.
 VOCABULARY: Final[tuple[NoteWords, ...]] = (
-    words("kernels", r"transformer engine|fused (?:layer ?norm|rms ?norm|swiglu|rotary|rope|mlp)|liger", "fused"),
-    words("attention", r"transformer engine|flash[- ]?att(?:entio)?n(?:[- ]?[23])?|FA-?[23]", "flash"),
+    words(
+        "kernels",
+        r"fused (?:\w+/)*(?:layer ?norm|rms ?norm|swiglu|rotary|rope|mlp)(?:/\w+)*(?: kernels?)?",
+        "fused",
+    ),
+    words("kernels", r"transformer engine(?: kernels?)?", "fused"),
+    words("kernels", r"liger(?:[- ]kernels?)?", "fused"),
+    words(
+        "attention",
+        r"transformer engine(?: kernels?)?|flash[- ]?att(?:entio)?n(?:[- ]?v?[23])?(?: kernels?)?|FA-?[23]",
+        "flash",
+    ),
     words("attention", r"SDPA|scaled[_ ]dot[_ ]product(?: attention)?|xformers|memory[- ]efficient attention", "sdpa"),
-    words("loss", r"chunked (?:cross[- ]entropy|CE|loss)", "chunked"),
-    words("loss", r"fused (?:CE|cross[- ]entropy|loss)|cut[- ]cross[- ]entropy|liger", "fused"),
-    words("channels_last", r"NHWC|channels[_ -]last", "y"),
+    words("loss", r"chunked (?:cross[- ]entropy(?: loss)?|CE(?: loss)?|loss)", "chunked"),
+    words(
+        "loss",
+        r"fused (?:\w+/)*(?:CE|cross[- ]entropy|loss)(?: loss)?(?:/\w+)*|cut[- ]cross[- ]entropy(?: loss)?",
+        "fused",
+    ),
+    words("loss", r"liger(?:[- ]kernels?)?", "fused"),
+    words("channels_last", r"(?:NHWC|channels[_ -]last)(?: (?:memory )?(?:layout|format))?", "y"),
     words("sequence_parallel", r"sequence[ -]parallel(?:ism)?", "y"),
     words("optimizer_in_backward", r"optimizer[_ -]in[_ -](?:bwd|backward)|optimizer step fused in backward", "y"),
-    words("flop_counted", r"HFU(?: \d+(?:\.\d+)?)?", "hardware"),
-    words("adapter_targets", r"(?:LoRA on )?all[- ]linear(?: layers)?|LoRA on all (?:linear )?layers", "all-linear"),
-    words("adapter_targets", r"LoRA on (?:q, ?v|(?:the )?attention)", "attention"),
-    words("objective", r"pre-?train(?:ing)?", "language-model"),
-    words("objective", r"(?:(?:squad|glue|sst-?2|mrpc) )?fine-?tun(?:e|ing)|squad|glue|sst-?2|mrpc", "classification"),
+    words(
+        "flop_counted",
+        r"(?:(?:so )?it is an )?HFU(?:(?: of)? \d+(?:\.\d+)?(?: ?%)?)?(?: not an MFU)?|\d+(?:\.\d+)? ?% HFU",
+        "hardware",
+    ),
+    words(
+        "adapter_targets",
+        r"(?:LoRA on )?all[- ]linear(?: layers)?|LoRA(?: r=\d+)? on all (?:linear )?layers(?: incl.*)?",
+        "all-linear",
+    ),
+    words(
+        "adapter_targets",
+        r"LoRA(?: r=\d+)? on (?:q(?:_proj)?, ?v(?:_proj)?|(?:the )?attention)(?: (?:only|layers|matrices))?",
+        "attention",
+    ),
+    words(
+        "objective",
+        r"(?:(?!no\b|not\b|without\b|after\b|before\b|from\b)[\w-]+ ){0,2}pre-?train(?:ing)?",
+        "language-model",
+    ),
+    words("objective", rf"{_TASK}|(?:{_TASK} )?fine-?tun(?:e|ing)(?: packed to \d+)?", "classification"),
     words("cached_tokens", r"mem_len=(\d+)"),
     words("target_tokens", r"target (\d+)"),
     words("batch_tokens", r"batch (?:is|of) (\d+) tokens(?: (?:per|a) GPU)?"),
@@ -109,12 +141,28 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
 
 
 def _named(row: TrainingRow) -> dict[str, Any]:
-    """The program, the features and the numbers that clauses of the note name and say nothing else."""
-    programs = (_program(clause, whole=True) for clause in clauses_of(row.note))
-    named = [program for program in programs if program]
+    """The program, the features and the numbers that clauses of the note name and say nothing else, but for a program
+    before a feature: «MXNet NHWC», «JAX/Paxml 23.08»."""
+    named: list[dict[str, Any]] = []
+    clauses = list(clauses_of(row.note))
+    for clause in tuple(clauses):
+        program, rest = _headed(clause)
+        following = _program(rest, whole=True)
+        if program and (not rest or following or any(known.pattern.fullmatch(rest) for known in VOCABULARY)):
+            named += [following, program] if following else [program]
+            clauses += [rest] if rest else []
     order = [name for name, _ in PROGRAM_WORDS]
-    program = min(named, key=lambda found: order.index(found["program"]), default={})
-    return {**stated_in_clauses(row.note, VOCABULARY), **program}
+    first = min(named, key=lambda found: order.index(found["program"]), default={})
+    return {**stated_in_clauses(clauses, VOCABULARY), **first}
+
+
+def _headed(clause: str) -> tuple[dict[str, Any], str]:
+    """The program that a clause begins with, with its version, and the words that follow it."""
+    for name, known in PROGRAM_WORDS:
+        stated = re.match(rf"(?:{known.pattern})(?:[ =@]*v?\d[\d.]*)?(?:[ /+]+|$)", clause, known.flags)
+        if stated:
+            return {"program": name, "program_version": _version(stated[0], name)}, clause[stated.end() :]
+    return {}, clause
 
 
 def _named_by_source(row: TrainingRow) -> dict[str, Any]:
