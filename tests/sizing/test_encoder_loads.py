@@ -16,7 +16,15 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
-from tonnage.sizing.encoder_loads import client_s, input_bytes, passed_batch, request_s, tail
+from tonnage.sizing.encoder_loads import (
+    EncoderLoad,
+    client_s,
+    encoder_figures,
+    input_bytes,
+    passed_batch,
+    request_s,
+    tail,
+)
 from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
@@ -61,15 +69,46 @@ def test_what_clients_send_is_part_of_a_latency() -> None:
     assert input_bytes(vision, 197.0) == 3 * 224 * 224 * 4
     assert input_bytes(text, 128.0) == 128 * 16
     fixed, sending = client_s(vision, requests=np.array([8.0, 64.0]), tokens=1.0, hosts=1.5)
-    assert float(fixed) == pytest.approx(1.5 * 1.05e-3)
+    assert fixed == pytest.approx(1.5 * 1.05e-3)
     assert sending == pytest.approx([1.5 * 8 * 602_112 / 3.8e9, 1.5 * 64 * 602_112 / 2.2e9])
     many, together = client_s(vision, requests=64.0, tokens=1.0, hosts=1.0, many=True)
     assert (float(many), float(together)) == pytest.approx((1.05e-3, 64 * 602_112 / 3.8e9))
     assert float(client_s(text, requests=1.0, tokens=128.0, hosts=1.0)[0]) == pytest.approx(0.35e-3)
 
 
+def test_what_a_client_adds_grows_evenly_with_bytes() -> None:
+    """One image more takes no jump where messages outgrow the caches: 32 and 64 images are measured.
+    A call costs by the bytes of its message up to the 602 kB that it was measured with."""
+    vision = find_model("vit-base-patch16-224")
+    _, sending = client_s(vision, requests=np.arange(1.0, 129.0), tokens=1.0, hosts=1.0)
+    steps = np.diff(np.asarray(sending))
+    assert steps.min() > 0.0
+    assert steps.max() < 0.7e-3
+    assert np.asarray(sending)[[31, 63]] == pytest.approx([32 * 602_112 / 3.8e9, 64 * 602_112 / 2.2e9])
+    small = replace(vision, image_side=32)
+    assert float(client_s(small, requests=1.0, tokens=1.0, hosts=1.0)[0]) == pytest.approx(0.35e-3 + 0.7e-3 / 49)
+    assert float(client_s(small, requests=64.0, tokens=1.0, hosts=1.0, many=True)[0]) < 0.4e-3
+    large = replace(vision, image_side=448)
+    assert float(client_s(large, requests=1.0, tokens=1.0, hosts=1.0)[0]) == pytest.approx(1.05e-3)
+
+
+@pytest.mark.parametrize("load", ["pass", "offline"])
+def test_instances_that_share_a_device_all_answer(load: EncoderLoad) -> None:
+    """Two passes side by side take twice the time and give two batches: no rate is lost, but what copies take."""
+    case, one = case_of(ROW), np.ones(1)
+    work = pass_work(
+        case.shape, serving_devices([case.machine], "fp16"), FORMATS["fp16"], ENGINES["fused"], batch=8.0 * one,
+        query=128.0 * one, keys=128.0 * one,
+    )  # fmt: skip
+    alone = encoder_figures(load, work, ENGINES["fused"], replicas=1.0)
+    shared = encoder_figures(load, work, ENGINES["fused"], replicas=1.0, instances=2.0)
+    assert shared["rate"] == pytest.approx(alone["rate"])
+    assert shared["compute"] == pytest.approx(2.0 * alone["compute"])
+
+
 def test_a_batching_server_takes_two_passes_and_the_inputs_at_once() -> None:
-    """A request waits one pass and takes one; inputs arrive meanwhile: the longer of both where they are far apart."""
+    """A request waits one pass and takes one; inputs arrive meanwhile: the longer of both where they are far apart,
+    never less than either, never more than both in turn."""
     passes, batching = np.array([0.01, 0.01, 0.01]), np.array([True, True, True])
     waited = request_s(passes, 0.0, np.array([0.0, 0.02, 0.2]), batching)
     assert waited == pytest.approx([0.02, 0.02 * 2**0.5, 0.201], rel=1e-3)

@@ -29,10 +29,14 @@ SERVER_SHARE: Final = 0.87  # of offline throughput inside a latency limit: 0.72
 # host hold, and messages that they do not (of the last level 16 MB for a core of an EPYC 7742, 50 MB of a Xeon E5-2698
 # v4). Images: NVIDIA/DeepLearningExamples@729963d, PyTorch/Classification/ConvNets/triton/resnet50/README.md, offline
 # scenario, less the pass and the way to the device: 1.05 ms and 174 us an image up to 19 MB, 300 us an image from 38 MB
-# on (host of an A100); 1.6 ms, 229 and 420 us (of a V100), 1.5 times as much.
+# on (host of an A100); 1.6 ms, 229 and 420 us (of a V100), 1.5 times as much. Between 19 and 38 MB nothing is measured:
+# the share of a message that the caches no longer hold is taken to grow evenly. So is a call's time up to 602 kB, from
+# which on it is the same at any size.
 SERVER_CALL_S: Final = 0.35e-3
 IMAGE_CALL_S: Final = 1.05e-3
-CACHED_MESSAGE_BYTES: Final = 24e6
+IMAGE_CALL_BYTES: Final = 602_112.0
+CACHED_MESSAGE_BYTES: Final = 32 * IMAGE_CALL_BYTES
+UNCACHED_MESSAGE_BYTES: Final = 64 * IMAGE_CALL_BYTES
 CACHED_BYTES_PER_S: Final = 3.8e9
 CLIENT_BYTES_PER_S: Final = 2.2e9
 # A step of a framework's loop over data: iterator, session, hooks and the answers' way back. TensorFlow's BERT-base
@@ -65,15 +69,17 @@ def encoder_figures(
 
     `work` covers the batch that `passed_batch` gives for the load. `fixed_s`, `sending_s`: what a client and a server
     add (`client_s`). `within_latency` 1: an offline rate that holds a latency limit. `fed_s`: in which the host gets
-    the next batch ready while the device works on this one.
+    the next batch ready while the device works on this one. Each of the `instances` on a device answers a batch in
+    that time; the clients of a `batching-server` are dealt to them.
     """
     seconds = in_step_s(pass_s(work, engine), instances, copied_s)
+    answered = np.asarray(work.batch) * replicas * instances
     if load == "offline":
         share = np.where(np.asarray(within_latency) > 0, SERVER_SHARE, 1.0)
-        return {"compute": seconds, "rate": share * np.asarray(work.batch) * replicas / seconds}
+        return {"compute": seconds, "rate": share * answered / seconds}
     gathered = load == "batching-server"
     latency = request_s(seconds, fixed_s, sending_s, np.full(len(seconds), gathered), fed_s)
-    rate = np.asarray(users) / latency if gathered else np.asarray(work.batch) * replicas / latency
+    rate = np.asarray(users) / latency if gathered else answered / latency
     return {"compute": seconds, "latency": latency, "rate": rate}
 
 
@@ -99,15 +105,22 @@ def client_s(shape: ModelShape, *, requests: Num, tokens: Num, hosts: Num, many:
 
     `hosts`: how slow the hosts are (`inference_devices.host_factor`); `many`: many clients send at once.
     """
-    sent = requests * np.asarray(input_bytes(shape, tokens))
-    cached = np.where(many | (sent <= CACHED_MESSAGE_BYTES), CACHED_BYTES_PER_S, CLIENT_BYTES_PER_S)
-    call = IMAGE_CALL_S if shape.image_side else SERVER_CALL_S
-    return (call if many else hosts * call), hosts * sent / cached
+    each = np.asarray(input_bytes(shape, tokens))
+    sent = requests * each
+    beyond = (sent - CACHED_MESSAGE_BYTES) / (UNCACHED_MESSAGE_BYTES - CACHED_MESSAGE_BYTES)
+    missed = 0.0 if many else np.clip(beyond, 0.0, 1.0)
+    seconds_per_byte = (1.0 - missed) / CACHED_BYTES_PER_S + missed / CLIENT_BYTES_PER_S
+    turns = np.minimum((each if many else sent) / IMAGE_CALL_BYTES, 1.0) if shape.image_side else 0.0
+    call = SERVER_CALL_S + (IMAGE_CALL_S - SERVER_CALL_S) * turns
+    return (call if many else hosts * call), hosts * sent * seconds_per_byte
 
 
 def request_s(pass_seconds: Array, fixed_s: Num, sending_s: Num, batching: Flags, fed_s: Num = 0.0) -> Array:
     """Seconds of a request around its pass. Where a server batches, half the clients' requests are under way while the
-    other half gathers: a request waits one pass and takes one, unless inputs arrive slower. `fed_s` as above."""
+    other half gathers: a request waits one pass and takes one, while inputs of all clients arrive in `sending_s`. Both
+    go on at once, so that neither the two passes nor the inputs take longer than a request, and a request takes no
+    longer than both in turn: the root of the sum of their squares lies between. (A pass behind all inputs is no bound:
+    the inputs of one half arrive while the other computes.) `fed_s` as in `encoder_figures`."""
     shared = np.hypot(2.0 * pass_seconds, sending_s)
     return np.maximum(fixed_s + np.where(batching, shared, pass_seconds + sending_s), fed_s)
 

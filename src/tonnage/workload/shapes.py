@@ -90,7 +90,7 @@ class ModelShape:
     relative_buckets: int = 0  # rows of a relative-position table
     relative_width: int = 0  # its columns; 0: one bias per head (T5, MPNet)
     relative_norm: bool = False  # a norm over that table (DeBERTa-v3)
-    relative_projections: bool = False  # DeBERTa: its own key and query projections for positions
+    relative_projections: bool = False  # for positions: a key and a query (DeBERTa), a key (Transformer-XL)
     shifted_positions: bool = False  # XLNet: scores of positions over twice the length, shifted, and of segments
     speech: bool = False  # its encoder reads frames of sound (Whisper)
     image_side: int = 0  # vision only, pixels
