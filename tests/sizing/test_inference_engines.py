@@ -183,7 +183,7 @@ def test_scores_of_a_framework_are_moved_as_its_authors_wrote_it() -> None:
         engine = replace(PRIORS[name], elementwise_left=3.0)
         work = pass_work(model, devices, FORMATS["fp16"], engine, batch=one, query=one * 512, keys=one * 512)
         (scores,) = (op for stage in work.stages for op in stage.operators if op.name == "attention scores")
-        assert float(scores.moved_bytes[0]) == passes * 2.0 * 12 * 512 * 512
+        assert float(np.asarray(scores.moved_bytes)[0]) == passes * 2.0 * 12 * 512 * 512
         assert fused_share(scores, engine) == (1.0 if name == "eager" else 3.0)
 
 
@@ -193,7 +193,7 @@ def test_scores_of_a_framework_are_moved_as_its_authors_wrote_it() -> None:
 def test_engines_that_are_one_network_keep_scores_of_any_length(engine: str, precision: str, stored: int) -> None:
     """TensorRT and AITemplate read 1,024 tokens without writing their scores, in 16 bits."""
     found = stores_scores(find_model("bert-base"), FORMATS[precision], PRIORS[engine], np.array([1024.0]))
-    assert found.tolist() == [stored]
+    assert np.asarray(found).tolist() == [stored]
 
 
 def test_unknown_engine_is_an_error_that_lists_the_known() -> None:
@@ -540,7 +540,7 @@ def test_fused_attention_of_engines_is_made_for_turing_and_newer(gpu: str, engin
     """On Volta the scores of TensorRT's and FasterTransformer's BERT pass through memory."""
     devices = on(gpu, "fp16")
     found = stores_scores(find_model("bert-base"), FORMATS["fp16"], PRIORS[engine], np.array([384.0]), devices)
-    assert found.tolist() == [stored]
+    assert np.asarray(found).tolist() == [stored]
 
 
 @pytest.mark.parametrize(("precision", "seen"), [("fp32", 384.0), ("fp16", 192.0)])

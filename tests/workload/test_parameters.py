@@ -238,3 +238,5 @@ def test_transformer_xl_has_one_matrix_of_positions_a_layer() -> None:
         output_bias=False,
     )  # fmt: skip
     assert count_parameters(shape).total == pytest.approx(151e6, rel=0.004)
+    projections, mlp = 5 * (410 + 410), 2 * (410 + 2100)  # query, key, value, output and positions
+    assert lora_parameters(shape, 1, "all-linear") == 16 * (projections + mlp)

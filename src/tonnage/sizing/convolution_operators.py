@@ -18,7 +18,7 @@ GATED_KERNELS = 8.0
 WINOGRAD_GAIN = 1.8
 # Output channels of the narrowest tiles that a library's convolutions are made with, on tensor cores and in 32-bit
 # arithmetic without them: CUTLASS lists 64 x 64 and 128 x 32 (NVIDIA/cutlass, cutlass_library/generator.py,
-# `GenerateSM70_TensorOp_884`, `GenerateSM80_TensorOp_16816`, `GenerateSM50_Simt`). What cuDNN takes is in no document.
+# `GenerateSM70_TensorOp_884`, `GenerateSM50_Simt`). What cuDNN takes is in no document.
 # Judgement, 32 to 128: 1.15 to 1.6 times the operations of ResNeXt-101 32x4d in 16 bit (1.35 taken).
 TENSOR_COLUMNS, PLAIN_COLUMNS = 64, 32
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tonnage.errors import WorkloadError
 from tonnage.workload.jobs import Lora
-from tonnage.workload.parameters import count_parameters
+from tonnage.workload.parameters import count_parameters, relative_ways
 from tonnage.workload.shapes import ModelShape
 
 ADAPTER_START = 2  # layers below carry none (Zhang et al. 2023, section 3.1: the top 30 of 32)
@@ -120,7 +120,7 @@ def _linear_layers(shape: ModelShape) -> Matrices:
     else:
         matrices += [(hidden, query, blocks), (hidden, key, 2 * blocks)]
     if shape.relative_projections:
-        matrices.append((hidden, query, 2 * blocks))
+        matrices.append((hidden, query, relative_ways(shape) * blocks))
     return matrices + _mlp_layers(shape) + _outer_layers(shape)
 
 

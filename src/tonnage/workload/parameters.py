@@ -196,11 +196,11 @@ def _attention(shape: ModelShape) -> int:
     if shape.kv_latent:
         return _latent_attention(shape)
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    relative = _relative_ways(shape) * shape.hidden * query
+    relative = relative_ways(shape) * shape.hidden * query
     return shape.hidden * (2 * query + 2 * key) + relative
 
 
-def _relative_ways(shape: ModelShape) -> int:
+def relative_ways(shape: ModelShape) -> int:
     """Projections of relative positions a layer: Transformer-XL's `r_net` (Dai et al. 2019, arXiv:1901.02860, section
     3.3: content to position alone), DeBERTa's two (He et al. 2020, arXiv:2006.03654: and back)."""
     return (1 if shape.causal else 2) if shape.relative_projections else 0
@@ -209,7 +209,7 @@ def _relative_ways(shape: ModelShape) -> int:
 def _attention_bias(shape: ModelShape) -> int:
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     qkv = query + key * (2 if shape.key_bias else 1) if shape.qkv_bias else 0
-    relative = query if _relative_ways(shape) > 1 else 0  # DeBERTa: the position query alone has one
+    relative = query if relative_ways(shape) > 1 else 0  # DeBERTa: the position query alone has one
     sinks = shape.heads if shape.attention_sinks else 0
     return qkv + relative + sinks + (shape.hidden if shape.output_bias else 0)
 
