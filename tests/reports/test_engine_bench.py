@@ -116,11 +116,13 @@ def test_keys_of_the_json_are_described() -> None:
 
 
 def test_times_without_others_stand_beside_the_prediction() -> None:
-    """One of two cores was another program's: with both the work takes half as long at least. Of a repeat that does not
-    know, nothing is said."""
+    """One of two cores was another program's: with both it takes half as long, as an estimate. Of a repeat
+    that does not know, nothing is said."""
     busy = replace(GOOD, busy_during_cores=1.0)  # 4 s of processor time in 4 s of training
     report = engine_bench_report(found(busy))
     assert report.document()["engines"][0]["alone_s"]["value"] == 2.5
+    words = " ".join(render_report(report, "table").split())
+    assert "besides its own: an estimate; programs whose threads or workers wait for one another gain more" in words
     row = next(line for line in render_report(report, "csv").splitlines() if "work_s" in line)
     assert "busy_during_cores=1.00" in row
     unknown = engine_bench_report(found(busy, replace(GOOD, turn=1)))

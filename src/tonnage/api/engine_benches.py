@@ -57,7 +57,7 @@ def bench_run(
     options that cannot be used; KeyboardInterrupt passes after the worker has been ended.
     """
     from tonnage.benchmarks.engines.folder import BenchFolder
-    from tonnage.benchmarks.engines.session import carry_out, prepare_all, result_of
+    from tonnage.benchmarks.engines.session import carry_out, heap_warnings, prepare_all, result_of
     from tonnage.monitoring.machine_health import DevicePower
     from tonnage.reports.engine_bench import engine_bench_report
     from tonnage.side_by_side.reading import load_bench
@@ -65,6 +65,10 @@ def bench_run(
     options, settings = options or BenchRunOptions(), settings or current_settings()
     if options.resume and options.fresh:
         raise InputError("--resume and --fresh contradict each other", hint="give one of them")
+    for flag, asked in (("--html", options.html), ("--pdf", options.pdf), ("--rows", options.rows)):
+        if options.dry_run and asked is not None:
+            raise InputError(f"{flag} has nothing to write: --dry-run measures nothing", hint=f"leave out {flag}, "
+                             "or --dry-run; the predictions are in what a dry run prints")  # fmt: skip
     if options.pdf is not None and find_spec("typst") is None:
         raise MissingExtra("a PDF report", "report")  # before anything is measured
     spec = _priced(load_bench(Path(file)), settings)
@@ -75,8 +79,10 @@ def bench_run(
         if not options.dry_run or not folder.journal.is_file():
             folder.begin(spec, resume=options.resume or options.dry_run)
         if options.dry_run:
-            found = result_of(spec, folder, prepare_all(spec, folder), settings.home)
-            return Answer(found, engine_bench_report, remarks=(*_lacking(spec, settings), _predicted(found)))
+            tables = prepare_all(spec, folder)
+            found = result_of(spec, folder, tables, settings.home)
+            remarks = (*_lacking(spec, settings), *heap_warnings(spec, tables), _predicted(found))
+            return Answer(found, engine_bench_report, remarks=remarks)
         try:
             found = carry_out(spec, folder, settings.home, say=on_step or _silent, open_power=DevicePower)
         except KeyboardInterrupt:

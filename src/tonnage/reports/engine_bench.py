@@ -268,8 +268,8 @@ def _conditions(found: BenchResult) -> Iterator[Block]:
         "apart. Rows/s count a row once for every tree or epoch. Intervals are 80 % over the repeats. The target is "
         "looked for on the validation rows, the quality is that of the test rows. Clocks, power and energy are those "
         "of whole processors and boards during preparing and training, whoever used them. «Without others» are the "
-        "seconds that the work would take with the cores that other programs used meanwhile besides its own: the "
-        "least that it takes alone."
+        "seconds that the work would take with the cores that other programs used meanwhile besides its own: an "
+        "estimate; programs whose threads or workers wait for one another gain more."
     ))  # fmt: skip
 
 

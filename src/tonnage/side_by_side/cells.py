@@ -56,7 +56,9 @@ class BenchCell:
     @property
     def alone_s(self) -> float | None:
         """Seconds of the work if it had also had what other programs took of its cores: work·u/(u + o), u its own cores
-        in training, o theirs. No work gains more from them, so that it takes this at least when it runs alone.
+        in training, o theirs. An estimate: threads that wait for one another at full speed count as its own work, and a
+        barrier waits for the thread that others hold up, so that alone it may take less; work that cannot use more
+        cores takes longer.
 
         >>> BenchCell(data="d", engine="e", turn=0, prepare_s=1., train_s=9., cpu_s=4.5, busy_during_cores=1.5).alone_s
         2.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil
 
 import numpy as np
@@ -15,7 +15,7 @@ from tonnage.units import from_gib, to_gib
 FLOAT_BYTES = 4.0
 # Heap over the size of the table. H2O: «about four times the size of your data»; Sparkling Water's nodes are Spark's
 # executors, which hold the rows once more (docs.h2o.ai: General Troubleshooting Tips; Data Sharing, internal backend).
-# The size is that of the float32 table, below that of the text that H2O means: what is refused would have failed.
+# Advice, not a limit: the size here is that of the float32 table, and H2O compresses columns. So it is a warning.
 HEAP_TABLES = {"h2o": 4.0, "sparkling": 5.0}
 ORDER_BYTES = 8.0  # a row's place in the shuffled epoch, int64
 
@@ -66,9 +66,9 @@ def refuse_what_does_not_fit_on_devices(
         )
 
 
-def refuse_what_does_not_fit_into_heaps(spec: BenchSpec, data: BenchData, rows: int, columns: int) -> None:
-    """InputError for the first engine of H2O whose Java processes together have too little memory for the data set,
-    with the number of rows that fits and the memory that would do."""
+def small_heaps(spec: BenchSpec, data: BenchData, rows: int, columns: int) -> Iterator[str]:
+    """A warning for each engine of H2O whose Java processes together have less memory than H2O advises for the data
+    set, with the number of rows and the memory that it would advise."""
     for engine in spec.engines:
         tables = HEAP_TABLES.get(environment_of(engine.engine))
         if tables is None or engine.engine.startswith("spark-"):
@@ -76,11 +76,11 @@ def refuse_what_does_not_fit_into_heaps(spec: BenchSpec, data: BenchData, rows: 
         heap = engine.workers * from_gib(engine.memory_gib)
         needed = tables * rows * columns * FLOAT_BYTES
         if needed > heap:
-            raise InputError(
-                f"data set '{data.name}' needs about {to_gib(needed):.3g} GiB of Java heap in {engine.name}, its "
-                f"{engine.workers} x {engine.memory_gib:g} GiB are too little",
-                hint=f"rows: {int(heap / (tables * columns * FLOAT_BYTES))} fits, or memory_gib: "
-                f"{ceil(to_gib(needed) / engine.workers * 10) / 10:g}",
+            yield (
+                f"{engine.name} may run out of Java heap: H2O advises about {to_gib(needed):.3g} GiB for data set "
+                f"'{data.name}', it has {engine.workers} x {engine.memory_gib:g} GiB; "
+                f"its advice is met by rows: {int(heap / (tables * columns * FLOAT_BYTES))}, or memory_gib: "
+                f"{ceil(to_gib(needed) / engine.workers * 10) / 10:g}"
             )
 
 

@@ -75,7 +75,7 @@ class EngineResult:
     reason: str | None
     train_rows: int | None = None
     work_s: Figure | None = None
-    alone_s: Figure | None = None  # with what others took of its cores besides its own: the least that it takes alone
+    alone_s: Figure | None = None  # estimated, with what others took of its cores besides its own
     train_s: Figure | None = None
     prepare_s: Figure | None = None
     startup_s: Figure | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,26 @@ def test_workers_get_ports_of_their_own() -> None:
     ports = free_port_pairs(4)
     taken = {one for port in ports for one in (port, port + 1)}
     assert len(taken) == 8
+
+
+def test_a_dry_run_writes_no_report(tmp_path: Path) -> None:
+    """Neither page nor rows, and it says so; nothing is prepared before."""
+    file = tmp_path / "b.yaml"
+    file.write_text("bench: {name: t, data: [{name: d, packaged: wine}], engines: [{engine: xgboost}]}")
+    dry, out = BenchRunOptions(dry_run=True), str(tmp_path / "out")
+    for flag, options in (("--html", replace(dry, html=out)), ("--pdf", replace(dry, pdf=out)),
+                          ("--rows", replace(dry, rows=out))):  # fmt: skip
+        with pytest.raises(InputError, match=f"{flag} has nothing to write"):
+            bench_run(str(file), options)
+
+
+def test_a_small_java_heap_does_not_stop_the_bench(tmp_path: Path) -> None:
+    """It is said in a dry run, beside the predictions; the other engines can run."""
+    file = tmp_path / "b.yaml"
+    file.write_text("bench: {name: t, data: [{name: d, generate: {rows: 20000, columns: 20}}], engines: "
+                    "[{engine: xgboost}, {engine: h2o-gbm, memory_gib: 0.001}]}")  # fmt: skip
+    remarks = bench_run(str(file), BenchRunOptions(dry_run=True)).remarks
+    assert [one for one in remarks if one.startswith("h2o-gbm may run out of Java heap")]
 
 
 def test_the_price_of_an_instance_type_is_the_catalogs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from tonnage.benchmarks.engines.folder import BenchFolder
 from tonnage.benchmarks.engines.surroundings import read_surroundings
 from tonnage.calibration.tabular_file import save_tabular, tabular_file
 from tonnage.calibration.tabular_fit import TabularFit
-from tonnage.errors import InputError
+from tonnage.errors import InputError, TonnageError
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.reading import read_bench
 
 HERE = {"processor": "Intel", "threads": "2", "nice value": "0"}
 DONE = BenchCell(data="d", engine="xgboost", turn=0, prepare_s=0.0, train_s=1.0)
@@ -52,6 +54,24 @@ def test_cells_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
         folder.enter(HERE, tmp_path)
     folder.enter(HERE | {"processor": "AMD", "nice value": "10"}, tmp_path)
     assert [one["nice value"] for one in folder.sessions()] == ["0", "0", "10"]
+
+
+def test_tables_that_cannot_be_removed_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of an older file that stay would be taken for those of the new one."""
+    text = "bench: {{name: t, data: [{{name: d, packaged: {}}}], engines: [{{engine: xgboost}}]}}"
+    folder = BenchFolder(tmp_path / "bench")
+    folder.begin(read_bench(text.format("wine")), resume=True)
+    (folder.path / "data").mkdir()
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(TonnageError, match="old tables cannot be removed: Permission denied") as caught:
+        folder.begin(read_bench(text.format("iris")), resume=True)
+    assert str(folder.path / "data") in (caught.value.hint or "")
+    assert (folder.path / "bench.json").is_file()
 
 
 @pytest.mark.heavy

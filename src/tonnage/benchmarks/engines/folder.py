@@ -14,10 +14,22 @@ from typing import Any
 from tonnage.benchmarks.engines.surroundings import SAME
 from tonnage.calibration.tabular_file import load_tabular, tabular_file
 from tonnage.calibration.tabular_fit import TabularFit
-from tonnage.errors import InputError
+from tonnage.errors import InputError, TonnageError
 from tonnage.files import make_private_folder, write_whole
 from tonnage.side_by_side.cells import BenchCell, read_cell
 from tonnage.side_by_side.spec import BenchSpec
+
+
+def remove_tables(place: Path) -> None:
+    """Remove a folder of tables or of workers, where there is one. TonnageError where it cannot be removed: what stays
+    would be taken for the tables of another file."""
+    if not place.exists():
+        return
+    try:
+        shutil.rmtree(place)
+    except OSError as error:
+        hint = f"remove {place} by hand"
+        raise TonnageError(f"old tables cannot be removed: {error.strerror}: {error.filename}", hint=hint) from error
 
 
 class BenchFolder:
@@ -36,7 +48,7 @@ class BenchFolder:
         stated = self.path / "bench.json"
         if stated.is_file() and not self._measured():
             if json.loads(stated.read_text(encoding="utf-8"))["digest"] != spec.digest:
-                shutil.rmtree(self.path / "data", ignore_errors=True)
+                remove_tables(self.path / "data")
                 (self.path / "rows.json").unlink(missing_ok=True)
             stated.unlink()
         if stated.is_file() and not resume:

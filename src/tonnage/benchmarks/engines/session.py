@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import psutil
 
 from tonnage.benchmarks.engines.data import SplitRows, prepare_data
 from tonnage.benchmarks.engines.ease import ease_of
-from tonnage.benchmarks.engines.folder import BenchFolder
+from tonnage.benchmarks.engines.folder import BenchFolder, remove_tables
 from tonnage.benchmarks.engines.lacking import lacking
 from tonnage.benchmarks.engines.searching import NO_TRIAL, search_all, searches_of
 from tonnage.benchmarks.engines.surroundings import read_surroundings
@@ -21,8 +20,8 @@ from tonnage.benchmarks.engines.worker_process import end_marked, remove_scratch
 from tonnage.benchmarks.machine import gpu_memory_bytes, host_identity, known_gpus
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.device_memory import (
-    refuse_what_does_not_fit_into_heaps,
     refuse_what_does_not_fit_on_devices,
+    small_heaps,
 )
 from tonnage.side_by_side.power import OpenPower
 from tonnage.side_by_side.result import BenchResult, Host, sum_up
@@ -62,6 +61,8 @@ def carry_out(
     finished = {cell.key for cell in folder.cells() if cell.reason is None}
     lacks = {engine.name: lacking(engine, home) for engine in spec.engines}
     asked, tables = spec.cells(), prepare_all(spec, folder)
+    for warning in heap_warnings(spec, tables):
+        say(warning)
     folder.enter(read_surroundings(datetime.now(UTC)), home)
     search_all(spec, folder, home, tables=tables, lacking=lacks, say=say)
     searches = {(one.data, one.engine): one for one in searches_of(spec, folder)}
@@ -124,14 +125,20 @@ def prepare_all(
         if one.generated is not None:
             shape = one.generated
             refuse_what_does_not_fit_on_devices(spec, one, shape.rows, shape.columns, device_memory)
-            refuse_what_does_not_fit_into_heaps(spec, one, shape.rows, shape.columns)
         split = prepare_data(spec, one, folder.path / "data" / one.name, memory_bytes=free)
         rows = sum(split.rows.values())
         refuse_what_does_not_fit_on_devices(spec, one, rows, split.columns, device_memory, split.facts)
-        refuse_what_does_not_fit_into_heaps(spec, one, rows, split.columns)
         found[one.name] = split
     folder.hold_to({name: split.digests for name, split in found.items()})
     return found
+
+
+def heap_warnings(spec: BenchSpec, tables: Mapping[str, SplitRows]) -> tuple[str, ...]:
+    """Engines whose Java heaps are below what H2O advises for the prepared tables."""
+    return tuple(
+        line for one in spec.data
+        for line in small_heaps(spec, one, sum(tables[one.name].rows.values()), tables[one.name].columns)
+    )  # fmt: skip
 
 
 def result_of(spec: BenchSpec, folder: BenchFolder, tables: dict[str, SplitRows], home: Path) -> BenchResult:
@@ -161,7 +168,7 @@ def clean_bench(folder: BenchFolder) -> tuple[int, int]:
         for name in ("cells", "data"):
             place = folder.path / name
             freed += sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
-            shutil.rmtree(place, ignore_errors=True)
+            remove_tables(place)
     return ended, freed
 
 
