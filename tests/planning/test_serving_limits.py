@@ -9,6 +9,7 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.planning.assumed import assumptions_used
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.batch_sizing import size_batch
 from tonnage.planning.layouts.serve_sizing import size_service
@@ -122,6 +123,30 @@ def test_what_it_needs_counts_the_cache_in_its_own_format() -> None:
     assert per_token == 131_072
     for small in (replace(BATCH, kv_cache="fp8"), replace(BATCH, weights="fp8", engine="tensorrt-llm")):
         assert shown(small) == (per_token / 2, per_request / 2)
+
+
+ONE_PASS = Requests(input_tokens=Lengths(mean=128, maximum=128), output_tokens=None)
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [("llama-3.1-8b", "vllm"), ("bert-base", "tensorrt"), ("bert-base", "pytorch"), ("resnet-50", "pytorch")],
+)
+def test_a_judgement_of_memory_is_listed_where_memory_hangs_on_it(model: str, engine: Any) -> None:
+    """What a plan lists of context and workspace is what changes its bytes, and nothing else."""
+    one_pass: dict[str, Any] = {} if engine == "vllm" else {"requests": ONE_PASS}
+    job = replace(BATCH, model=find_model(model), engine=engine, weights="fp16", **one_pass)
+    work = Workload(name="batch", job=job, constraints=Constraints(), buy=BuyTerms(), team=Team(), as_of=AS_OF)
+    listed = {one.name for one in assumptions_used(work, CALIBRATED)}
+
+    def bytes_with(**changes: float) -> list[tuple[tuple[str, float], ...]]:
+        assumed = replace(CALIBRATED, assumed=replace(CALIBRATED.assumed, **changes))
+        found = size_batch(job, [H100], Constraints(), assumed)
+        return [found.detail(place).memory_parts_gib for place in range(len(found.machine))]
+
+    names = {"runtime_context_gib", "library_workspace_gib"}
+    assert listed & names == {name for name in names if bytes_with(**{name: 0.4}) != bytes_with()}
+    assert ("cublas_workspace_gib" in listed) == ((model, engine) == ("bert-base", "pytorch"))
 
 
 def sized_on(job: BatchJob, device: str) -> SizedMachines:

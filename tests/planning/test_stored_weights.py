@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tonnage.errors import WorkloadError
+from tonnage.planning.need import needs_of
+from tonnage.planning.reasons.origins import OneForward
 from tonnage.planning.summary import summarise
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
@@ -81,3 +83,12 @@ def test_a_summary_tells_what_figures_leave_out(model: str, said: str | None) ->
     """A vision-language model is planned for its text; that its image encoder's passes are left out stands above."""
     told = dict(summarise(served(model))).get("left out")
     assert (told is None) if said is None else (told is not None and said in told)
+
+
+@pytest.mark.parametrize(("model", "side"), [("resnet-50", 224), ("vit-base-patch16-224", 224)])
+def test_a_service_of_images_counts_no_tokens(model: str, side: int) -> None:
+    """What a request brings, and what one forward is over, is an image."""
+    text = f"kind: serve\nmodel: {model}\nserve: {{rate_per_s: 5, p95_latency: 1s}}\n"
+    work = parse_workload(text, file="f.yaml", folder=None, as_of=datetime(2026, 11, 22, tzinfo=UTC))
+    assert dict(summarise(work))["input"] == f"images of {side} x {side} pixels, one a request"
+    assert OneForward(tokens=None) in {origin for _, _, origin in needs_of(work.job).figures}

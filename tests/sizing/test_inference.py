@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
+from tonnage.workload.shapes import ModelShape
 
 ONE = np.ones(1)
 FUSED, SERVED = calibrated_engines()["fused"], calibrated_engines()["llm-python"]  # what plans serve with
@@ -231,12 +233,42 @@ def test_allocated_peaks_of_encoders(
     assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(gib, rel=0.06)
 
 
-def test_pytorch_attends_in_one_kernel_where_nothing_is_stated() -> None:
-    """But for positions inside the scores (DeBERTa); other engines are as their class has it."""
+def test_pytorch_attends_in_one_kernel_where_transformers_has_one() -> None:
+    """T5 has, DeBERTa, BLOOM and a shape of no known family have not; other engines are as their class has it."""
     eager, library = PRIORS["eager"], PRIORS["library"]
-    assert attends_today(eager, find_model("bert-base")) is True
-    assert attends_today(eager, find_model("deberta-v3-base")) is None
+    assert {name: attends_today(eager, find_model(name)) for name in ("bert-base", "t5-base", "deberta-v3-base")} == {
+        "bert-base": True, "t5-base": True, "deberta-v3-base": False,
+    }  # fmt: skip
+    bare = ModelShape(name="own", architecture="encoder", layers=2, hidden=64, heads=4, kv_heads=4, head_dim=16,
+                      ffn=128, vocab=300)  # fmt: skip
+    assert attends_today(eager, bare) is False
     assert attends_today(library, find_model("bert-base")) is None
+
+
+@pytest.mark.parametrize("model", ["bloom-7b1", "mpt-7b"])
+def test_scores_of_a_family_without_one_kernel_are_in_memory(model: str) -> None:
+    """8 x 2,048 tokens under PyTorch: 32 heads' scores, before and after their softmax, of 16 bits, are 4 GiB."""
+    shape, eager = find_model(model), PRIORS["eager"]
+    held = [
+        activation_bytes(shape, FORMATS["fp16"], engine, batch=8.0, tokens=2048.0, tensor_parallel=1.0)
+        for engine in (attending(eager, attends_today(eager, shape)), attending(eager, True))
+    ]
+    assert shape.heads == 32
+    assert to_gib(float(held[0])) > 4.0 > 1.5 > to_gib(float(held[1]))
+
+
+def test_convolutions_keep_the_workspace_that_is_assumed() -> None:
+    """The 32 MiB that PyTorch sets are cuBLAS's, of encoders; a convolution's, cuDNN's, follow the assumption."""
+
+    def workspace(model: str, gib: float) -> float:
+        memory = estimate_serving_memory(
+            find_model(model), served=FORMATS["fp16"], tensor_parallel=np.ones(1), batch=1.0, tokens=1.0,
+            engine=PRIORS["eager"], assumed=replace(Assumptions(), library_workspace_gib=gib),
+        )  # fmt: skip
+        return to_gib(float(memory.workspace_bytes[0]))
+
+    assert [workspace("resnet-50", gib) for gib in (0.15, 4.0)] == [0.15, 4.0]
+    assert [workspace("bert-base", gib) for gib in (0.15, 4.0)] == [2**-5, 2**-5]
 
 
 def test_prompts_of_a_fixed_batch_are_read_by_one_kernel_unless_stated() -> None:

@@ -5,26 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.offers.spot_columns import Z80
 from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
 from tonnage.sizing.assumption_table import Assumption, listed
 from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.host import host_item, used_assumptions
+from tonnage.sizing.inference_memory import CUBLAS_WORKSPACE_BYTES, cublas_alone
 from tonnage.sizing.tabular_assumptions import TabularAssumptions
 from tonnage.spot_instances.drawing import mean_h
 from tonnage.spot_instances.knowledge import other_machines
 from tonnage.spot_instances.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
+from tonnage.units import to_gib
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
-SERVING: Final = (  # rates of inference are figures of the engine: sizing/engines.py
-    "power_limited_fraction",
-    "runtime_context_gib",
-    "collective_buffers_gib",
-    "library_workspace_gib",
-    *SERVING_ONLY,
-)
+# Rates of inference are figures of the engine (sizing/engines.py), and so is what an engine that generates keeps beside
+# weights and cache (sizing/kv_pool.py).
+SERVING: Final = ("power_limited_fraction", "target_utilisation")
+PASSES: Final = ("runtime_context_gib", "collective_buffers_gib", "library_workspace_gib", "kv_cache_memory_fraction")
+CUBLAS_WORKSPACE: Final = Assumption(
+    name="cublas_workspace_gib", value=to_gib(CUBLAS_WORKSPACE_BYTES), low=to_gib(CUBLAS_WORKSPACE_BYTES / 4),
+    high=to_gib(CUBLAS_WORKSPACE_BYTES),
+    source="cuBLAS's workspace as PyTorch sets it (notes on CUDA semantics): 32 MiB on Hopper, 8 before",
+)  # fmt: skip
 
 
 def assumptions_used(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
@@ -93,8 +97,19 @@ def _sizing(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption
         return listed(TabularAssumptions())
     judgements = listed(calibrated.assumed)
     if not isinstance(job, TrainJob):
-        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, calibrated))
+        return (*_served(job, judgements, calibrated), *engine_figures(job, calibrated))
     unused = {*SERVING_ONLY, "collective_buffers_gib"}
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}
     return tuple(one for one in judgements if one.name not in unused)
+
+
+def _served(
+    job: ServeJob | BatchJob, judgements: tuple[Assumption, ...], calibrated: CalibratedModel
+) -> tuple[Assumption, ...]:
+    """The judgements that figures of a served model hang on: those of its memory where it answers in one pass."""
+    if generates(job):
+        return tuple(one for one in judgements if one.name in SERVING)
+    alone = cublas_alone(calibrated.engine(job), job.model)
+    mine = {*SERVING, *PASSES} - ({"library_workspace_gib"} if alone else set())
+    return (*(one for one in judgements if one.name in mine), *((CUBLAS_WORKSPACE,) if alone else ()))

@@ -34,6 +34,7 @@ from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.sizing.training_job import longest_tokens, parameter_share, training_stages
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.units import TERA, to_gib
+from tonnage.workload.file.job_checks import IMAGES
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TabularJob, TrainJob
 from tonnage.workload.parameters import count_parameters
 
@@ -96,12 +97,17 @@ def _inference(job: ServeJob | BatchJob) -> Need:
     count = count_parameters(job.model)
     requests = job.requests
     length = requests.input_tokens.mean
+    over = None if job.model.architecture in IMAGES else length
     span = Pass(batch=1.0, query=length, keys=length, training=False)
     flop = _flop(forward_stages(job.model, span, logit_tokens=1.0))
     figures: list[tuple[str, Figure, Origin]] = [
         ("parameters", exact(float(count.total)), FromShape()),
         ("weights_gib", exact(to_gib(weights_bytes(job.model, FORMATS[job.weights]))), StoredAs(format=job.weights)),
-        ("input_tflop_per_request", exact(flop / TERA), OneForward(tokens=length)),
+        (
+            "input_tflop_per_request",
+            exact(flop / TERA),
+            OneForward(tokens=over),
+        ),
     ]
     if requests.output_tokens is not None and job.model.causal:
         tokens = float(requests.input_tokens.maximum + requests.output_tokens.maximum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.file.job_checks import IMAGES
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.jobs import (
     BatchJob,
@@ -33,7 +34,7 @@ def summarise(workload: Workload) -> tuple[tuple[str, str], ...]:
         rows = [
             *_model(job.model),
             ("items", f"{job.items:,}"),
-            *_requests(job.requests),
+            *_requests(job.model, job.requests),
             ("weights", job.weights),
             *_layout(job),
         ]
@@ -81,7 +82,7 @@ def _lengths(lengths: Lengths) -> str:
 
 
 def _train(job: TrainJob) -> list[tuple[str, str]]:
-    image = job.model.architecture in ("vision-transformer", "convolution")
+    image = job.model.architecture in IMAGES
     rows = [
         *_model(job.model),
         ("method", f"{job.method}, {job.precision} precision, {job.optimizer}"),
@@ -127,8 +128,11 @@ def _layout(job: TrainJob | ServeJob | BatchJob) -> list[tuple[str, str]]:
     return [("layout", ", ".join(f"{name} {value}" for name, value in fixed))] if fixed else []
 
 
-def _requests(requests: Requests) -> list[tuple[str, str]]:
-    rows = [("input", _lengths(requests.input_tokens))]
+def _requests(shape: ModelShape, requests: Requests) -> list[tuple[str, str]]:
+    side = f" of {shape.image_side} x {shape.image_side} pixels" if shape.image_side else ""
+    rows = [
+        ("input", f"images{side}, one a request" if shape.architecture in IMAGES else _lengths(requests.input_tokens))
+    ]
     if requests.output_tokens is not None:
         rows.append(("output", _lengths(requests.output_tokens)))
     return rows
@@ -143,7 +147,7 @@ def _serve(job: ServeJob) -> list[tuple[str, str]]:
     rows = [
         *_model(job.model),
         ("rate", f"{job.rate_per_s:g} requests/s" + _course(job)),
-        *_requests(job.requests),
+        *_requests(job.model, job.requests),
     ]
     promises = []
     if job.p95_latency_s is not None:

@@ -107,9 +107,15 @@ def attending(engine: Engine, fused: bool | None) -> Engine:
 
 def attends_today(engine: Engine, shape: ModelShape) -> bool | None:
     """Whether PyTorch runs a model's attention as one kernel, where nothing else is stated: transformers takes
-    `scaled_dot_product_attention` by default (its documentation, «Attention interface»), but for positions that are
-    part of the scores. None: as the engine's class does."""
-    return True if engine.name in OF_PYTORCH and shape.positions != "relative" else None
+    `scaled_dot_product_attention` by default (its documentation, «Attention interface») in the families whose code has
+    it; scores of the others, and of shapes of no known family, are in memory. None: as the engine's class does."""
+    return shape.fused_attention if engine.name in OF_PYTORCH else None
+
+
+def cublas_alone(engine: Engine | None, shape: ModelShape) -> bool:
+    """Whether a pass keeps cuBLAS's workspace alone, of the size that PyTorch sets: transformers under PyTorch, as
+    measured on encoders. Convolutions take workspaces of cuDNN, and other engines have libraries of their own."""
+    return engine is not None and engine.name in OF_PYTORCH and shape.architecture != "convolution"
 
 
 def token_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Num = 1.0) -> Num:
@@ -143,9 +149,8 @@ def estimate_serving_memory(
     rows, t = len(tensor_parallel), tensor_parallel
     several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
     activations = activation_bytes(shape, served, engine, batch=batch, tokens=tokens, tensor_parallel=t)
-    workspace = from_gib(assumed.library_workspace_gib)
-    if engine is not None and engine.name in OF_PYTORCH:
-        workspace = CUBLAS_WORKSPACE_BYTES
+    alone = cublas_alone(engine, shape)
+    workspace = CUBLAS_WORKSPACE_BYTES if alone else from_gib(assumed.library_workspace_gib)
     return ServingMemory(
         weights_bytes=column(weights_bytes(shape, served) / t, rows),
         activations_bytes=column(activations, rows),

@@ -92,6 +92,7 @@ class ModelShape:
     relative_norm: bool = False  # a norm over that table (DeBERTa-v3)
     relative_projections: bool = False  # for positions: a key and a query (DeBERTa), a key (Transformer-XL)
     shifted_positions: bool = False  # XLNet: scores of positions over twice the length, shifted, and of segments
+    fused_attention: bool = False  # transformers runs its attention as one kernel by default; False also: unknown
     speech: bool = False  # its encoder reads frames of sound (Whisper)
     image_side: int = 0  # vision only, pixels
     patch_side: int = 0

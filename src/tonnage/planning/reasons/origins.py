@@ -56,10 +56,10 @@ class StoredAs(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneForward(Reason):
-    """One forward pass over so many tokens."""
+    """One forward pass over so many tokens. None: over an image."""
 
     kind: ClassVar[str] = "one forward"
-    tokens: float
+    tokens: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

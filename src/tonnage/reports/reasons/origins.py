@@ -32,7 +32,7 @@ def origin_words(origin: Origin) -> str:
         case kinds.StoredAs(format=name):
             return f"as {name}"
         case kinds.OneForward(tokens=tokens):
-            return f"one forward over {tokens:g} tokens"
+            return "one forward over an image" if tokens is None else f"one forward over {tokens:g} tokens"
         case kinds.AllLayers():
             return "keys and values of all layers"
         case kinds.AtLongest(tokens=tokens):
