@@ -103,6 +103,12 @@ class NothingFits(TonnageError):
     exit_code: ClassVar[int] = 3
 
 
+class Stopped(TonnageError):
+    """Someone ended work that reports what it had come to: exit 130, as after Ctrl-C."""
+
+    exit_code: ClassVar[int] = 130
+
+
 class PlanRefused(TonnageError):
     """A plan exists but is over budget or unsafe: exit 4."""
 

@@ -11,9 +11,11 @@ import pytest
 
 import tonnage
 from tonnage.api.optimisation_worker import measure
-from tonnage.api.optimised_here import MeasuringTerms, measure_switches, preloaded
-from tonnage.errors import InputError
+from tonnage.api.optimised_here import STOPPED, MeasuredHere, MeasuringTerms, measure_switches, preloaded
+from tonnage.errors import InputError, Stopped
+from tonnage.optimisations.outcomes import MeasuredSwitch
 from tonnage.optimisations.switches import Switch, SwitchChange
+from tonnage.sizing.estimates import Figure
 
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
@@ -120,6 +122,44 @@ def test_a_setting_that_fails_is_a_failed_row(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="as it is stated cannot be measured here: ended with exit code 1"):
         measure_switches([switch], job, MeasuringTerms(repeats=1), None, say=lambda _: None)
+
+
+def test_what_was_measured_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the first turn: the stated work and the first switch are measured, the second is not and says why.
+    Before anything was measured the interruption passes."""
+    answers: list[Any] = [{"rate_per_s": rate, "peak_rss_bytes": 1e9, "warm_up_s": 1.0} for rate in (10.0, 20.0)]
+
+    def one(*_: Any) -> Any:
+        if not answers:
+            raise KeyboardInterrupt
+        return answers.pop(0)
+
+    monkeypatch.setattr("tonnage.api.optimised_here._one", one)
+    switches = [Switch(name=name, group="memory", how="", change=SwitchChange(threads=2)) for name in ("a", "b")]
+
+    def measured() -> MeasuredHere:
+        return measure_switches(switches, lambda _: {}, MeasuringTerms(repeats=3), None, say=lambda _: None)
+
+    found = measured()
+    assert (found.stopped, found.base.turns, found.switches["a"].turns) == (True, 1, 1)
+    assert found.switches["a"].reason is None
+    assert found.switches["a"].gain is not None
+    assert found.switches["a"].gain.value == pytest.approx(2.0)
+    assert found.switches["b"] == MeasuredSwitch(reason="stopped before it was measured", left_out=True)
+    with pytest.raises(KeyboardInterrupt):
+        measured()
+
+
+def test_a_stopped_measurement_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command shows what there is and ends with the exit code of an interruption."""
+    base = MeasuredSwitch(rate_per_s=Figure(value=10.0, low=9.0, high=11.0), turns=1)
+    stopped = MeasuredHere(base=base, switches={"tcmalloc": MeasuredSwitch(reason=STOPPED)}, stopped=True)
+    monkeypatch.setattr("tonnage.api.optimised_here.measure_switches", lambda *_, **__: stopped)
+    asked = tonnage.OptimiseOptions(measure=True, model="model", only=("tcmalloc",))
+    answer = tonnage.optimise(folder / "service.tonnage.yaml", asked)
+    assert isinstance(answer.fault, Stopped)
+    assert answer.fault.exit_code == 130
+    assert "stopped before it was measured" in str(answer)
 
 
 def test_without_an_allocators_library_its_switch_says_how_to_get_it(

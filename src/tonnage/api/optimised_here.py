@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes.util import find_library
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 BASE: Final = "as stated"
+STOPPED: Final = "stopped before it was measured"
 # https://man7.org/linux/man-pages/man3/mallopt.3.html: no block is mapped apart, freed memory stays with the process
 KEEPING: Final = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * 2**30)}
 LIBRARIES: Final[Mapping[Allocator, str]] = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc_minimal"}
@@ -58,10 +60,11 @@ class MeasuringTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredHere:
-    """The work as it is stated, and each switch by name."""
+    """The work as it is stated, and each switch by name. `stopped`: by someone, before all turns were done."""
 
     base: MeasuredSwitch
     switches: Mapping[str, MeasuredSwitch]
+    stopped: bool = False
 
 
 def training_jobs(
@@ -124,14 +127,16 @@ def measure_switches(
     """Every setting in every turn, the stated one first, so that a slow hour of the machine meets all alike.
 
     A setting that fails has a reason, and the rest goes on; where the stated one fails no further turn can be compared,
-    and in the first turn InputError says why. Answers and quality are those of the first turn.
+    and in the first turn InputError says why. Answers and quality are those of the first turn. After Ctrl-C what was
+    measured is kept; KeyboardInterrupt passes where that is not even the work as it is stated.
     """
     asked: list[tuple[str, SwitchChange]] = [(BASE, SwitchChange()), *((one.name, one.change) for one in switches)]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in asked}
     failed: dict[str, str] = {}
-    with TemporaryDirectory(prefix="tonnage-optimise-") as scratch:
-        for turn in range(terms.repeats):
-            for name, change in asked:
+    stopped = False
+    try:
+        with TemporaryDirectory(prefix="tonnage-optimise-") as scratch:
+            for turn, (name, change) in product(range(terms.repeats), asked):
                 if name in failed or BASE in failed:
                     continue
                 answer = _one(job(change), change, Path(scratch), terms.timeout_s)
@@ -143,11 +148,16 @@ def measure_switches(
                 say(f"turn {turn + 1}/{terms.repeats}, {name}: {said}")
                 if BASE in failed and not found[BASE]:
                     raise InputError(f"the work as it is stated cannot be measured here: {failed[BASE]}")
-    base = found[BASE]
+    except KeyboardInterrupt:
+        if not found[BASE]:
+            raise
+        stopped = True
+    base, otherwise = found[BASE], STOPPED if stopped else None
     return MeasuredHere(
-        base=_summed(base, base, failed.get(BASE), rows),
-        switches={name: _summed(found[name], base, failed.get(name), rows) for name, _ in asked[1:]},
-    )
+        base=_summed(base, base, failed.get(BASE), rows), stopped=stopped,
+        switches={name: _summed(found[name], base, failed.get(name, None if found[name] else otherwise), rows)
+                  for name, _ in asked[1:]},
+    )  # fmt: skip
 
 
 def _one(job: dict[str, Any], change: SwitchChange, scratch: Path, timeout_s: float) -> dict[str, Any] | str:
@@ -215,7 +225,7 @@ def _summed(
     from tonnage.side_by_side.result import interval
 
     if not mine:
-        return MeasuredSwitch(reason=reason or "not measured")
+        return MeasuredSwitch(reason=reason or "not measured", left_out=reason == STOPPED)
     pairs = zip(mine, base, strict=False)  # of the same turn; one that failed later has fewer
     quality, agreement = _quality(mine[0], base[0], rows)
     return MeasuredSwitch(

@@ -70,6 +70,10 @@ def read_tabular_rows(path: Path) -> Iterator[TabularRow | SkippedRow]:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} is too large for a table of benches", hint=f"at most {MOST_BYTES >> 20} MiB")
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        from tonnage.workload.file.text import looked_for
+
+        raise InputError(f"no such file: {path}", hint=looked_for(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} cannot be read: {error}", hint="a CSV that `tonnage bench FILE --rows` wrote"

@@ -42,7 +42,7 @@ class Quality:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSwitch:
     """What processes on this machine came to. `gain`: of the same turn, over all turns. `reason`: why it failed, or why
-    it was `left_out`: nothing here can be timed with it."""
+    it was `left_out`: nothing here can be timed with it, or someone ended the measuring before its first turn."""
 
     rate_per_s: Figure | None = None
     gain: Figure | None = None

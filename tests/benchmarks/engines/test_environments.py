@@ -81,6 +81,16 @@ def test_a_dry_run_writes_no_report(tmp_path: Path) -> None:
             bench_run(str(file), options)
 
 
+def test_a_missing_table_is_said_with_the_name_near_it(tmp_path: Path) -> None:
+    """The words of the operating system alone do not help."""
+    (tmp_path / "rows.csv").write_text("a,b\n1,0\n", encoding="utf-8")
+    file = tmp_path / "b.yaml"
+    file.write_text("bench: {name: t, data: [{name: d, file: rowz.csv, label: b}], engines: [{engine: xgboost}]}")
+    with pytest.raises(InputError, match=r"data set 'd': no such file: .*rowz\.csv$") as caught:
+        bench_run(str(file), BenchRunOptions(dry_run=True))
+    assert "'rows.csv'" in (caught.value.hint or "")
+
+
 def test_a_small_java_heap_does_not_stop_the_bench(tmp_path: Path) -> None:
     """It is said in a dry run, beside the predictions; the other engines can run."""
     file = tmp_path / "b.yaml"

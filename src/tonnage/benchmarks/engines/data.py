@@ -22,6 +22,7 @@ from tonnage.reports.wording import render_gib
 from tonnage.side_by_side.spec import BenchData, BenchSpec, Generated, TableFacts, Task
 from tonnage.units import to_gib
 from tonnage.values import dataclass
+from tonnage.workload.file.text import looked_for
 
 PARTS: Final = ("train", "validation", "test")
 FEWEST_ROWS: Final = 20
@@ -198,6 +199,8 @@ def _read(data: BenchData) -> tuple[Floats, Floats]:
     path = Path(str(data.file))
     try:
         frame = pandas.read_parquet(path) if path.suffix == ".parquet" else pandas.read_csv(path)
+    except FileNotFoundError:
+        raise InputError(f"data set '{data.name}': no such file: {path}", hint=looked_for(path)) from None
     except (OSError, ValueError, ImportError) as error:
         raise InputError(f"{path} cannot be read: {error}", hint="a CSV with a header, or Parquet") from error
     return _numbered(data, frame, str(path))
