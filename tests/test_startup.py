@@ -72,6 +72,15 @@ def test_a_run_is_read_without_arrays() -> None:
     assert "numpy" not in modules_after(code)
 
 
+def test_parts_that_need_no_arrays_load_none() -> None:
+    """Questions of a request, the page of a watch and the engines' arguments need neither the embeddings beside them,
+    nor a run's exporter, nor a plan; keys of a gateway file are words until a file is read."""
+    light = "import tonnage.gateway.semantic.questions, tonnage.monitoring.page"
+    arguments = "import tonnage.serving.engines.registry, tonnage.gateway.file.conduct_entries"
+    assert not (HEAVY | {"http.server"}) & modules_after(light)
+    assert not {"numpy", "httpx", "tonnage.planning", "tonnage.comparison.door"} & modules_after(arguments)
+
+
 # What only other verbs need, and what a library imports for a call that planning does without.
 NOT_FOR_A_PLAN = {
     "httpx",

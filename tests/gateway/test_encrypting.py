@@ -19,7 +19,7 @@ from tonnage.api.gateway_keys import with_state_keys
 from tonnage.encryption.data_keys import DataKeys, new_wrapped, open_keys, rewrapped
 from tonnage.errors import DataError, InputError, WorkloadError
 from tonnage.gateway.caching import SharedAnswer, SharedCache
-from tonnage.gateway.file.conduct_entries import RequestLogEntry
+from tonnage.gateway.file.kept_entries import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLogWriter, opened_line

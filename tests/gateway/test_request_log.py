@@ -14,7 +14,7 @@ from tests.gateway.doorway import Doorway, Scripted, chat, event, hang_up, play,
 
 import tonnage
 from tonnage.errors import DataError, InputError
-from tonnage.gateway.file.conduct_entries import RequestLogEntry
+from tonnage.gateway.file.kept_entries import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.record import RequestRecord

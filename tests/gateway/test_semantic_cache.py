@@ -17,7 +17,8 @@ from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.proxy.asked import read_asked
 from tonnage.gateway.proxy.side_request import NotUsable
 from tonnage.gateway.semantic.cache import QuestionIndex
-from tonnage.gateway.semantic.questions import question_of, read_embeddings
+from tonnage.gateway.semantic.embeddings import read_embeddings
+from tonnage.gateway.semantic.questions import question_of
 from tonnage.gateway.semantic.similarity import QuestionPair, judge, read_pairs, share_at_most
 
 CACHE = {"ttl": "1h", "semantic": {"deployment": "embedder", "at_least": 0.9}}

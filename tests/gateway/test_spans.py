@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, play, said, streamed, words
 
 from tonnage.errors import InputError, MissingExtra
-from tonnage.gateway.file.conduct_entries import SpansEntry
+from tonnage.gateway.file.kept_entries import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.record import begin_trace

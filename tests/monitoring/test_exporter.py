@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tonnage.monitoring.page import TRIES, Exporter
+from tonnage.monitoring.exporter import TRIES, Exporter
 from tonnage.runs import EventKind, RunFolder, RunSpec
 from tonnage.runs.folder import append_line, append_values
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec
@@ -89,7 +89,7 @@ def test_a_taken_port_is_passed_over(folder: RunFolder, taken: int) -> None:
 
 def test_no_free_port_is_no_error(folder: RunFolder, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     """Nothing is served; the journal says so; stopping what never started is fine."""
-    monkeypatch.setattr("tonnage.monitoring.page.TRIES", 1)
+    monkeypatch.setattr("tonnage.monitoring.exporter.TRIES", 1)
     exporter = Exporter(folder, taken)
     assert exporter.start() is None
     exporter.stop()

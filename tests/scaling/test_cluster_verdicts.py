@@ -14,8 +14,8 @@ import yaml
 from tonnage.places.kubernetes.checking.judging import judge
 from tonnage.scaling.cluster_files import render_cluster_file
 from tonnage.scaling.service import ScaledService
+from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.kserve_file import ClusterReplicas, render_kserve
-from tonnage.serving.engines.planned import GenerationService
 from tonnage.serving.engines.registry import command_engine
 
 from ..places.kubernetes import verdicts

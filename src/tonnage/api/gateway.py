@@ -31,8 +31,8 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.gateway_batches import BatchRunner
-    from tonnage.gateway.file.conduct_entries import BatchesEntry
     from tonnage.gateway.file.described import Gateway
+    from tonnage.gateway.file.kept_entries import BatchesEntry
     from tonnage.gateway.money.rates import DeploymentRates
     from tonnage.gateway.top.rates import Top
     from tonnage.planning.plan import MachineOption

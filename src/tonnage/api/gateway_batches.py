@@ -18,7 +18,7 @@ from tonnage.batches.records import Record, fault_line
 from tonnage.errors import TonnageError
 from tonnage.gateway.batch_api.endpoints import INTERNAL
 from tonnage.gateway.batch_api.store import ENDED, ENDING, OWNER, BatchStore, Document, made_name
-from tonnage.gateway.file.conduct_entries import BatchesEntry
+from tonnage.gateway.file.kept_entries import BatchesEntry
 from tonnage.http.pool import read_endpoint, run_in_loop
 from tonnage.traffic.batch import BadRow, BatchProgress, BatchRow
 

@@ -17,7 +17,7 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.gateway.file.conduct_entries import SemanticEntry
     from tonnage.gateway.file.described import Gateway, Route
-    from tonnage.gateway.semantic.questions import Vectors
+    from tonnage.gateway.semantic.embeddings import Vectors
     from tonnage.gateway.semantic.similarity import SimilarityFound
 
 TEXTS_A_REQUEST: Final = 32
@@ -97,7 +97,7 @@ async def _embedded(gateway: Gateway, route: Route, entry: SemanticEntry, texts:
     from tonnage.gateway.proxy.running import Running
     from tonnage.gateway.proxy.side_request import SideFailed, SideRequests
     from tonnage.gateway.semantic.cache import embedding_request
-    from tonnage.gateway.semantic.questions import read_embeddings
+    from tonnage.gateway.semantic.embeddings import read_embeddings
     from tonnage.gateway.signing.signers import make_signer
 
     vectors, tokens = [], 0

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tonnage.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tonnage.monitoring.exporter import Exporter
     from tonnage.monitoring.gpu_sample import GpuSample
     from tonnage.monitoring.gpus import Gpus, open_gpus
-    from tonnage.monitoring.page import Exporter
     from tonnage.monitoring.sampler import Sample, Sampler
 
 __all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler", "open_gpus"]

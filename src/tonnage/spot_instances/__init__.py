@@ -23,15 +23,13 @@ if TYPE_CHECKING:
         POLICIES,
         ReplayResult,
         SpotPolicyResult,
-        SpotWindows,
         TraceResult,
-        draw_joint_windows,
-        draw_windows,
         replay_traces,
     )
     from tonnage.spot_instances.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
     from tonnage.spot_instances.saves import machine_save_s
     from tonnage.spot_instances.traces import SpotTrace, TraceError, parse_trace
+    from tonnage.spot_instances.windows import SpotWindows, draw_joint_windows, draw_windows
 
 __all__ = [
     "AGES_H", "POLICIES", "TICK_H", "Direction", "Greedy", "HazardModel", "Moment", "OnDemand", "Recorded",

@@ -32,8 +32,9 @@ from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import become_subreaper, continue_below, kill_below
 from tonnage.supervisor.progress import ProgressReader
 from tonnage.supervisor.recording import Recorder, Reserve, Trouble
+from tonnage.supervisor.telemetry import Telemetry
 from tonnage.supervisor.verification import saved_since
-from tonnage.supervisor.workers import Telemetry, Workers
+from tonnage.supervisor.workers import Workers
 from tonnage.values import dataclass
 
 SHUTDOWN_NOTICE_S: Final = 30.0  # SIGTERM to the supervisor: what a machine that shuts down leaves at the least

@@ -20,7 +20,8 @@ from tonnage.serving.engines.devices import (
     parse_listing,
     visible_devices,
 )
-from tonnage.serving.engines.planned import GenerationService, shared_memory
+from tonnage.serving.engines.generation import GenerationService
+from tonnage.serving.engines.planned import shared_memory
 
 from ...runs.test_devices import CutUp
 

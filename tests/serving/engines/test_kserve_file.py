@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tonnage.errors import InputError
+from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.kserve_file import ClusterReplicas, cluster_name, render_kserve
-from tonnage.serving.engines.planned import GenerationService
 from tonnage.serving.engines.registry import command_engine
 
 SERVICE = GenerationService(model="org/chat", name="chat", most_requests=16, tensor_parallel=2)

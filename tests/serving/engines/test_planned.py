@@ -11,7 +11,8 @@ import tonnage
 from tonnage.errors import InputError
 from tonnage.planning.plan import MachineOption
 from tonnage.serving.engines.command_lines import options_text
-from tonnage.serving.engines.planned import GenerationService, planned_service
+from tonnage.serving.engines.generation import GenerationService
+from tonnage.serving.engines.planned import planned_service
 from tonnage.workload.jobs import ServeJob
 
 FILE = """

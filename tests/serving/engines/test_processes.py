@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.serving.engines.engine import EngineCommand, EnginePlace
-from tonnage.serving.engines.planned import GenerationService
+from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.processes import (
     EngineProcess,
     drain_engine,

@@ -11,7 +11,7 @@ import yaml
 from tonnage.errors import InputError, UnknownName
 from tonnage.serving.engines.arguments import check_arguments, engine_release, known_arguments
 from tonnage.serving.engines.engine import EnginePlace
-from tonnage.serving.engines.planned import Draft, GenerationService
+from tonnage.serving.engines.generation import Draft, GenerationService
 from tonnage.serving.engines.registry import ENGINES, command_engine
 
 PLACE = EnginePlace(folder="/run/service", port=8000)

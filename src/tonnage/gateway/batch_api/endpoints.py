@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 import orjson
 
 from tonnage.gateway.batch_api.store import ENDED, OWNER, BatchStore, Document, new_name, shown
-from tonnage.gateway.file.conduct_entries import BatchesEntry
 from tonnage.gateway.file.described import ANYBODY, Caller, Gateway
+from tonnage.gateway.file.kept_entries import BatchesEntry
 from tonnage.gateway.forms import form_fields, read_parts
 from tonnage.gateway.proxy.asked import UnreadableRequest
 from tonnage.gateway.proxy.replies import JSON, GatewayReply, send_reply

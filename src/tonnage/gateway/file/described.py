@@ -7,20 +7,11 @@ from datetime import date
 
 from tonnage.encryption.data_keys import DataKeys
 from tonnage.gateway.dialects.usage import Dialect, Surface
-from tonnage.gateway.file.conduct_entries import (
-    BatchesEntry,
-    CanaryEntry,
-    EncryptEntry,
-    HedgeEntry,
-    IdempotencyEntry,
-    QueueEntry,
-    RequestLogEntry,
-    ShadowEntry,
-    SpansEntry,
-)
+from tonnage.gateway.file.conduct_entries import CanaryEntry, HedgeEntry, IdempotencyEntry, QueueEntry, ShadowEntry
 from tonnage.gateway.file.deployment_entries import QualityScore
 from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.file.guardrail_entries import Guardrail, RequestClassifier
+from tonnage.gateway.file.kept_entries import BatchesEntry, EncryptEntry, RequestLogEntry, SpansEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates, MediaRates
 from tonnage.gateway.signing.sign_in import SignIn

@@ -9,19 +9,16 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.door import Day, Named, Names, Reference, Text, checked_reference
 from tonnage.gateway.file.conduct_entries import (
-    BatchesEntry,
     CanaryEntry,
-    EncryptEntry,
     HedgeEntry,
     IdempotencyEntry,
     QueueEntry,
-    RequestLogEntry,
     SemanticEntry,
     ShadowEntry,
-    SpansEntry,
 )
 from tonnage.gateway.file.deployment_entries import MediaEntry, QualityFromEntry
 from tonnage.gateway.file.guardrail_entries import ClassifierEntry, GuardrailEntry, Texts
+from tonnage.gateway.file.kept_entries import BatchesEntry, EncryptEntry, RequestLogEntry, SpansEntry
 from tonnage.workload.file.fields import (
     Count,
     Duration,

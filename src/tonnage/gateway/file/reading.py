@@ -13,7 +13,6 @@ from tonnage.comparison.door import parse_entries
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of
-from tonnage.gateway.file.conduct_entries import RequestLogEntry
 from tonnage.gateway.file.contradictions import contradictions, quality_contradictions
 from tonnage.gateway.file.deployment_entries import QualityScore, read_media_rates, read_quality
 from tonnage.gateway.file.described import Caller, Deployment, Gateway, Route, RouteRule
@@ -26,6 +25,7 @@ from tonnage.gateway.file.entries import (
     RouteEntry,
 )
 from tonnage.gateway.file.guardrail_entries import read_classifier, read_guardrail
+from tonnage.gateway.file.kept_entries import RequestLogEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import DeploymentRates, MediaRates, TierRates, own_rates, pico_usd, tier_rates
 from tonnage.gateway.proxy.asked import OUTPUT_KEYS

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from tonnage.gateway.file import conduct_entries, deployment_entries, entries, guardrail_entries
+from tonnage.gateway.file import conduct_entries, deployment_entries, entries, guardrail_entries, kept_entries
 from tonnage.workload.reference import render_sections
 
 _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -33,10 +33,10 @@ _SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("A guardrail", guardrail_entries.GuardrailEntry),
     ("A classifier", guardrail_entries.ClassifierEntry),
     ("`queue`", conduct_entries.QueueEntry),
-    ("`batches`", conduct_entries.BatchesEntry),
-    ("`encrypt`", conduct_entries.EncryptEntry),
-    ("`request_log`", conduct_entries.RequestLogEntry),
-    ("`spans`", conduct_entries.SpansEntry),
+    ("`batches`", kept_entries.BatchesEntry),
+    ("`encrypt`", kept_entries.EncryptEntry),
+    ("`request_log`", kept_entries.RequestLogEntry),
+    ("`spans`", kept_entries.SpansEntry),
     ("`idempotency`", conduct_entries.IdempotencyEntry),
 )
 _INTRODUCTION: Final = """\

@@ -23,7 +23,7 @@ import orjson
 from tonnage.encryption.data_keys import DataKeys
 from tonnage.errors import DataError, InputError
 from tonnage.files import make_private_folder
-from tonnage.gateway.file.conduct_entries import RequestLogEntry
+from tonnage.gateway.file.kept_entries import RequestLogEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.observing.beside import BackgroundConsumer
 from tonnage.gateway.observing.record import SLACK_BYTES, RequestRecord

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import MissingExtra
 from tonnage.gateway.dialects.usage import Dialect
-from tonnage.gateway.file.conduct_entries import SpansEntry
+from tonnage.gateway.file.kept_entries import SpansEntry
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.observing.beside import BackgroundConsumer

@@ -13,7 +13,8 @@ from tonnage.gateway.file.conduct_entries import SemanticEntry
 from tonnage.gateway.file.described import Caller
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN
 from tonnage.gateway.proxy.side_request import SideRequest, SideRequests
-from tonnage.gateway.semantic.questions import Question, Vectors, embeddings_body, numbers_in, read_embeddings
+from tonnage.gateway.semantic.embeddings import Vectors, embeddings_body, read_embeddings
+from tonnage.gateway.semantic.questions import Question, numbers_in
 
 if TYPE_CHECKING:
     from tonnage.gateway.money.book import SpendBook

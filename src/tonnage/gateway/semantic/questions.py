@@ -1,23 +1,14 @@
-"""The question of a request: its last text, apart from all that must be the same for an answer to be given again; and
-its embedding, as OpenAI's API gives them (POST /embeddings), as a unit vector.
-"""
+"""The question of a request: its last text, apart from all that must be the same for an answer to be given again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import orjson
-from numpy.typing import NDArray
-
 from tonnage.gateway.proxy.asked import GatewayRequest
-from tonnage.gateway.proxy.side_request import NotUsable
 
 _NUMBERS: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _TEXT_PARTS: Final = ("text", "input_text")
-Vectors = NDArray[np.float32]
 
 
 class Question(NamedTuple):
@@ -58,29 +49,6 @@ def question_of(asked: GatewayRequest, most_chars: int) -> Question | None:
     if not text.strip() or len(text) > most_chars:
         return None
     return Question(text, asked._replace(said={**asked.said, name: without}))
-
-
-def embeddings_body(model: str, texts: Sequence[str]) -> bytes:
-    return orjson.dumps({"model": model, "input": list(texts), "encoding_format": "float"})
-
-
-def read_embeddings(status: int, body: bytes, count: int) -> Vectors:
-    """`count` unit vectors, in the order of the texts. Raises NotUsable."""
-    if status != 200:
-        raise NotUsable(str(status))
-    try:
-        said = orjson.loads(body)["data"]
-        rows = [row["embedding"] for row in sorted(said, key=lambda row: row["index"])]
-        found = np.asarray(rows, dtype=np.float32)
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise NotUsable("what has no embeddings") from error
-    if found.ndim != 2 or len(found) != count:
-        raise NotUsable(f"{len(found)} embeddings for {count} texts")
-    sizes = np.linalg.norm(found, axis=1, keepdims=True)
-    if not np.all(np.isfinite(sizes)) or not np.all(sizes > 0):
-        raise NotUsable("embeddings without a direction")
-    unit: Vectors = found / sizes
-    return unit
 
 
 def _text(content: Any) -> str | None:

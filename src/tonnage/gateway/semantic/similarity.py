@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.gateway.semantic.questions import Vectors, numbers_in
+from tonnage.gateway.semantic.embeddings import Vectors
+from tonnage.gateway.semantic.questions import numbers_in
 from tonnage.reports.blocks import Page, Paragraph
 from tonnage.reports.listing import Field, Fields, field_table, field_values, fields_report
 from tonnage.reports.rendering import Report

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from tonnage.errors import InputError
-from tonnage.serving.engines.planned import Draft, GenerationService, quantise_when_loaded, refuse
+from tonnage.serving.engines.generation import Draft, GenerationService, quantise_when_loaded, refuse
 
 DTYPES: Final = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
 CACHES: Final = MappingProxyType({"auto": "f16", "fp16": "f16", "fp8": "q8_0"})  # 8 bits: llama.cpp has no fp8 cache

@@ -10,7 +10,7 @@ import yaml
 from tonnage.errors import InputError
 from tonnage.serving.engines.arguments import engine_release
 from tonnage.serving.engines.engine import EnginePlace
-from tonnage.serving.engines.planned import GenerationService
+from tonnage.serving.engines.generation import GenerationService
 from tonnage.serving.engines.registry import CommandEngine
 from tonnage.values import dataclass
 

@@ -1,20 +1,18 @@
-"""From a planned option to what each of its replicas serves; of a model that writes tokens, the arguments of its
-engine.
-"""
+"""From a planned option to what each of its replicas serves."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, cast
 
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.plan import MachineOption
+from tonnage.serving.engines.generation import Draft, GenerationService
 from tonnage.sizing.kv_pool import LMDEPLOY_SHARE, TGI_SHARE, TRTLLM_SHARE, VLLM_SHARE
 from tonnage.sizing.schedulers import scheduler_of
-from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, CacheFormat, ServeJob, WeightFormat
 
 # Shares of memory that plans count with, passed to the engine too: releases change their defaults (vLLM: 0.90, 0.92
@@ -84,61 +82,6 @@ def shared_memory(engine: str, service: GenerationService, replicas: int) -> Gen
         raise InputError(f"{engine} takes no share of a device that {replicas} replicas have",
                          hint=f"say it yourself: --engine-arg {own.removeprefix('--')}=PART")  # fmt: skip
     return service
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """Speculative decoding: `tokens` guesses a step, by a small `model` or (None) from the prompt's own n-grams."""
-
-    tokens: int
-    model: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationService:
-    """What a replica serves and how its devices are shared.
-
-    `tensor_parallel` devices hold one copy; of them `expert_parallel` hold whole experts, and `attention_groups`
-    attend to requests of their own; each group has at most `most_requests` in flight. A step computes `step_tokens`,
-    one request has at most `most_tokens`, prompt and answer together. `memory_fraction`: of the device's memory, in the
-    engine's own sense (vLLM and SGLang: of all; TensorRT-LLM: of what weights leave). `quantized`: the checkpoint is
-    stored in the number format of `weights` already. `chunked`: prompts are read in pieces of a step by an engine that
-    does not do so by default. None: the engine's own default.
-    """
-
-    model: str
-    name: str
-    weights: WeightFormat = "fp16"
-    quantized: bool = False
-    kv_cache: CacheFormat = "auto"
-    tensor_parallel: int = 1
-    expert_parallel: int = 1
-    attention_groups: int = 1
-    most_requests: int | None = None
-    step_tokens: int | None = None
-    chunked: bool = False
-    most_tokens: int | None = None
-    memory_fraction: float | None = None
-    prefix_cache: bool | None = None
-    draft: Draft | None = None
-    threads: int | None = None  # of the host's cores, where the model runs on them
-    extra: tuple[str, ...] = field(default=())  # the user's own arguments, as the engine takes them
-
-
-def quantise_when_loaded(engine: str, service: GenerationService) -> bool:
-    """Whether the engine is to make the weights 8 bits when it loads them. Where they are stored in few bits, it reads
-    the method from the checkpoint's `config.json`. InputError for formats that none of them makes of 16 bits."""
-    if service.weights in ("fp32", "fp16", "bf16") or service.quantized:
-        return False
-    if service.weights == "fp8":
-        return True
-    raise refuse(engine, f"{service.weights} weights of a 16-bit checkpoint",
-                 "name a checkpoint quantised to that format, or weights: fp8 (quantised when loaded)")  # fmt: skip
-
-
-def refuse(engine: str, what: str, hint: str) -> InputError:
-    """The error for a setting that an engine has no argument for."""
-    return InputError(f"{engine} does not serve {what}", hint=hint)
 
 
 def _draft(job: ServeJob | BatchJob, model: str | None) -> Draft | None:

@@ -22,7 +22,7 @@ from tonnage.serving.engines.command_lines import (
     vllm_arguments,
 )
 from tonnage.serving.engines.engine import EngineCommand, EngineFile, EnginePlace
-from tonnage.serving.engines.planned import GenerationService
+from tonnage.serving.engines.generation import GenerationService
 from tonnage.values import dataclass
 
 
