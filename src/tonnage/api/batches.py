@@ -164,9 +164,9 @@ def _carried(reading: _CheckedInput, url: str, options: BatchOptions, on_progres
         return carried_by_jobs(
             reading.source, reading.rows, reading.finished, reading.output, reading.named, options, on_progress
         )
-    if options.on == "ray":
-        from tonnage.http.pool import read_endpoint
+    from tonnage.http.pool import read_endpoint
 
+    if options.on == "ray":
         return carried_on_ray(
             reading.source, reading.checked, reading.finished, reading.output, read_endpoint(url), options,
             on_progress,
