@@ -19,8 +19,9 @@ from tests.batches.test_object_output import Memory
 
 import tonnage
 from tonnage import BatchOptions
+from tonnage.api import job_batches
 from tonnage.api.job_batches import catalog_prices
-from tonnage.batches import bedrock_jobs, jobs, s3_objects
+from tonnage.batches import bedrock_jobs, jobs
 from tonnage.batches.outputs import FileOutput
 from tonnage.errors import InputError, PlanRefused, TonnageError
 
@@ -46,7 +47,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bedrock]:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr(s3_objects, "S3BatchObjects", lambda _: store)
+    monkeypatch.setattr(job_batches, "S3BatchObjects", lambda _: store)
     monkeypatch.setattr(bedrock_jobs.BedrockJobs, "most_rows", 150)
     with Bedrock(store) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK", server.url)
