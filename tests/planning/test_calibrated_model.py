@@ -18,6 +18,7 @@ from tonnage.planning.assumed import assumptions_used
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.reasons.notes import ClosedFormNote, EngineClass, IntervalsNote, JudgedIntervalsNote
 from tonnage.planning.reasons.risks import UnmeasuredRisk
+from tonnage.sizing.assumptions import HOST_SPREAD
 from tonnage.sizing.engines import BEHIND, engine_class
 from tonnage.workload.jobs import GENERATING_ENGINES, EngineName, Workload
 
@@ -118,7 +119,8 @@ def test_an_own_calibration_drives_the_plan(catalog: Catalog, make_train: Maker,
     assert a100(moved) > a100(plain)
     run = next(option.run for option in plain.options if option.gpu == "A100-80GB-SXM")
     assert run.time_s is not None
-    assert run.time_s.high / run.time_s.value == pytest.approx(own.intervals.spread("training time").high_factor)
+    known = own.intervals.spread("training time")  # the rest is the host, whose speed the job does not state
+    assert known.high_factor <= run.time_s.high / run.time_s.value < known.beside(HOST_SPREAD, 1.0).high_factor
     assert [one.of for one in run.intervals] == ["time", "memory"]
     [behind] = [note for note in plain.notes if isinstance(note, IntervalsNote)]
     assert {(one.rows, one.families) for one in behind.intervals} == {(40, 5)}
