@@ -75,7 +75,7 @@ class Intervals:
     groups: tuple[GroupInterval, ...] = ()
 
     def spread(self, group: str, unseen_factors: int = 0, foreign: int = 0) -> Spread:
-        """Low and high factor around a prediction of `group` that is `far` unknowns away from the data.
+        """Low and high factor around a prediction of `group` with `unseen_factors` that no row of the fit had.
 
         `foreign` of them are of a kind that no left-out row speaks of (another generation or vendor, another number
         format): each of those widens by judgement. A figure that no row had, and for which only its kin speak (tails,
@@ -154,7 +154,8 @@ def figure_of(group: str) -> str:
 
 
 def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) -> Intervals:
-    """Intervals of left-out rows: `near` gives each group's quantiles, `far` (GPU or engine left out) the widening.
+    """Intervals of left-out rows: `near` gives each group's quantiles, `distant` (GPU or engine left out) the
+    widening.
 
     Suspect rows, rows that say only «fits» and readings that bound what they are of are not used. A family's rows weigh
     1/sqrt(their number), so that one long table does not speak for all families and a short one not as loud.
@@ -232,7 +233,7 @@ def _group_interval(
 
 
 def _widening(near: tuple[float, float, float], beyond: Sequence[JudgedRow]) -> float:
-    """How much the interval must grow around its centre to hold 80 % of the far rows, a step of `far` each."""
+    """How much the interval must grow around its centre to hold 80 % of the rows `beyond`, for each unseen factor."""
     if len(beyond) < FEWEST_ROWS:
         return DEFAULT_WIDENING
     low, centre, high = near

@@ -88,7 +88,7 @@ class SSHPlace(PlaceTerms):
 
 
 if TYPE_CHECKING:
-    CloudPlace = (  # whose runs need nothing more of their own than a cloud's machines
+    CloudPlace = (  # clouds that `BucketRuns` serves as they are
         SageMakerPlace
         | EC2Place
         | BatchPlace

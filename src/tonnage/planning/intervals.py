@@ -1,4 +1,4 @@
-"""The 80 % interval of a figure, and the measured rows behind it."""
+"""What a plan shows of an 80 % interval (made in `calibration.intervals`): its ends, and the rows behind it."""
 
 from __future__ import annotations
 

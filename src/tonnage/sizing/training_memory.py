@@ -112,8 +112,8 @@ def estimate_training_memory(
     trainer: TrainerProfile | None = None,
     channels: Num | None = None,
 ) -> TrainingMemory:
-    """Memory of `job` under each layout, bytes per device, longest sequence. `channels`: of its device's collectives,
-    beside those over NVLink 3 (`devices.channel_share`); None: as many.
+    """Memory of `job` under each layout, bytes per device, longest sequence. `channels`: the
+    channels of its device's collectives over those of NVLink 3 (`devices.channel_share`); None: 1.
 
     A step has three peaks, and the highest counts: the loss (all that is kept, and the logits), the first layers of
     backward (all that is kept, and the layer at work), and the end (all gradients, and what the optimizer makes while
@@ -204,11 +204,11 @@ def _at_the_loss(held: Array, kept: Kept, logits: Array) -> Array:
 def _ending_at_peak(
     job: TrainJob, state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
 ) -> tuple[Array, Array]:
-    """Gradients, and the prices beside them at the end of a step, as far as they add to the peak. Backward frees
-    activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
-    the two counts; with accumulation the sums are held from the second one on, and a program with gradient buffers of
-    its own, or one that sets them to zero, keeps them always. One that steps in backward has those of the head beside
-    the gradients of the logits that are left."""
+    """Gradients, and what the optimizer makes beside them at the end of a step, as far as they add to the peak.
+    Backward frees activations, logits and copies of weights while it makes gradients, so with one micro-batch a step
+    the larger of the two counts; with accumulation the sums are held from the second one on, and a program with
+    gradient buffers of its own, or one that sets them to zero, keeps them always. One that steps in backward has
+    those of the head beside the gradients of the logits that are left."""
     freed = moments.kept + moments.logits
     if trainer.gradients_in_backward:
         left = (longest_tokens(job) * layouts.micro_batch) * (job.model.vocab / layouts.tensor_parallel)

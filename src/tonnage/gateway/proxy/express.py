@@ -93,7 +93,7 @@ class Express:
     def __init__(self, door: Door) -> None:
         self.door = door
         self._running: Running | None = None
-        self._routes: dict[str, bool] = {}  # that may go this way; whether their deployment is always the same
+        self._has_one_deployment: dict[str, bool] = {}  # of each route that may go this way
         self._journeys: set[asyncio.Task[None]] = set()
 
     def take(self, exchange: ClientExchange) -> bool:
@@ -159,16 +159,18 @@ class Express:
 
     def _follow(self, running: Running) -> None:
         gateway = running.gateway
-        self._running, self._routes = running, {}
+        self._running, self._has_one_deployment = running, {}
         for name, route in gateway.routes.items():
             more = route.cache or route.guardrails or route.hedge or route.canary or route.shadow or gateway.queue
             if not (more or wanted_classes(gateway, route)):
-                self._routes[name] = len(route.deployments) == 1 and not route.rules and route.quality is None
+                self._has_one_deployment[name] = (
+                    len(route.deployments) == 1 and not route.rules and route.quality is None
+                )
 
     def _target(self, known: KnownHead, asked: GatewayRequest, now_s: float) -> ExpressTarget | None:
         """Where the request goes; None: not this way."""
         running, caller, model = known.running, known.caller, asked.model
-        alone = self._routes.get(model)
+        alone = self._has_one_deployment.get(model)
         if alone is None or (caller.routes is not None and model not in caller.routes):
             return None
         gateway = running.gateway
