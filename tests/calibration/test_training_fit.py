@@ -15,7 +15,7 @@ from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_fit import apply, fit_training, memory_key
 from tonnage.calibration.training_fitted import TrainingFit
-from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
+from tonnage.calibration.training_judge import in_convention, judge_training, predicted_step, time_case
 from tonnage.calibration.training_memory_rows import memory_batch
 from tonnage.calibration.training_table import training_batch
 from tonnage.catalog import Catalog
@@ -32,7 +32,8 @@ def measured_by(assumed: Assumptions, rows: list[TrainingRow], catalog: Catalog)
     cases = [time_case(row, catalog, Assumptions()) for row in rows]
     kept = [case for case in cases if not isinstance(case, SkippedRow)]
     assert len(kept) == len(rows)
-    return [replace(row, value=value) for row, value in zip(rows, predict_metrics(kept, assumed), strict=True)]
+    found = [in_convention(case, float(predicted_step(case, assumed).total_s[0])) for case in kept]
+    return [replace(row, value=value) for row, value in zip(rows, found, strict=True)]
 
 
 def grid(row: Row) -> list[TrainingRow]:

@@ -12,7 +12,7 @@ import pytest
 from tonnage.calibration.kinds import kind_named
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.training_case import TrainingCase
-from tonnage.calibration.training_judge import predicted_step_s, time_case
+from tonnage.calibration.training_judge import predicted_step, time_case
 from tonnage.calibration.training_memory_rows import peak
 from tonnage.catalog import Catalog
 from tonnage.planning.calibrated_model import CalibratedModel
@@ -70,7 +70,8 @@ def same_by_both(path: Path, catalog: Catalog) -> tuple[int, int]:
             unsaid += 1
             continue
         samples_per_s, memory_gib = found
-        assert samples_per_s == pytest.approx(case.samples / predicted_step_s(case, ROOMY), rel=1e-9), case.row.id
+        step_s = float(predicted_step(case, ROOMY).total_s[0])
+        assert samples_per_s == pytest.approx(case.samples / step_s, rel=1e-9), case.row.id
         assert memory_gib == pytest.approx(to_gib(float(peak(case, ROOMY).bytes("needed")[0])), rel=1e-9), case.row.id
         same += 1
     return same, unsaid

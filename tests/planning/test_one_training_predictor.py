@@ -12,7 +12,7 @@ from tonnage.calibration.kinds import kind_named, rows_to_fit
 from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import TrainingCase
-from tonnage.calibration.training_judge import RATES, predicted_step_s, time_case
+from tonnage.calibration.training_judge import RATES, predicted_step, time_case
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.train_sizing import size_training
@@ -73,7 +73,7 @@ def compare(rows: list[TrainingRow]) -> tuple[int, list[str]]:
             continue
         compared += 1
         memory = peak_memory(case.jobs, case.layouts, PACKAGED.assumed, case.trainer, channel_share(case.machine))
-        judged = (predicted_step_s(case, PACKAGED.assumed), float(memory.needed_bytes[0]) / 2**30)
+        judged = (float(predicted_step(case, PACKAGED.assumed).total_s[0]), float(memory.needed_bytes[0]) / 2**30)
         detail = sized.detail(0)
         assert detail.memory_gib is not None
         planned = (float(sized.work_s[0]), detail.memory_gib.value)

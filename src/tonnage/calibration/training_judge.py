@@ -73,16 +73,6 @@ def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Train
     return case
 
 
-def predict_metrics(cases: Sequence[TrainingCase], assumed: Assumptions) -> list[float]:
-    """Each case's figure in its row's metric, by the function that plans call."""
-    return [in_convention(case, predicted_step_s(case, assumed)) for case in cases]
-
-
-def predicted_step_s(case: TrainingCase, assumed: Assumptions) -> float:
-    """Seconds of one step of a case."""
-    return float(predicted_step(case, assumed).total_s[0])
-
-
 def predicted_step(case: TrainingCase, assumed: Assumptions) -> TrainingStep:
     """One step of a case, part by part."""
     return predict_training(case.jobs, case.layouts, case_devices(case, assumed), assumed, case.trainer).step
