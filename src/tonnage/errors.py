@@ -103,7 +103,7 @@ class NothingFits(TonnageError):
     exit_code: ClassVar[int] = 3
 
 
-class Stopped(TonnageError):
+class MeasuringStopped(TonnageError):
     """Someone ended work that reports what it had come to: exit 130, as after Ctrl-C."""
 
     exit_code: ClassVar[int] = 130

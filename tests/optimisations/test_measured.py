@@ -12,7 +12,7 @@ import pytest
 import tonnage
 from tonnage.api.optimisation_worker import measure
 from tonnage.api.optimised_here import STOPPED, MeasuredHere, MeasuringTerms, measure_switches, preloaded
-from tonnage.errors import InputError, Stopped
+from tonnage.errors import InputError, MeasuringStopped
 from tonnage.optimisations.outcomes import MeasuredSwitch
 from tonnage.optimisations.switches import Switch, SwitchChange
 from tonnage.sizing.estimates import Figure
@@ -157,7 +157,7 @@ def test_a_stopped_measurement_is_reported(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tonnage.api.optimised_here.measure_switches", lambda *_, **__: stopped)
     asked = tonnage.OptimiseOptions(measure=True, model="model", only=("tcmalloc",))
     answer = tonnage.optimise(folder / "service.tonnage.yaml", asked)
-    assert isinstance(answer.fault, Stopped)
+    assert isinstance(answer.fault, MeasuringStopped)
     assert answer.fault.exit_code == 130
     assert "stopped before it was measured" in str(answer)
 

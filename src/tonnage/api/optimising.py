@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.errors import InputError, Stopped, TonnageError, UnknownName, nearest
+from tonnage.errors import InputError, MeasuringStopped, TonnageError, UnknownName, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -87,7 +87,7 @@ def optimise(
 
     Raises InputError for a workload without switches (tables), options that cannot be used and work that cannot be
     measured here, UnknownName for a device or switch that is not known. Where someone ends the measuring, the answer
-    is of what was measured and its fault is Stopped; KeyboardInterrupt passes where nothing was.
+    is of what was measured and its fault is MeasuringStopped; KeyboardInterrupt passes where nothing was.
     """
     from tonnage.api.catalogs import market_of
     from tonnage.api.inputs import calibrated_model_of, read_workload
@@ -115,7 +115,7 @@ def optimise(
     )  # fmt: skip
     fault = None
     if measured is not None and measured.stopped:
-        fault = Stopped("stopped before all turns were measured", hint="the report is of the turns that were")
+        fault = MeasuringStopped("stopped before all turns were measured", hint="the report is of the turns that were")
     return Answer(found, optimise_report, fault)
 
 
