@@ -49,9 +49,9 @@ test-facts: $(STAMP)  ## tests over the whole fact tables of the folder TONNAGE_
 
 test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, Ray
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
-	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py tests/planning/test_flips.py \
+	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto --hypothesis-profile random tests/planning/test_properties.py tests/planning/test_flips.py \
 		tests/spot_instances/test_engine.py tests/spot_instances/test_optimum.py tests/workload/test_huggingface.py
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest --hypothesis-profile random -m slow
 
 test-gpu: $(STAMP)  ## tests on an NVIDIA GPU (minutes; skipped where PyTorch sees none)
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m gpu -rs tests/gpu

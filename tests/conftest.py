@@ -4,6 +4,7 @@ the selection of `make test-fast`: no torch, no process, no browser, nothing tha
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -20,8 +21,11 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # hundreds of proc
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job, where Ctrl-C would not reach
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a command that a test starts
 
-settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared cores")  # how long an example takes says more of the machine than of the code
+# How long an example takes says more of the machine than of the code. The same examples each time, so that a failure
+# belongs to the change at hand; `make test-slow` draws others (--hypothesis-profile random).
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same examples", settings.get_profile("random"), derandomize=True)
+settings.load_profile("same examples")
 
 HERE = Path(__file__).parent
 HEAVY = (  # not even imported with --fast: they load torch or another engine, start processes, or plan many times over
@@ -119,6 +123,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         watched = False
     if item.config.getoption("--fast") and "torch" in sys.modules and not loaded:
         pytest.fail("loaded torch: mark it `heavy` or name its file in HEAVY of tests/conftest.py", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _same_logging() -> Iterator[None]:
+    """A test that leaves the process logging less fails: another's warnings would be lost."""
+    before = logging.root.level, logging.root.manager.disable
+    yield
+    if before != (logging.root.level, logging.root.manager.disable):
+        logging.root.setLevel(before[0])
+        logging.disable(before[1])
+        pytest.fail("left the root logger at another level: what others log would be lost", pytrace=False)
 
 
 def _refuse_processes(event: str, _: object) -> None:

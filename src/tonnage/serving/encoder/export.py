@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,9 +127,10 @@ def quantise(graph: Path, file: Path) -> None:
     """Write `graph` with its matrix products in 8 bits (ONNX Runtime's dynamic quantisation), weights in 7 of them:
     processors without VNNI add pairs of products in 16 bits, which 8 would overflow."""
     library = _quantization()
-    library.quantize_dynamic(
-        str(graph), str(file), weight_type=library.QuantType.QInt8, per_channel=True, reduce_range=True
-    )
+    with _without_advice():
+        library.quantize_dynamic(
+            str(graph), str(file), weight_type=library.QuantType.QInt8, per_channel=True, reduce_range=True
+        )
 
 
 def quantise_static(graph: Path, file: Path, fed: Iterator[Mapping[str, Any]]) -> None:
@@ -144,12 +146,13 @@ def quantise_static(graph: Path, file: Path, fed: Iterator[Mapping[str, Any]]) -
         def get_next(self) -> Mapping[str, Any] | None:
             return next(fed, None)
 
-    library.quantize_static(
-        str(graph), str(file), BatchReader(), quant_format=library.QuantFormat.QDQ, op_types_to_quantize=["MatMul"],
-        per_channel=True, reduce_range=True, activation_type=library.QuantType.QUInt8,
-        weight_type=library.QuantType.QInt8, extra_options={"MatMulConstBOnly": True},
-        nodes_to_exclude=_narrowing_products(graph),
-    )  # fmt: skip
+    with _without_advice():
+        library.quantize_static(
+            str(graph), str(file), BatchReader(), quant_format=library.QuantFormat.QDQ, op_types_to_quantize=["MatMul"],
+            per_channel=True, reduce_range=True, activation_type=library.QuantType.QUInt8,
+            weight_type=library.QuantType.QInt8, extra_options={"MatMulConstBOnly": True},
+            nodes_to_exclude=_narrowing_products(graph),
+        )  # fmt: skip
 
 
 def _narrowing_products(graph: Path) -> list[str]:
@@ -166,8 +169,18 @@ def _quantization() -> Any:
         library: Any = importlib.import_module("onnxruntime.quantization")
     except ImportError as error:
         raise MissingExtra("quantising a model", "serve") from error
-    logging.getLogger("root").setLevel(logging.ERROR)  # it advises a pre-processing step on every call
     return library
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """ONNX Runtime advises a pre-processing step on every call, through the root logger, whose level is the user's."""
+    before = logging.root.level
+    logging.root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.root.setLevel(before)
 
 
 def halve(graph: Path, file: Path) -> None:
