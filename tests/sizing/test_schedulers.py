@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.catalog import load_catalog
-from tonnage.sizing.schedulers import usual_policy
+from tonnage.sizing.replica_model import usual_policy
 
 
 def test_defaults_follow_engine_and_device() -> None:

@@ -9,13 +9,13 @@ from functools import cache
 from typing import Final
 
 from tonnage.catalog import Catalog
-from tonnage.comparison.energy import Footprint, Stated, footprint
+from tonnage.comparison.energy import Footprint, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
 from tonnage.comparison.fronts import latency, pareto_front
 from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
-from tonnage.comparison.request import Alternative
+from tonnage.comparison.request import Alternative, Stated
 from tonnage.planning.plan import CatalogStamp, MachineOption, Option, Plan, PriceTrusted, TokenOption
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk

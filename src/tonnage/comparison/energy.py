@@ -12,13 +12,12 @@ from pydantic import Field
 from tonnage.catalog import Catalog
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import Evidence, SourceEntry
+from tonnage.comparison.request import Fraction, Pue, Stated
 from tonnage.planning.plan import Option, TokenOption
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 
-Fraction = Annotated[float, Field(gt=0, le=1)]
-Pue = Annotated[float, Field(ge=1, le=5)]
 GRAMS_PER_KG = 1000.0
 WATTS_PER_KW = 1000.0
 GRID_UNIT = "g/kWh"
@@ -32,14 +31,6 @@ class Factor:
     origin: str
     unit: str = ""
     evidence: Evidence | None = None
-
-
-class Stated(StrictModel):
-    """What the compare file says of power (`carbon:`); None: not said."""
-
-    grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
-    pue: Pue | None = None
-    power_fraction: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

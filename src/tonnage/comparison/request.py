@@ -14,7 +14,6 @@ from pydantic import BeforeValidator, Field
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
 from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria, weight_problems
 from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, parse_entries, unknown
-from tonnage.comparison.energy import Stated
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.profiles import Attestation, Profile, load_profiles
@@ -39,6 +38,8 @@ Expertise = Literal["none", "some", "strong"]
 Horizon = Literal["short", "medium", "long"]
 Used = Literal["tracking", "tables", "dashboards", "runbooks"]
 Need = bool | float | int | str
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Pue = Annotated[float, Field(ge=1, le=5)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,14 @@ class Organisation(StrictModel):
     ops_expertise: Expertise | None = None
     compliance: Words = ()
     usd_per_hour: Positive | None = None
+
+
+class Stated(StrictModel):
+    """What the compare file says of power (`carbon:`); None: not said."""
+
+    grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
+    pue: Pue | None = None
+    power_fraction: Fraction | None = None
 
 
 class Move(StrictModel):

@@ -18,8 +18,8 @@ from tonnage.planning.reasons.notes import PlanNote, RunNote
 from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import Doubt, DoubtLevel, PriceRisk, Promise, Risk, doubt_level
 from tonnage.pricing.ledger import Ledger
+from tonnage.sizing.devices import HostStage
 from tonnage.sizing.estimates import Figure
-from tonnage.sizing.host import HostStage
 from tonnage.spot_instances.detail import SpotDetail
 from tonnage.values import dataclass
 

@@ -7,7 +7,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
 
-from tonnage.catalog import Catalog, Source
+from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.hardware import Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
 from tonnage.catalog.market import Offer, Platform
 from tonnage.pricing.fee_estimates import (

@@ -23,8 +23,8 @@ from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.kv_pool import windowed
 from tonnage.sizing.percentiles import Percentiles, ServingPercentiles
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
-from tonnage.sizing.schedulers import scheduler_of, usual_policy
+from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of, usual_policy
+from tonnage.sizing.schedulers import scheduler_of
 from tonnage.sizing.served_weights import served_weights
 from tonnage.sizing.simulation import simulate
 from tonnage.values import dataclass

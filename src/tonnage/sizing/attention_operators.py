@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.sizing.estimates import Num
-from tonnage.sizing.operators import ALIGNED_BYTES, Kind, Operator, Pass, elementwise, gemm
-from tonnage.sizing.rates import TILE
+from tonnage.sizing.operators import ALIGNED_BYTES, TILE, Kind, Operator, Pass, elementwise, gemm
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 

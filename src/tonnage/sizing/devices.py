@@ -12,7 +12,6 @@ from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.host import HostRate
 from tonnage.units import TERA, from_gib
 from tonnage.values import dataclass
 
@@ -22,6 +21,26 @@ SIZED_VENDORS = ("NVIDIA", "AMD")
 
 # First word of the catalog's architecture; -1 in a column stands for any other.
 GENERATIONS = ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
+HostStage = Literal["tokenising", "JPEG decoding", "the stated input work", "reading"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRange:
+    """A figure with the ends of its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRate:
+    """Items a second that one machine's host gets ready; None: its vCPUs are not stated."""
+
+    stage: HostStage  # that sets it
+    vcpus: float | None
+    items_per_s: RateRange | None
+    vcpu_items_per_s: float | None = None  # of one vCPU; None: they do nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,15 @@ takes a vCPU microseconds a token, the device at least as long for a thousandth 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Final, Literal
+from typing import Final
 
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import HostAssumptions
+from tonnage.sizing.devices import HostRate, HostStage, RateRange
 from tonnage.values import dataclass
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
 
-HostStage = Literal["tokenising", "JPEG decoding", "the stated input work", "reading"]
 PICTURES: Final = ("vision-transformer", "convolution")
 IMAGENET_MEGAPIXELS: Final = 0.19  # 500 x 375, the usual photograph of ImageNet
 JPEG_BYTES_A_PIXEL: Final = 0.6  # ImageNet: 1.28 million photographs of 0.18 megapixels on average in 144 GB
@@ -35,31 +35,12 @@ READ: Final = "read_network_fraction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateRange:
-    """A figure with the ends of its 80 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostItem:
     """What one item asks of the host. `vcpu_s` None: no processor work."""
 
     stage: HostStage | None
     vcpu_s: RateRange | None
     read_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRate:
-    """Items a second that one machine's host gets ready; None: its vCPUs are not stated."""
-
-    stage: HostStage  # that sets it
-    vcpus: float | None
-    items_per_s: RateRange | None
-    vcpu_items_per_s: float | None = None  # of one vCPU; None: they do nothing
 
 
 def host_item(job: Job, terms: HostTerms, assumed: HostAssumptions) -> HostItem | None:

@@ -5,7 +5,7 @@ A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP cou
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tonnage.sizing.estimates import Num
 from tonnage.values import dataclass
 
 ALIGNED_BYTES = 16  # where rows start that tensor cores read at once
+TILE: Final = 128.0  # outputs of a product that one multiprocessor makes together, in each direction
 
 Kind = Literal["gemm", "attention", "elementwise", "convolution"]
 

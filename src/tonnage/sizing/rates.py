@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Num
-from tonnage.sizing.operators import Operator
-
-TILE: Final = 128.0  # outputs of a product that one multiprocessor makes together, in each direction
+from tonnage.sizing.operators import TILE, Operator
 
 
 def smooth_max(first: Num, second: Num, sharpness: float) -> Num:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError, UnsizedHardware
 from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
@@ -163,3 +164,17 @@ def _default_policy(
             hint="more tensor parallelism, smaller weights or a larger GPU",
         )
     return replace(base, kv_tokens=tokens)
+
+
+def usual_policy(engine: str, device: Accelerator, *, kv_tokens: int) -> ContinuousBatching:
+    """The scheduler of `engine` as the event simulation takes it, over a cache of `kv_tokens`."""
+    scheduler = scheduler_of(engine)
+    return ContinuousBatching(
+        kv_tokens=kv_tokens,
+        max_requests=scheduler.most_requests(device),
+        step_tokens=scheduler.most_step_tokens(device),
+        chunked=scheduler.chunked,
+        admission="recompute" if scheduler.admission == "recompute" else "reserve",
+        prompts_first=scheduler.prompts_first,
+        shared_s=scheduler.accept_s,
+    )

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.engines import Engine
 from tonnage.values import dataclass
 from tonnage.workload.engine_limits import TENSORRT_LLM_STEP_TOKENS
@@ -106,20 +105,6 @@ def scheduler_of(engine: str | None) -> Scheduler:
     """
     folded = (engine or "vllm").casefold()
     return SCHEDULERS[next((name for word, name in _WORDS if word in folded), "static")]
-
-
-def usual_policy(engine: str, device: Accelerator, *, kv_tokens: int) -> ContinuousBatching:
-    """The same scheduler as the event simulation takes it, over a cache of `kv_tokens`."""
-    scheduler = scheduler_of(engine)
-    return ContinuousBatching(
-        kv_tokens=kv_tokens,
-        max_requests=scheduler.most_requests(device),
-        step_tokens=scheduler.most_step_tokens(device),
-        chunked=scheduler.chunked,
-        admission="recompute" if scheduler.admission == "recompute" else "reserve",
-        prompts_first=scheduler.prompts_first,
-        shared_s=scheduler.accept_s,
-    )
 
 
 def _large(device: Accelerator) -> bool:

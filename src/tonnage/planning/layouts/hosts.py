@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from tonnage.planning.plan import HostShare
 from tonnage.planning.sized import IntArray
-from tonnage.sizing.devices import Machine
+from tonnage.sizing.devices import HostRate, Machine
 from tonnage.sizing.estimates import Array, Figure
-from tonnage.sizing.host import HostRate
 from tonnage.values import dataclass
 
 VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement

@@ -11,7 +11,7 @@ from tonnage.catalog.market import Platform
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
 from tonnage.reason import Reason
-from tonnage.sizing.host import HostStage
+from tonnage.sizing.devices import HostStage
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Promise as Promise
 
