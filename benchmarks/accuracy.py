@@ -167,10 +167,11 @@ device, which kernels a version of an engine chose, how lengths are spread aroun
 - Encoders on a T4: TensorFlow 1's table takes 1.7 times as long as TensorFlow 2's, while on V100s the same two are 1.1
   apart: a card near its base clock of 585 MHz, which no column states. Another publisher's table of TensorFlow with XLA
   is with TensorFlow 2's, so that the table is doubted.
-- Encoders on an A100: TensorRT 7.2 takes 1.1 to 1.35 times as long as 8.4 and 10.2 for the same network; no document
-  says which kernels changed. XLNet under TensorFlow with XLA on a T4 takes 1.1 to 1.8 times as long as planned, longest
-  in 16 bit and at 384 tokens and more: what its scores move is counted, which kernels XLA made of it no document says.
-  One of those 18 rows (32 bit, 64 x 512) repeats the 16-bit figure, which the speedup printed beside it contradicts.
+- Encoders on an A100: what is printed for TensorRT 7.2 is the table of 7.1, the first for A100, unchanged (demo/BERT of
+  July 2020 and March 2021), and takes 1.1 to 1.35 times as long as 8.4 and 10.2 for the same network.
+- XLNet under TensorFlow with XLA on a T4 takes 1.1 to 1.8 times as long as planned, longest in 16 bit and at 384 tokens
+  and more: what its scores move is counted, which kernels XLA made of it no document says. One of those 18 rows
+  (32 bit, 64 x 512) repeats the 16-bit figure, which the speedup printed beside it contradicts.
 - Device readings under a caching allocator hold blocks that nothing needs: Megatron's beside OneFlow's of the same
   layouts by up to a factor of 2.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an

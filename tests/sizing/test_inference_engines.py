@@ -31,6 +31,7 @@ from tonnage.sizing.inference_pass import (
     repeated_heads,
     stores_scores,
 )
+from tonnage.sizing.inference_time import forward_s
 from tonnage.sizing.operators import Kind, Operator
 from tonnage.workload.known import find_model
 
@@ -194,6 +195,34 @@ def test_engines_that_are_one_network_keep_scores_of_any_length(engine: str, pre
     """TensorRT and AITemplate read 1,024 tokens without writing their scores, in 16 bits."""
     found = stores_scores(find_model("bert-base"), FORMATS[precision], PRIORS[engine], np.array([1024.0]))
     assert np.asarray(found).tolist() == [stored]
+
+
+# NVIDIA/TensorRT@69b9d453, demo/BERT, BERT-base on an A100 of 40 GB, TensorRT 10.2 in int8: milliseconds at 384 tokens.
+ONE_AND_TWO_SEQUENCES = (1.13, 1.31)
+
+
+def test_attention_of_few_heads_leaves_multiprocessors_idle() -> None:
+    """TensorRT and AITemplate run a thread block for each head of each sequence, so that two sequences of 12 heads take
+    as long as one of 108 multiprocessors; nine fill them. FasterTransformer divides the heads."""
+
+    def seconds(engine: str, batch: float) -> float:
+        one = np.ones(1)
+        devices = on("A100-40GB-SXM", "int8")
+        work = pass_work(find_model("bert-base"), devices, FORMATS["int8"], PRIORS[engine], batch=batch * one,
+                         query=one * 384, keys=one * 384)  # fmt: skip
+        (attention,) = (op for stage in work.stages for op in stage.operators if op.kind == "attention")
+        return float(np.max(engine_operator_s(replace(attention, moved_bytes=0.0), devices, PRIORS[engine])))
+
+    assert seconds("fused", 1.0) == pytest.approx(seconds("fused", 2.0)) == pytest.approx(seconds("fused", 9.0))
+    assert seconds("fused", 18.0) > 1.5 * seconds("fused", 9.0)
+    assert seconds("library", 2.0) > 1.1 * seconds("library", 1.0)
+    # What one pass takes beside two says whether its attention was counted as if it filled the device (0.74 of it).
+    first, second = (
+        float(forward_s(find_model("bert-base"), on("A100-40GB-SXM", "int8"), batch=np.array([batch]), query=384.0,
+                        keys=384.0, weights="int8", engine=PRIORS["fused"])[0])
+        for batch in (1.0, 2.0)
+    )  # fmt: skip
+    assert first / second == pytest.approx(ONE_AND_TWO_SEQUENCES[0] / ONE_AND_TWO_SEQUENCES[1], rel=0.05)
 
 
 def test_unknown_engine_is_an_error_that_lists_the_known() -> None:

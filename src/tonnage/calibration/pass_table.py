@@ -22,7 +22,9 @@ from tonnage.sizing.inference_pass import PassWork, exchange_s, pass_s
 from tonnage.sizing.operators import Operator
 from tonnage.values import dataclass
 
-_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "dispatch_share", "ramp", "groups", "query_length")
+_COLUMNS = (
+    "flop", "moved_bytes", "rows", "columns", "kernels", "dispatch_share", "ramp", "groups", "query_length", "blocks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,11 +72,20 @@ def operator_scales(operator: Operator, devices: Devices) -> Scales:
     if operator.kind == "attention":
         query = np.asarray(operator.query_length, dtype=np.float64)
         rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
-        return Scales(floor=floor, rising=rising)
+        return Scales(floor=floor, rising=rising * filled_share(operator.blocks, devices))
     return Scales(
         floor=floor, width=width_share(devices) * operator.ramp, streaming=streaming_share(operator, devices),
         tiles=output_tiles(operator.rows, operator.columns, operator.groups),
     )  # fmt: skip
+
+
+def filled_share(blocks: Num, devices: Devices) -> Num:
+    """Share of the multiprocessors that have one of so many thread blocks; 1 where they are not counted (0)."""
+    counted = np.asarray(blocks, dtype=np.float64)
+    if not np.any(counted > 0):
+        return 1.0
+    share = np.minimum(counted / (REFERENCE_MULTIPROCESSORS * width_share(devices)), 1.0)
+    return np.where(counted > 0, share, 1.0)
 
 
 def streaming_share(operator: Operator, devices: Devices) -> Num:

@@ -93,6 +93,7 @@ class Engine:
     element_copies: float = 0.0  # times the KV cache is moved each step beside being read, in elements of 4 bytes
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     workspace_gib: float = 0.0  # kept beside weights, activations and the device's context
+    head_a_block: bool = False  # its fused attention is one thread block for each head of each sequence
     fused_blocks: bool = False  # blocks of transformers are few kernels of its own, counted as they are
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
@@ -113,7 +114,11 @@ class Engine:
 # executor in 8 (6 where a transformer is rewritten into a few fused nodes). Frameworks run norm, activation and
 # residual as kernels of their own; compilers fuse them with one another; engines fuse them into the products, which
 # leaves a residual read, a pool and reformats; one whose whole network is its own takes one call, as a captured one
-# does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took 512). A
+# does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took 512), in one
+# thread block for each head of each sequence (NVIDIA/TensorRT@69b9d453, bertQKVToContextPlugin, fused_multihead_
+# attention.h: a grid of params.h x params.b, as of 7.1; facebookincubator/AITemplate, backend/cuda/attention,
+# fmha_fprop_fp16_kernel.sm80.cu: the same): 12 heads leave most of an A100 idle. FasterTransformer's divides a head's
+# rows among blocks where there are few (fused_multihead_attention_v2.h, `forceUnroll`). A
 # captured framework replays its kernels as they are, today's with fused attention, in one call. A convolution is an
 # implicit product on the same units as a product. A framework that generates grows its cache by concatenation (read and
 # written: 2 times), in kernels that take an element a thread, of whatever width, as do its products of one row for each
@@ -174,6 +179,7 @@ _PRIORS: Final = (
     Engine(
         name="fused", elementwise_left=0.25, call_us=20.0, convolution_fraction=0.95, convolution_elementwise_left=0.1,
         sequence_us=5.0, fused_attention_tokens=ANY_LENGTH, fused_blocks=True,
+        head_a_block=True,
     ),
     Engine(
         # 42 peaks of FasterTransformer (its gpt_guide): 2.2 GiB are beside weights, cache and activations.

@@ -388,7 +388,8 @@ def _attention(
         op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored, initial=0.0)
     )
     if not np.any(stored):
-        return (replace(op, moved_bytes=op.moved_bytes * cached),)
+        blocks = span.batch * (shape.heads / span.tensor_parallel) if engine.head_a_block else 0.0
+        return (replace(op, moved_bytes=op.moved_bytes * cached, blocks=blocks),)
     fused = replace(fused, moved_bytes=fused.moved_bytes * padding, flop=fused.flop * padding**2)
     if shape.shifted_positions:
         return (

@@ -39,6 +39,7 @@ class Operator:
     ramp: Num = 1.0  # output tiles at which it reaches half its rate, over those of a 16-bit product
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
+    blocks: Num = 0.0  # thread blocks of an attention kernel that does not divide heads; 0: it divides them
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit products, tiles part empty
     strided_elements: Num = 0.0  # of those moved, the ones that kernels take one by one, out of order
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
