@@ -168,16 +168,16 @@ def compare(folder: Path, upstream: PretendedUpstream, asking: Requests) -> int:
     rows = accounts.attempts()
     accounts.close()
     sure = [row for row in rows if not row["estimated"]]
-    told = (sum(row["input_tokens"] or 0 for row in sure), sum(row["output_tokens"] or 0 for row in sure))
+    recorded = (sum(row["input_tokens"] or 0 for row in sure), sum(row["output_tokens"] or 0 for row in sure))
     outcomes = dict(Counter(row["outcome"] for row in rows))
     print(f"ledger: {len(rows):,} attempts, {len(rows) - len(sure):,} of them estimated; {outcomes}")
-    print(f"tokens in and out, ledger: {told}; told by the upstream: {tuple(upstream.told)}")
+    print(f"tokens in and out, ledger: {recorded}; reported by the upstream: {tuple(upstream.reported_tokens)}")
     booked = {row["request"]: row["key"] for row in rows}
     known = {name: key for name, key in asking.asked_by.items() if name in booked}
     wrong = sum(booked[name] != key for name, key in known.items())
     print(f"keys of {len(known):,} sampled requests: {wrong} are booked on another; attempts by key:", end=" ")
     print(dict(Counter(row["key"] for row in rows)))
-    return int(told != tuple(upstream.told) or wrong > 0 or not known)
+    return int(recorded != tuple(upstream.reported_tokens) or wrong > 0 or not known)
 
 
 def main() -> int:

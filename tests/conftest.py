@@ -39,7 +39,7 @@ HEAVY = (  # not even imported with --fast: they load torch or another engine, s
     "cli/test_import.py", "cli/test_local.py", "cli/test_process.py", "cli/test_run.py", "cli/test_runs.py",
     "cli/test_serve.py", "cli/test_spot.py", "cli/test_sweep.py", "cli/test_validate.py", "cli/test_verbs.py",
     "comparison", "expert", "fetching/test_parts.py", "fetching/test_processes.py", "fetching/test_s3_fetch.py",
-    "gateway/test_book.py", "gateway/test_door.py", "gateway/test_faults.py", "gateway/test_guarded_by_encoder.py",
+    "gateway/test_book.py", "gateway/test_handler.py", "gateway/test_faults.py", "gateway/test_guarded_by_encoder.py",
     "gateway/test_money_found.py", "gateway/test_operations.py", "gateway/test_redis_limits.py",
     "gateway/test_sdks.py", "gateway/test_shared_cache.py",
     "gateway/test_spans.py", "gateway/test_waiting.py", "gpu", "monitoring/test_sampler.py",

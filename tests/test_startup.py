@@ -78,7 +78,7 @@ def test_parts_that_need_no_arrays_load_none() -> None:
     light = "import tonnage.gateway.semantic.questions, tonnage.monitoring.page"
     arguments = "import tonnage.serving.engines.registry, tonnage.gateway.file.conduct_entries"
     assert not (HEAVY | {"http.server"}) & modules_after(light)
-    assert not {"numpy", "httpx", "tonnage.planning", "tonnage.comparison.door"} & modules_after(arguments)
+    assert not {"numpy", "httpx", "tonnage.planning", "tonnage.comparison.user_files"} & modules_after(arguments)
 
 
 # What only other verbs need, and what a library imports for a call that planning does without.

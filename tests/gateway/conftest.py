@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway
+from tests.gateway.harness import GatewayHarness
 
 
 @pytest.fixture(scope="module")
@@ -30,4 +30,4 @@ def redis_url(redis_server: Any) -> str:
 @pytest.fixture(params=["express", "journey"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is claimed holds for requests on the short way and for those that a journey carries from the beginning."""
-    monkeypatch.setattr(Doorway, "EXPRESS", request.param == "express")
+    monkeypatch.setattr(GatewayHarness, "EXPRESS", request.param == "express")

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, late, play, said, whole
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, whole
 
 import tonnage
 from tonnage.api.gateway_batches import BatchRunner
@@ -35,16 +35,16 @@ def rows(*texts: str, **more: Any) -> str:
 
 
 class Batches:
-    """A door with batches, its runner, and a client of one key."""
+    """A gateway with batches, its runner, and a client of one key."""
 
-    def __init__(self, door: Doorway, client: httpx.AsyncClient) -> None:
-        self.door, self.client = door, client
-        store = BatchStore(door.folder / "batches")
-        entry = door.gateway.batches
+    def __init__(self, harness: GatewayHarness, client: httpx.AsyncClient) -> None:
+        self.handler, self.client = harness, client
+        store = BatchStore(harness.folder / "batches")
+        entry = harness.gateway.batches
         assert entry is not None
-        door.door.batches = BatchEndpoints(store, SECRET)
-        self.told: list[str] = []
-        self.runner = BatchRunner(store, entry, f"http://127.0.0.1:{door.port}", SECRET, self.told.append)
+        harness.handler.batches = BatchEndpoints(store, SECRET)
+        self.messages: list[str] = []
+        self.runner = BatchRunner(store, entry, f"http://127.0.0.1:{harness.port}", SECRET, self.messages.append)
 
     async def upload(self, content: str, **fields: str) -> httpx.Response:
         return await self.client.post(
@@ -79,11 +79,11 @@ class Batches:
 @asynccontextmanager
 async def opened(folder: Path, upstream: Scripted, **keys: Any) -> AsyncIterator[Batches]:
     file = {"keys": KEYS, "batches": {}, **keys}
-    async with Doorway(folder, {"a": upstream}, **file) as door:
-        base = f"http://127.0.0.1:{door.port}"
+    async with GatewayHarness(folder, {"a": upstream}, **file) as harness:
+        base = f"http://127.0.0.1:{harness.port}"
         head = {"authorization": "Bearer secret-a"}
         async with httpx.AsyncClient(base_url=base, headers=head, trust_env=False) as client:
-            made = Batches(door, client)
+            made = Batches(harness, client)
             try:
                 yield made
             finally:
@@ -104,7 +104,7 @@ def test_a_batch_from_upload_to_output(tmp_path: Path) -> None:
             assert "owner" not in made
             await here.run()
             done = await here.get(f"/v1/batches/{made['id']}")
-            assert (done["status"], here.told) == ("completed", [])
+            assert (done["status"], here.messages) == ("completed", [])
             assert done["request_counts"] == {"total": 3, "completed": 2, "failed": 1}
             assert set(done) == set(made)
             answers = await here.lines(done["output_file_id"])
@@ -115,7 +115,7 @@ def test_a_batch_from_upload_to_output(tmp_path: Path) -> None:
             assert fault["response"]["status_code"] == 400
             listed = await here.get("/v1/files")
             assert {one["purpose"] for one in listed["data"]} == {"batch", "batch_output"}
-            ledger = await here.door.rows()
+            ledger = await here.handler.rows()
             assert [one["key"] for one in ledger] == ["web"] * 3
             assert sum(one["usd_pico"] for one in ledger) == 2 * 15 * 10**6
             output = await here.client.delete(f"/v1/files/{done['output_file_id']}")
@@ -163,7 +163,7 @@ def test_a_restart_goes_on(tmp_path: Path) -> None:
             state = await here.get(f"/v1/batches/{made['id']}")
             assert state["status"] == "in_progress"
             sent = len(upstream.seen)
-            again = Batches(here.door, here.client)
+            again = Batches(here.handler, here.client)
             await again.run()
             done = await again.get(f"/v1/batches/{made['id']}")
             assert (done["status"], done["request_counts"]["completed"]) == ("completed", 4)
@@ -302,8 +302,8 @@ def test_without_batches_there_is_no_such_path(tmp_path: Path) -> None:
     """The file has to ask for them; and its sizes have to go together."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as upstream, Doorway(tmp_path, {"a": upstream}) as door:
-            assert (await door.ask({}, path="/v1/batches")).status == 404
+        async with Scripted(always=said()) as upstream, GatewayHarness(tmp_path, {"a": upstream}) as harness:
+            assert (await harness.ask({}, path="/v1/batches")).status == 404
 
     play(scenario())
     from tests.gateway.test_request_log import written

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, late, play, said, whole
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, whole
 
 from tonnage.gateway.proxy.asked import UnreadableRequest, read_asked
 from tonnage.gateway.proxy.bounds import FEWEST_SHARED_TOKENS, UNSTATED_OUTPUT_TOKENS
@@ -27,9 +27,9 @@ def test_nobody_is_told_absurd_numbers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=late(said(), 0.05)) as up,
-            Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door,
+            GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness,
         ):
-            answers = await asyncio.gather(*(door.ask(UNSTATED) for _ in range(8)))
+            answers = await asyncio.gather(*(harness.ask(UNSTATED) for _ in range(8)))
             assert [one.status for one in answers] == [200] * 8
             assert {one.header("x-tonnage-max-tokens") for one in answers} == {str(UNSTATED_OUTPUT_TOKENS)}
             assert {one["max_completion_tokens"] for one in up.seen} == {UNSTATED_OUTPUT_TOKENS}
@@ -43,9 +43,9 @@ def test_the_last_of_a_budget_is_shared(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=late(said(), 0.05)) as up,
-            Doorway(tmp_path, {"a": up}, budgets=[{"usd": 0.02}], a={"max_output_tokens": 50_000}) as door,
+            GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 0.02}], a={"max_output_tokens": 50_000}) as harness,
         ):
-            answers = await asyncio.gather(*(door.ask(UNSTATED) for _ in range(3)))
+            answers = await asyncio.gather(*(harness.ask(UNSTATED) for _ in range(3)))
             assert [one.status for one in answers] == [200] * 3
             told = [int(one.header("x-tonnage-max-tokens") or 0) for one in answers]
             assert max(told) < 0.02 / 2e-6 / 4
@@ -71,14 +71,14 @@ def test_what_an_upstream_adds_is_refused_under_a_budget(tmp_path: Path, body: d
 
     async def scenario() -> None:
         async with Scripted(always=whole(RESPONSE)) as up:
-            async with Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door:
-                refused = await door.ask(body, "/v1/responses")
+            async with GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness:
+                refused = await harness.ask(body, "/v1/responses")
                 error = json.loads(refused.body)["error"]
                 assert (refused.status, error["type"], error["param"]) == (400, "unbounded_input", part)
                 assert "stored_tokens" in error["message"]
-                assert (await door.ask(responses(), "/v1/responses")).status == 200
-            async with Doorway(tmp_path, {"a": up}, store=str(tmp_path / "other.db")) as door:
-                assert (await door.ask(body, "/v1/responses")).status == 200
+                assert (await harness.ask(responses(), "/v1/responses")).status == 200
+            async with GatewayHarness(tmp_path, {"a": up}, store=str(tmp_path / "other.db")) as harness:
+                assert (await harness.ask(body, "/v1/responses")).status == 200
 
     play(scenario())
 
@@ -91,11 +91,13 @@ def test_a_file_may_bound_what_is_stored(tmp_path: Path) -> None:
         async with (
             Scripted(always=whole(RESPONSE)) as one,
             Scripted(always=late(whole(RESPONSE), 0.05)) as other,
-            Doorway(tmp_path, {"a": one, "b": other}, budgets=[{"usd": 1}], b={"stored_tokens": 200_000}) as door,
+            GatewayHarness(
+                tmp_path, {"a": one, "b": other}, budgets=[{"usd": 1}], b={"stored_tokens": 200_000}
+            ) as harness,
         ):
-            asked = asyncio.ensure_future(door.ask(body, "/v1/responses"))
+            asked = asyncio.ensure_future(harness.ask(body, "/v1/responses"))
             await asyncio.sleep(0.03)
-            held = [account.held for account in door.book.here.by_key.values()]
+            held = [account.held for account in harness.book.here.by_key.values()]
             assert held == [(len(json.dumps(body)) + 512 + 200_000) * 10**6 + 10 * 2 * 10**6]
             assert (await asked).header("x-tonnage-deployment") == "b"
             assert not one.seen
@@ -130,21 +132,21 @@ def test_the_larger_limit_counts() -> None:
 
 def test_estimates_count_every_answer(tmp_path: Path) -> None:
     """A request for eight answers that may have been billed is charged for eight."""
-    from tests.gateway.doorway import hang_up
+    from tests.gateway.harness import hang_up
 
     async def scenario() -> None:
         async with (
             Scripted(always=hang_up) as up,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": up}, route={"retry": {"attempts": 1}}, limits=[{"tokens_per_minute": 10_000}]
-            ) as door,
+            ) as harness,
         ):
-            await door.ask(chat())
-            await door.ask(chat(n=8))
-            door.door.settle_uncertain()
-            one, eight = (row["usd_pico"] for row in await door.rows())
+            await harness.ask(chat())
+            await harness.ask(chat(n=8))
+            harness.handler.settle_uncertain()
+            one, eight = (row["usd_pico"] for row in await harness.rows())
             assert eight - one >= 70 * 2 * 10**6
-            (tokens,) = await door.book.states()
+            (tokens,) = await harness.book.states()
             assert tokens.committed >= 9 * 10
 
     play(scenario())
@@ -160,10 +162,10 @@ def test_rejected_predictions_are_held(tmp_path: Path, asked: dict[str, Any]) ->
         usage = {"prompt_tokens": 7, "completion_tokens": 2010, "total_tokens": 2017}
         async with (
             Scripted(always=said(usage=usage)) as up,
-            Doorway(tmp_path, {"a": up}, budgets=[{"usd": 0.008}]) as door,
+            GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 0.008}]) as harness,
         ):
-            assert (await door.ask(predicted)).status == 200
-            over = [name for name, _ in door.measures.counts if name == "tonnage_gateway_over_hold_total"]
+            assert (await harness.ask(predicted)).status == 200
+            over = [name for name, _ in harness.measures.counts if name == "tonnage_gateway_over_hold_total"]
             assert not over
             told = up.seen[0].get("max_completion_tokens") or 10
             assert len(text) + told <= 0.008 / 2e-6

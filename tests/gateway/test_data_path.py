@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import (
+from tests.gateway.harness import (
     USAGE,
-    Doorway,
+    GatewayHarness,
     Scripted,
     chat,
     event,
@@ -32,7 +32,7 @@ HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 
 
 async def heard(port: int, body: Any, path: bytes = b"/v1/chat/completions") -> bytes:
-    """All that the door says, to the end of the connection."""
+    """All that the gateway says, to the end of the connection."""
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = HEAD.replace(b"/v1/chat/completions", path) + b"connection: close\r\ncontent-length: %d\r\n\r\n"
@@ -48,14 +48,14 @@ def test_a_connection_that_closes_is_not_asked_again_in_silence(tmp_path: Path) 
     async def scenario() -> None:
         async with (
             Scripted(*[late(said(), 0.05)] * 4, always=hang_up) as up,
-            Doorway(tmp_path, {"a": up}, route={"retry": {"attempts": 1}}) as door,
+            GatewayHarness(tmp_path, {"a": up}, route={"retry": {"attempts": 1}}) as harness,
         ):
-            await asyncio.gather(*(door.ask() for _ in range(4)))
-            assert (await door.ask()).status == 502
+            await asyncio.gather(*(harness.ask() for _ in range(4)))
+            assert (await harness.ask()).status == 502
             assert len(up.seen) == 5
-            assert door.door.uncertain == 1
-            door.door.settle_uncertain()
-            row = (await door.rows())[-1]
+            assert harness.handler.uncertain == 1
+            harness.handler.settle_uncertain()
+            row = (await harness.rows())[-1]
             assert (row["outcome"], row["estimated"]) == ("closed", 1)
             assert row["usd_pico"] > 0
 
@@ -139,14 +139,14 @@ def test_no_retries_for_a_client_that_left(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=late(hang_up, 0.1)) as up,
-            Doorway(tmp_path, {"a": up}, route={"retry": {"attempts": 5}}) as door,
+            GatewayHarness(tmp_path, {"a": up}, route={"retry": {"attempts": 5}}) as harness,
         ):
-            _, writer = await spoken(door.port, chat())
+            _, writer = await spoken(harness.port, chat())
             await asyncio.sleep(0.05)
             writer.close()
             await asyncio.sleep(0.3)
             assert len(up.seen) == 1
-            assert door.book.open_holds == door.door.uncertain == 1
+            assert harness.book.open_holds == harness.handler.uncertain == 1
 
     play(scenario())
 
@@ -164,8 +164,8 @@ def test_a_body_that_is_too_large_is_answered(tmp_path: Path, framing: bytes) ->
             return b"".join(iter(lambda: client.recv(4096), b""))
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, listen={"body_mb": 1}) as door:
-            answer = await asyncio.to_thread(send, door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}, listen={"body_mb": 1}) as harness:
+            answer = await asyncio.to_thread(send, harness.port)
             assert answer.startswith(b"HTTP/1.1 413")
             assert b"at most 1000000 bytes" in answer
 
@@ -176,8 +176,8 @@ def test_a_refusal_waits_for_the_answer_before_it(tmp_path: Path) -> None:
     """What is sent ahead of garbage is still answered, then the garbage is refused."""
 
     async def scenario() -> None:
-        async with Scripted(late(said("first"), 0.05)) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await spoken(door.port, chat())
+        async with Scripted(late(said("first"), 0.05)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await spoken(harness.port, chat())
             writer.write(b"GARBAGE\r\n\r\n")
             answer = await reader.read()
             writer.close()
@@ -194,9 +194,9 @@ def test_trailers_are_no_headers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=said()) as up,
-            Doorway(tmp_path, {"a": up}, keys={"k": {"key": "env:KEY_A"}}) as door,
+            GatewayHarness(tmp_path, {"a": up}, keys={"k": {"key": "env:KEY_A"}}) as harness,
         ):
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(HEAD + chunked + b"authorization: Bearer secret-a\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 401")
             writer.close()
@@ -213,8 +213,8 @@ def test_expectations(tmp_path: Path, expect: bytes, version: bytes, first: byte
     head = HEAD.replace(b"1.1", version) + b"content-length: 2\r\nexpect: " + expect + b"\r\n\r\n"
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(head)
             try:
                 line = await asyncio.wait_for(reader.readline(), 0.1)
@@ -231,8 +231,8 @@ def test_continue_is_not_said_inside_an_earlier_answer(tmp_path: Path) -> None:
     """The second request's client is told to go on once the first one is answered."""
 
     async def scenario() -> None:
-        async with Scripted(late(said("first"), 0.05)) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await spoken(door.port, chat())
+        async with Scripted(late(said("first"), 0.05)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await spoken(harness.port, chat())
             writer.write(HEAD + b"content-length: 2\r\nexpect: 100-continue\r\n\r\n")
             answer = await reader.readuntil(b"100 Continue\r\n\r\n")
             writer.close()
@@ -245,11 +245,11 @@ def test_ids_tell_no_host_name(tmp_path: Path) -> None:
     """What a client sees of the worker is a random name, which the ledger has too."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            shown = (await door.ask()).header("x-tonnage-request-id")
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            shown = (await harness.ask()).header("x-tonnage-request-id")
             assert shown is not None
             assert socket.gethostname() not in shown
-            assert [row["request"] for row in await door.rows()] == [shown]
+            assert [row["request"] for row in await harness.rows()] == [shown]
 
     play(scenario())
 
@@ -261,11 +261,11 @@ def test_the_end_of_a_stream_is_no_word_in_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(streamed(event(text), cut=True), streamed(*words(2, end=False), b"data:[DONE]\r\n\r\n")) as up,
-            Doorway(tmp_path, {"a": up}) as door,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
         ):
-            assert b"gave no whole answer" in await heard(door.port, chat(stream=True))
-            assert b"gave no whole answer" not in await heard(door.port, chat(stream=True))
-            assert [row["outcome"] for row in await door.rows()] == ["cut", "ok"]
+            assert b"gave no whole answer" in await heard(harness.port, chat(stream=True))
+            assert b"gave no whole answer" not in await heard(harness.port, chat(stream=True))
+            assert [row["outcome"] for row in await harness.rows()] == ["cut", "ok"]
 
     play(scenario())
 
@@ -283,15 +283,15 @@ def test_a_garbled_stream_ends_at_both_sides(tmp_path: Path) -> None:
         body = {"model": "chat", "max_tokens": 10, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
         async with (
             Scripted(streamed(event([1])), streamed(*words(2, USAGE)), endless) as up,
-            Doorway(tmp_path, {"a": up}) as door,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
         ):
-            answer = await door.ask(body, "/v1/messages")
+            answer = await harness.ask(body, "/v1/messages")
             assert b"event: message_stop" in answer.body
             assert len(up.seen) == 2
-            broken = await heard(door.port, body, b"/v1/messages")
+            broken = await heard(harness.port, body, b"/v1/messages")
             assert broken.count(b"event: error") == 1
             await asyncio.sleep(0.01)
-            assert not door.running.upstreams["a"]._open
-            assert door.book.open_holds == door.door.uncertain == 1
+            assert not harness.running.upstreams["a"]._open
+            assert harness.book.open_holds == harness.handler.uncertain == 1
 
     play(scenario())

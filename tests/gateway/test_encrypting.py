@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, words
 from tests.gateway.test_request_log import written
 
 import tonnage
@@ -32,8 +32,8 @@ ASKED, ANSWERED = "planted-question-7391", "planted-answer-7391"
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
-def door_with(keys: DataKeys | None) -> type[Doorway]:
-    class Encrypting(Doorway):
+def door_with(keys: DataKeys | None) -> type[GatewayHarness]:
+    class Encrypting(GatewayHarness):
         STATE_KEYS = keys
 
     return Encrypting
@@ -49,13 +49,13 @@ def on_the_disk(folder: Path, *texts: str) -> list[str]:
 async def asked_and_repeated(folder: Path, keys: DataKeys | None) -> bytes:
     """A request with an idempotency key, logged with its bodies, and its repeat by another worker: the answer."""
     async with Scripted(said(ANSWERED)) as up:
-        async with door_with(keys)(folder, {"a": up}) as door:
+        async with door_with(keys)(folder, {"a": up}) as harness:
             entry = RequestLogEntry(folder=str(folder / "log"), bodies=True)
-            door.door.observer = Observer(RequestLogWriter(entry, door.measures, lambda _: None, keys=keys))
-            first = await door.ask(chat(ASKED), Idempotency_Key="one")
-            door.door.observer.close()
-        async with door_with(keys)(folder, {"a": up}) as door:
-            again = await door.ask(chat(ASKED), Idempotency_Key="one")
+            harness.handler.observer = Observer(RequestLogWriter(entry, harness.measures, lambda _: None, keys=keys))
+            first = await harness.ask(chat(ASKED), Idempotency_Key="one")
+            harness.handler.observer.close()
+        async with door_with(keys)(folder, {"a": up}) as harness:
+            again = await harness.ask(chat(ASKED), Idempotency_Key="one")
             assert (again.status, again.body, again.header("idempotent-replayed")) == (200, first.body, "true")
         assert len(up.seen) == 1
     return first.body
@@ -90,19 +90,19 @@ def test_a_rotated_key_opens_what_was_kept_before(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with Scripted(streamed(*words(3)), always=said()) as up:
-            async with door_with(before)(tmp_path, {"a": up}) as door:
-                first = await door.ask(chat(stream=True), Idempotency_Key="one")
+            async with door_with(before)(tmp_path, {"a": up}) as harness:
+                first = await harness.ask(chat(stream=True), Idempotency_Key="one")
             assert rotate_state_keys(store, FIRST, SECOND, what="--from") == 2
             after = open_state_keys(store, SECOND, what="encrypt.key")
             assert after.newest != before.newest
-            async with door_with(after)(tmp_path, {"a": up}) as door:
-                assert (await door.ask(chat(stream=True), Idempotency_Key="one")).body == first.body
-                await door.ask(chat(), Idempotency_Key="two")
-            async with door_with(before)(tmp_path, {"a": up}) as door:
-                again = await door.ask(chat(), Idempotency_Key="two")
+            async with door_with(after)(tmp_path, {"a": up}) as harness:
+                assert (await harness.ask(chat(stream=True), Idempotency_Key="one")).body == first.body
+                await harness.ask(chat(), Idempotency_Key="two")
+            async with door_with(before)(tmp_path, {"a": up}) as harness:
+                again = await harness.ask(chat(), Idempotency_Key="two")
                 assert (again.status, b"idempotency_answer_not_kept" in again.body) == (409, True)
-            async with door_with(None)(tmp_path, {"a": up}) as door:
-                assert (await door.ask(chat(stream=True), Idempotency_Key="one")).status == 409
+            async with door_with(None)(tmp_path, {"a": up}) as harness:
+                assert (await harness.ask(chat(stream=True), Idempotency_Key="one")).status == 409
             assert len(up.seen) == 2
 
     play(scenario())
@@ -118,11 +118,11 @@ def test_answers_that_were_kept_in_the_clear_are_still_repeated(tmp_path: Path) 
 
     async def scenario() -> None:
         async with Scripted(said()) as up:
-            async with Doorway(tmp_path, {"a": up}) as door:
-                first = await door.ask(chat(), Idempotency_Key="one")
-            keys = open_state_keys(door.gateway.store, FIRST, what="encrypt.key")
-            async with door_with(keys)(tmp_path, {"a": up}) as door:
-                assert (await door.ask(chat(), Idempotency_Key="one")).body == first.body
+            async with GatewayHarness(tmp_path, {"a": up}) as harness:
+                first = await harness.ask(chat(), Idempotency_Key="one")
+            keys = open_state_keys(harness.gateway.store, FIRST, what="encrypt.key")
+            async with door_with(keys)(tmp_path, {"a": up}) as harness:
+                assert (await harness.ask(chat(), Idempotency_Key="one")).body == first.body
 
     play(scenario())
 

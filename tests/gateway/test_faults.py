@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import (
+from tests.gateway.harness import (
     USAGE,
-    Doorway,
+    GatewayHarness,
     Scripted,
     chat,
     event,
@@ -40,14 +40,14 @@ def test_concurrent_calls_never_pass_a_cap(tmp_path: Path) -> None:
         cap_usd = 10 * hold / 1e6
         async with (
             Scripted(always=late(said(), 0.1)) as up,
-            Doorway(tmp_path, {"a": up}, budgets=[{"of": "total", "usd": cap_usd, "per": "day"}]) as door,
+            GatewayHarness(tmp_path, {"a": up}, budgets=[{"of": "total", "usd": cap_usd, "per": "day"}]) as harness,
         ):
-            answers = await asyncio.gather(*(door.ask() for _ in range(100)))
+            answers = await asyncio.gather(*(harness.ask() for _ in range(100)))
             counted = [one.status for one in answers]
             assert set(counted) == {200, 429}
-            spent = sum(row["usd_pico"] for row in await door.rows())
+            spent = sum(row["usd_pico"] for row in await harness.rows())
             assert spent == counted.count(200) * COST <= pico_usd(cap_usd)
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -59,21 +59,21 @@ def test_refusals_leak_nothing(tmp_path: Path) -> None:
         script = [whole({"error": {}}, 500), hang_up, whole({"error": {"message": "no"}}, 400)] * 20
         async with (
             Scripted(*script, always=said()) as up,
-            Doorway(
+            GatewayHarness(
                 tmp_path,
                 {"a": up},
                 route={"retry": {"attempts": 1}},
                 limits=[{"at_once": 2}],
                 budgets=[{"usd": 1}],
-            ) as door,
+            ) as harness,
         ):
             for _ in range(60):
-                await door.ask()
-                door.running.healths["a"].failures = 0
-            assert (await door.ask()).status == 200
-            assert door.book.open_holds == door.door.uncertain == 20  # what hung up may have been computed
-            door.door.settle_uncertain()
-            assert door.book.open_holds == 0
+                await harness.ask()
+                harness.running.healths["a"].failures = 0
+            assert (await harness.ask()).status == 200
+            assert harness.book.open_holds == harness.handler.uncertain == 20  # what hung up may have been computed
+            harness.handler.settle_uncertain()
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -82,13 +82,13 @@ def test_an_attempt_is_settled_once(tmp_path: Path) -> None:
     """Settled twice it counts once."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door:
-            await door.ask()
-            rows = await door.rows()
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness:
+            await harness.ask()
+            rows = await harness.rows()
             assert [row["usd_pico"] for row in rows] == [COST]
-            await door.book.flush()
-            await door.book.flush()
-            (state,) = await door.book.states()
+            await harness.book.flush()
+            await harness.book.flush()
+            (state,) = await harness.book.states()
             assert state.committed == COST
 
     play(scenario())
@@ -98,11 +98,14 @@ def test_a_client_that_leaves_is_billed(tmp_path: Path) -> None:
     """The stream is read to its end for its usage, with nobody listening."""
 
     async def scenario() -> None:
-        async with Scripted(always=streamed(*words(20), pause_s=0.01)) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await spoken(door.port, chat(stream=True))
+        async with (
+            Scripted(always=streamed(*words(20), pause_s=0.01)) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+        ):
+            reader, writer = await spoken(harness.port, chat(stream=True))
             await reader.readuntil(b"w1")
             writer.transport.abort()
-            while not (rows := await door.rows()):
+            while not (rows := await harness.rows()):
                 await asyncio.sleep(0.02)
             assert (rows[0]["outcome"], rows[0]["usd_pico"], rows[0]["estimated"]) == ("client-gone", COST, 0)
 
@@ -117,9 +120,9 @@ def test_zero_is_a_count_and_missing_is_none(tmp_path: Path, usage: Any, pico: i
     """Usage of zero costs nothing; where there is none, an estimate stands in and is marked."""
 
     async def scenario() -> None:
-        async with Scripted(said(usage=usage)) as up, Doorway(tmp_path, {"a": up}) as door:
-            assert (await door.ask()).status == 200
-            (row,) = await door.rows()
+        async with Scripted(said(usage=usage)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            assert (await harness.ask()).status == 200
+            (row,) = await harness.rows()
             assert row["estimated"] == estimated
             assert row["usd_pico"] == pico if pico is not None else row["usd_pico"] > 0
 
@@ -134,11 +137,11 @@ def test_one_owner_of_retries(tmp_path: Path) -> None:
         async with (
             Scripted(always=failing) as one,
             Scripted(always=failing) as other,
-            Doorway(tmp_path, {"a": one, "b": other}) as door,
+            GatewayHarness(tmp_path, {"a": one, "b": other}) as harness,
         ):
-            assert (await door.ask()).status == 502
+            assert (await harness.ask()).status == 502
             assert len(one.seen) + len(other.seen) == 3
-            assert [row["outcome"] for row in await door.rows()] == ["status-500"] * 3
+            assert [row["outcome"] for row in await harness.rows()] == ["status-500"] * 3
 
     play(scenario())
 
@@ -150,17 +153,17 @@ def test_a_dead_primary_rests(tmp_path: Path) -> None:
         async with (
             Scripted(always=hang_up) as dead,
             Scripted(always=said()) as alive,
-            Doorway(tmp_path, {"a": dead, "b": alive}) as door,
+            GatewayHarness(tmp_path, {"a": dead, "b": alive}) as harness,
         ):
             for _ in range(20):
-                assert (await door.ask()).status == 200
+                assert (await harness.ask()).status == 200
             assert len(dead.seen) == 5
-            assert not door.running.healths["a"].available(0.0)
+            assert not harness.running.healths["a"].available(0.0)
         async with (
             Scripted(always=whole({}, 500)) as alone,
-            Doorway(tmp_path, {"a": alone}, route={"retry": {"attempts": 1}}) as door,
+            GatewayHarness(tmp_path, {"a": alone}, route={"retry": {"attempts": 1}}) as harness,
         ):
-            answers = [await door.ask() for _ in range(8)]
+            answers = [await harness.ask() for _ in range(8)]
             assert len(alone.seen) == 5
             assert answers[-1].status == 503
             assert answers[-1].header("retry-after") is not None
@@ -174,21 +177,21 @@ def test_a_busy_deployment_rests_as_it_asks(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         at_once, silent = whole({"error": {}}, 503, **{"retry-after": "0"}), whole({"error": {}}, 503)
-        async with Scripted(at_once, said(), at_once, said()) as lone, Doorway(tmp_path, {"a": lone}) as door:
-            answers = [await door.ask() for _ in range(2)]
+        async with Scripted(at_once, said(), at_once, said()) as lone, GatewayHarness(tmp_path, {"a": lone}) as harness:
+            answers = [await harness.ask() for _ in range(2)]
             assert [one.status for one in answers] == [200, 200]
             assert len(lone.seen) == 4
         dated = whole({"error": {}}, 429, **{"retry-after": "Fri, 01 Jan 2100 00:00:00 GMT"})
-        async with Scripted(always=dated) as lone, Doorway(tmp_path, {"a": lone}) as door:
-            assert (await door.ask()).header("retry-after") == "300"
+        async with Scripted(always=dated) as lone, GatewayHarness(tmp_path, {"a": lone}) as harness:
+            assert (await harness.ask()).header("retry-after") == "300"
             assert len(lone.seen) == 1
         async with (
             Scripted(always=silent) as lone,
-            Doorway(tmp_path, {"a": lone}, route={"retry": {"attempts": 1}}) as door,
+            GatewayHarness(tmp_path, {"a": lone}, route={"retry": {"attempts": 1}}) as harness,
         ):
-            assert [(await door.ask()).status for _ in range(20)] == [429] + [503] * 19
+            assert [(await harness.ask()).status for _ in range(20)] == [429] + [503] * 19
             assert len(lone.seen) == 1
-            health = door.running.healths["a"]
+            health = harness.running.healths["a"]
             first, second = health.busy(0.0, None), health.busy(0.0, None)
             assert second == 2 * first
 
@@ -202,14 +205,17 @@ def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:
         async with (
             Scripted(streamed(cut=True)) as cut,
             Scripted(always=streamed(*words(3))) as well,
-            Doorway(tmp_path, {"a": cut, "b": well}) as door,
+            GatewayHarness(tmp_path, {"a": cut, "b": well}) as harness,
         ):
-            answer = await door.ask(chat(stream=True))
+            answer = await harness.ask(chat(stream=True))
             assert answer.header("x-tonnage-deployment") == "b"
             assert answer.body.endswith(b"data: [DONE]\n\n")
-        async with Scripted(streamed(*words(3, end=False)[:2], cut=True)) as up, Doorway(tmp_path, {"a": up}) as door:
+        async with (
+            Scripted(streamed(*words(3, end=False)[:2], cut=True)) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+        ):
             pieces: list[bytes] = []
-            reader, writer = await spoken(door.port, chat(stream=True))
+            reader, writer = await spoken(harness.port, chat(stream=True))
             while data := await reader.read(65536):
                 pieces.append(data)
             writer.close()
@@ -217,7 +223,7 @@ def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:
             assert b'"w1"' in told
             assert b"upstream_failed" in told
             assert not told.endswith(b"0\r\n\r\n")
-            row = (await door.rows())[-1]
+            row = (await harness.rows())[-1]
             assert (row["outcome"], row["estimated"], row["output_tokens"]) == ("cut", 1, 2)
 
     play(scenario())
@@ -228,8 +234,11 @@ def test_a_machine_of_ones_own_is_not_free(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         own = {"usd_per_hour": 3.6, "input_tokens_per_s": 10_000, "output_tokens_per_s": 1_000}
-        async with Scripted(said()) as up, Doorway(tmp_path, {"a": up}, a={"own": own, "price": None}) as door:
-            answer = await door.ask()
+        async with (
+            Scripted(said()) as up,
+            GatewayHarness(tmp_path, {"a": up}, a={"own": own, "price": None}) as harness,
+        ):
+            answer = await harness.ask()
             assert answer.header("x-tonnage-cost-usd") == "0.0000047"  # 7 x 0.1 and 4 x 1 micro-dollars
 
     play(scenario())
@@ -241,9 +250,12 @@ def test_cached_input_costs_its_own_price_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         usage = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 900}}
         price = {"input_usd_per_million": 1, "output_usd_per_million": 2, "cached_input_usd_per_million": 0.1}
-        async with Scripted(said(usage=usage)) as up, Doorway(tmp_path, {"a": up}, a={"price": price}) as door:
-            await door.ask()
-            (row,) = await door.rows()
+        async with (
+            Scripted(said(usage=usage)) as up,
+            GatewayHarness(tmp_path, {"a": up}, a={"price": price}) as harness,
+        ):
+            await harness.ask()
+            (row,) = await harness.rows()
             assert row["usd_pico"] == 100 * 10**6 + 900 * 10**5 + 10 * 2 * 10**6
 
     play(scenario())
@@ -261,18 +273,18 @@ def test_the_cache_knows_every_field(tmp_path: Path, other: dict[str, Any]) -> N
         keys = {"a": {"key": "env:KEY_A", "team": "x"}, "b": {"key": "env:KEY_B", "team": "y"}}
         async with (
             Scripted(always=said()) as up,
-            Doorway(tmp_path, {"up": up}, route={"cache": {"ttl": "1h"}}, keys=keys) as door,
+            GatewayHarness(tmp_path, {"up": up}, route={"cache": {"ttl": "1h"}}, keys=keys) as harness,
         ):
             mine, theirs = {"authorization": "Bearer secret-a"}, {"authorization": "Bearer secret-b"}
-            first = await door.ask(chat(temperature=0), **mine)
-            again = await door.ask(chat(temperature=0), **mine)
+            first = await harness.ask(chat(temperature=0), **mine)
+            again = await harness.ask(chat(temperature=0), **mine)
             assert (again.body, again.header("x-tonnage-cache")) == (first.body, "hit")
             assert len(up.seen) == 1
-            await door.ask(chat(**other), **mine)
-            await door.ask(chat(temperature=0), **theirs)
+            await harness.ask(chat(**other), **mine)
+            await harness.ask(chat(temperature=0), **theirs)
             assert len(up.seen) == 3
-            await door.ask(chat(), **mine)
-            await door.ask(chat(), **mine)  # an answer that is not meant to repeat
+            await harness.ask(chat(), **mine)
+            await harness.ask(chat(), **mine)  # an answer that is not meant to repeat
             assert len(up.seen) == 5
 
     play(scenario())
@@ -289,10 +301,13 @@ def test_tool_calls_pass_as_they_are(tmp_path: Path) -> None:
         ]
         events = [event({"choices": [{"index": 0, "delta": {"tool_calls": [one]}}]}) for one in calls]
         stream = (*events, event({"choices": [], "usage": USAGE}), event(b"[DONE]"))
-        async with Scripted(always=streamed(*stream, pause_s=0.005)) as up, Doorway(tmp_path, {"a": up}) as door:
-            answer = await door.ask(chat(stream=True, stream_options={"include_usage": True}))
+        async with (
+            Scripted(always=streamed(*stream, pause_s=0.005)) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+        ):
+            answer = await harness.ask(chat(stream=True, stream_options={"include_usage": True}))
             assert answer.body == b"".join(stream)
-            without = await door.ask(chat(stream=True))
+            without = await harness.ask(chat(stream=True))
             assert without.body == b"".join([*events, event(b"[DONE]")])
             assert up.seen[1]["stream_options"] == {"include_usage": True}
 
@@ -308,10 +323,10 @@ def test_a_limit_told_as_400_is_a_limit(tmp_path: Path) -> None:
         async with (
             Scripted(throttled) as busy,
             Scripted(said(), bad) as other,
-            Doorway(tmp_path, {"a": busy, "b": other}) as door,
+            GatewayHarness(tmp_path, {"a": busy, "b": other}) as harness,
         ):
-            assert (await door.ask()).status == 200
-            answer = await door.ask()
+            assert (await harness.ask()).status == 200
+            answer = await harness.ask()
             assert (answer.status, json.loads(answer.body)["error"]["message"]) == (400, "rate_limit: expected a list")
             assert len(busy.seen) == 1  # it rests
 
@@ -325,9 +340,9 @@ def test_limits_hold_over_all_requests(tmp_path: Path) -> None:
         usage = {"prompt_tokens": 500, "completion_tokens": 500}
         async with (
             Scripted(always=said(usage=usage)) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"of": "total", "tokens_per_minute": 2500}]) as door,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"of": "total", "tokens_per_minute": 2500}]) as harness,
         ):
-            answers = [await door.ask() for _ in range(4)]
+            answers = [await harness.ask() for _ in range(4)]
             assert [one.status for one in answers] == [200, 200, 200, 429]
             told = json.loads(answers[-1].body)["error"]
             assert "2500 tokens a minute" in told["message"]
@@ -340,10 +355,10 @@ def test_much_at_once_is_answered(tmp_path: Path) -> None:
     """Two hundred connections at once are all answered, and nothing stays held or connected."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            answers = await asyncio.gather(*(door.ask() for _ in range(200)))
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            answers = await asyncio.gather(*(harness.ask() for _ in range(200)))
             assert {one.status for one in answers} == {200}
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -355,15 +370,15 @@ def test_an_attempt_that_may_have_been_billed_keeps_its_hold(tmp_path: Path) -> 
         async with (
             Scripted(always=silence) as slow,
             Scripted(always=said()) as well,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": slow, "b": well}, a={"timeouts": {"first_byte": "100ms"}}, limits=[{"at_once": 1}]
-            ) as door,
+            ) as harness,
         ):
-            answer = await door.ask()
+            answer = await harness.ask()
             assert (answer.status, answer.header("x-tonnage-deployment")) == (200, "b")
-            assert (door.door.uncertain, door.book.open_holds) == (1, 1)
-            door.door.settle_uncertain()
-            rows = await door.rows()
+            assert (harness.handler.uncertain, harness.book.open_holds) == (1, 1)
+            harness.handler.settle_uncertain()
+            rows = await harness.rows()
             assert sorted((row["outcome"], row["estimated"]) for row in rows) == [("first-byte", 1), ("ok", 0)]
 
     play(scenario())
@@ -375,12 +390,12 @@ def test_a_response_that_tells_its_failure_is_not_cut(tmp_path: Path) -> None:
     async def scenario() -> None:
         began = event({"type": "response.created", "response": {}})
         ended = event({"type": "response.failed", "response": {"error": {"code": "server_error"}, "usage": None}})
-        async with Scripted(streamed(began, ended)) as up, Doorway(tmp_path, {"a": up}) as door:
+        async with Scripted(streamed(began, ended)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
             asked = {"model": "chat", "max_output_tokens": 10, "input": "hi", "stream": True}
-            answer = await door.ask(asked, "/v1/responses")
+            answer = await harness.ask(asked, "/v1/responses")
             assert answer.body == began + ended
-            (row,) = await door.rows()
+            (row,) = await harness.rows()
             assert (row["outcome"], row["estimated"]) == ("failed", 1)
-            assert door.running.healths["a"].failures == 1
+            assert harness.running.healths["a"].failures == 1
 
     play(scenario())

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, play, said
+from tests.gateway.harness import GatewayHarness, Scripted, play, said
 
 import tonnage
 from tonnage.gateway.money.allowances import Allowance, Amounts, Window
@@ -137,18 +137,18 @@ def test_workers_sample_and_pages_say_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Scripted(always=said()) as up:
             file = {"budgets": [{"of": "total", "usd": 0.001, "per": "day"}, {"of": "route:chat", "usd": 10}]}
-            async with Doorway(tmp_path, {"a": up}, **file) as door:
-                now_s = door.book.now()
+            async with GatewayHarness(tmp_path, {"a": up}, **file) as harness:
+                now_s = harness.book.now()
                 for _ in range(5):
-                    assert (await door.ask()).status == 200
-                await door.book.flush()
-                await door.book._in_thread(door.book._sweep)
-                samples = await door.book.samples()
+                    assert (await harness.ask()).status == 200
+                await harness.book.flush()
+                await harness.book._in_thread(harness.book._sweep)
+                samples = await harness.book.samples()
                 assert len(samples) == 2
-                states = await door.book.states()
-                begun = allowance_states(door.gateway, states, samples, now_s)
+                states = await harness.book.states()
+                begun = allowance_states(harness.gateway, states, samples, now_s)
                 assert {one.forecast for one in begun} == {None}  # measured for seconds
-                later = allowance_states(door.gateway, states, samples, now_s + 600)
+                later = allowance_states(harness.gateway, states, samples, now_s + 600)
                 if all(one.forecast is not None for one in later):  # not within ten minutes of midnight
                     assert all(one.forecast and one.forecast.pico_per_s == 0.0 for one in later)
                     names = {name for name, _ in forecast_gauges(later)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import USAGE, Doorway, Scripted, chat, event, play, said, streamed, whole
+from tests.gateway.harness import USAGE, GatewayHarness, Scripted, chat, event, play, said, streamed, whole
 
 import tonnage
 from tonnage.errors import InputError
@@ -19,18 +19,18 @@ def test_flushing_goes_on_after_a_database_error(tmp_path: Path) -> None:
     """The connection is lost, also for a reader: the next flush connects anew and brings everything in."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door:
-            await door.ask()
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness:
+            await harness.ask()
 
             def lose() -> None:  # in the thread of the accounts, between two of the book's own flushes
-                door.accounts._connection.close()
+                harness.accounts._connection.close()
                 with pytest.raises(AccountsError, match="failed"):
-                    door.accounts.wanted_since(1e12)
-                assert door.accounts._connection is None
+                    harness.accounts.wanted_since(1e12)
+                assert harness.accounts._connection is None
 
-            await door.book._in_thread(lose)
-            assert await door.book._in_thread(door.accounts.wanted_since, 1e12) == frozenset()
-            assert len(await door.rows()) == 1
+            await harness.book._in_thread(lose)
+            assert await harness.book._in_thread(harness.accounts.wanted_since, 1e12) == frozenset()
+            assert len(await harness.rows()) == 1
 
     play(scenario())
 
@@ -42,11 +42,11 @@ def test_budgets_of_one_deployment_hold(tmp_path: Path) -> None:
         async with (
             Scripted(always=said()) as one,
             Scripted(always=said()) as other,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": one, "b": other}, budgets=[{"of": "deployment:a", "usd": 1e-7, "per": "day"}]
-            ) as door,
+            ) as harness,
         ):
-            assert (await door.ask()).header("x-tonnage-deployment") == "b"
+            assert (await harness.ask()).header("x-tonnage-deployment") == "b"
             assert not one.seen
 
     play(scenario())
@@ -58,18 +58,18 @@ def test_accounts_are_counted_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=said()) as up,
-            Doorway(
+            GatewayHarness(
                 tmp_path,
                 {"up": up},
                 keys={"a": {"key": "env:KEY_A"}},
                 budgets=[{"usd": 1}, {"usd": 0.5, "at": "soft"}],
                 limits=[{"of": "key:*", "requests_per_minute": 1}, {"of": "key:a", "requests_per_minute": 2}],
-            ) as door,
+            ) as harness,
         ):
-            answers = [await door.ask(authorization="Bearer secret-a") for _ in range(3)]
+            answers = [await harness.ask(authorization="Bearer secret-a") for _ in range(3)]
             assert [one.status for one in answers] == [200, 200, 429]
-            paid = sum(row["usd_pico"] for row in await door.rows())
-            usd = [one.committed for one in await door.book.states() if one.account[0].startswith("usd")]
+            paid = sum(row["usd_pico"] for row in await harness.rows())
+            usd = [one.committed for one in await harness.book.states() if one.account[0].startswith("usd")]
             assert usd == [paid, paid]
 
     play(scenario())
@@ -95,9 +95,11 @@ def test_a_soft_budget_cuts_no_answer(tmp_path: Path) -> None:
         del body["max_tokens"]
         async with (
             Scripted(always=said()) as up,
-            Doorway(tmp_path, {"a": up}, budgets=[{"usd": 100, "at": "soft"}], a={"max_output_tokens": 4096}) as door,
+            GatewayHarness(
+                tmp_path, {"a": up}, budgets=[{"usd": 100, "at": "soft"}], a={"max_output_tokens": 4096}
+            ) as harness,
         ):
-            assert (await door.ask(body)).status == 200
+            assert (await harness.ask(body)).status == 200
             assert "max_completion_tokens" not in up.seen[0]
 
     play(scenario())
@@ -113,9 +115,9 @@ def test_bad_bodies_take_no_deployment_down(tmp_path: Path, bad: dict[str, Any])
         bad["metadata"] = json.loads("[" * 400 + "]" * 400)
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            assert [(await door.ask(bad)).status for _ in range(6)] == [400] * 6
-            assert (await door.ask()).status == 200
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            assert [(await harness.ask(bad)).status for _ in range(6)] == [400] * 6
+            assert (await harness.ask()).status == 200
 
     play(scenario())
 
@@ -128,10 +130,10 @@ def test_errors_inside_a_200_are_not_kept(tmp_path: Path) -> None:
         for broken, more in ((whole(error), {}), (streamed(event(error), event(b"[DONE]")), {"stream": True})):
             async with (
                 Scripted(broken, always=said()) as up,
-                Doorway(tmp_path, {"a": up}, route={"cache": {"ttl": "1h"}}) as door,
+                GatewayHarness(tmp_path, {"a": up}, route={"cache": {"ttl": "1h"}}) as harness,
             ):
-                await door.ask(chat(temperature=0, **more))
-                again = await door.ask(chat(temperature=0, **more))
+                await harness.ask(chat(temperature=0, **more))
+                again = await harness.ask(chat(temperature=0, **more))
                 assert again.header("x-tonnage-cache") is None
                 assert len(up.seen) == 2
 
@@ -143,9 +145,9 @@ def test_a_missing_count_of_output_is_estimated(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         usage = {"prompt_tokens": USAGE["prompt_tokens"]}
-        async with Scripted(said("word " * 400, usage=usage)) as up, Doorway(tmp_path, {"a": up}) as door:
-            await door.ask()
-            (row,) = await door.rows()
+        async with Scripted(said("word " * 400, usage=usage)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            await harness.ask()
+            (row,) = await harness.rows()
             assert row["estimated"] == 1
             assert row["output_tokens"] > 400
 

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
 
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said
 from tests.gateway.encoder_server import serving
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said
 
 from tonnage.testing.tiny_encoders import write_tiny_encoder
 
@@ -40,21 +40,21 @@ def test_an_encoder_server_judges(encoder: str, tmp_path: Path) -> None:
         rule = {"detect": "classifier", "deployment": "judge", "above": 0.001 + scores[unlikely]}
         async with (
             Scripted(always=said()) as up,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": up, "judge": judge},
                 guardrails={"no": rule | {"labels": [likely]}, "yes": rule | {"labels": [unlikely], "above": 0.999}},
                 route={"deployments": ["a"], "guardrails": ["no"]},
                 more={"open": {"deployments": ["a"], "guardrails": ["yes"]}}, budgets=[{"usd": 1}],
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            refused = await door.ask(chat("the film was good"))
+            refused = await harness.ask(chat("the film was good"))
             assert (refused.status, json.loads(refused.body)["error"]["found"]) == (400, [likely])
-            assert (await door.ask(chat("the film was good " * 300, model="open"))).status == 200
-            rows = await door.rows()
+            assert (await harness.ask(chat("the film was good " * 300, model="open"))).status == 200
+            rows = await harness.rows()
             assert [(row["deployment"], row["outcome"]) for row in rows] == [
                 ("judge", "guardrail"), ("judge", "guardrail"), ("a", "ok"),
             ]  # fmt: skip
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -71,17 +71,17 @@ def test_an_encoder_server_routes(encoder: str, tmp_path: Path) -> None:
         rules = [{"classifier": "topic", "labels": [likely["label"]], "deployments": ["b"]}]
         async with (
             Scripted(always=said()) as a, Scripted(always=said()) as b,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": a, "b": b, "judge": judge}, classifiers={"topic": topic},
                 route={"deployments": ["a"], "rules": rules}, budgets=[{"usd": 1}],
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            answer = await door.ask(chat("the film was good"))
+            answer = await harness.ask(chat("the film was good"))
             assert answer.header("x-tonnage-deployment") == "b"
             assert answer.header("x-tonnage-class") == f"topic={likely['label']}"
-            assert [(row["deployment"], row["outcome"]) for row in await door.rows()] == [
+            assert [(row["deployment"], row["outcome"]) for row in await harness.rows()] == [
                 ("judge", "classifier"), ("b", "ok"),
             ]  # fmt: skip
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())

@@ -7,7 +7,19 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, late, play, said, silence, streamed, whole, words
+from tests.gateway.harness import (
+    GatewayHarness,
+    Scripted,
+    chat,
+    hang_up,
+    late,
+    play,
+    said,
+    silence,
+    streamed,
+    whole,
+    words,
+)
 
 from tonnage.gateway.routing.hedge_policy import FEWEST_TIMES, HedgePolicy
 
@@ -18,9 +30,9 @@ def test_the_percentile_needs_times() -> None:
     """None until twenty are known; then the 95th percentile, of streams and of whole answers each by itself."""
     policy = HedgePolicy(None, 0.05)
     for one in range(FEWEST_TIMES - 1):
-        policy.told("a", float(one), stream=True)
+        policy.record("a", float(one), stream=True)
     assert policy.after_s("a", stream=True) is None
-    policy.told("a", 19.0, stream=True)
+    policy.record("a", 19.0, stream=True)
     assert policy.after_s("a", stream=True) == 19.0
     assert policy.after_s("a", stream=False) is None
     assert HedgePolicy(0.5, 0.05).after_s("a", stream=False) == 0.5
@@ -35,19 +47,19 @@ def test_the_quicker_one_answers(tmp_path: Path, stream: bool) -> None:
         async with (
             Scripted(silence) as a,
             Scripted(quick) as b,
-            Doorway(tmp_path, {"a": a, "b": b}, route=SOON, budgets=[{"usd": 1}]) as door,
+            GatewayHarness(tmp_path, {"a": a, "b": b}, route=SOON, budgets=[{"usd": 1}]) as harness,
         ):
-            answer = await door.ask(chat(stream=stream))
+            answer = await harness.ask(chat(stream=stream))
             assert answer.status == 200
             assert answer.header("x-tonnage-deployment") == "b"
-            rows = {row["deployment"]: row for row in await door.rows()}
+            rows = {row["deployment"]: row for row in await harness.rows()}
             assert (rows["b"]["outcome"], rows["b"]["estimated"]) == ("ok", 0)
             assert (rows["a"]["outcome"], rows["a"]["estimated"]) == ("hedge-lost", 1)
             read = (len(json.dumps(chat(stream=stream))) // 4 + 1) * 10**6
             assert rows["a"]["usd_pico"] == read + (0 if stream else 10 * 2 * 10**6)  # of a stream no output was seen
-            assert door.book.open_holds == door.door.uncertain == 0
-            assert not door.running.upstreams["a"]._open
-            assert door.running.healths["a"].under_way == door.running.healths["b"].under_way == 0
+            assert harness.book.open_holds == harness.handler.uncertain == 0
+            assert not harness.running.upstreams["a"]._open
+            assert harness.running.healths["a"].under_way == harness.running.healths["b"].under_way == 0
 
     play(scenario())
 
@@ -59,11 +71,11 @@ def test_the_first_one_may_still_win(tmp_path: Path) -> None:
         async with (
             Scripted(late(streamed(*words(5)), 0.06)) as a,
             Scripted(late(said("late"), 5.0)) as b,
-            Doorway(tmp_path, {"a": a, "b": b}, route=SOON) as door,
+            GatewayHarness(tmp_path, {"a": a, "b": b}, route=SOON) as harness,
         ):
-            answer = await door.ask(chat(stream=True, stream_options={"include_usage": True}))
+            answer = await harness.ask(chat(stream=True, stream_options={"include_usage": True}))
             assert answer.body == b"".join(words(5))
-            assert {row["deployment"]: row["outcome"] for row in await door.rows()} == {"a": "ok", "b": "hedge-lost"}
+            assert {row["deployment"]: row["outcome"] for row in await harness.rows()} == {"a": "ok", "b": "hedge-lost"}
 
     play(scenario())
 
@@ -75,17 +87,17 @@ def test_no_hedge_without_need_or_leave(tmp_path: Path) -> None:
         async with (
             Scripted(said(), *[late(said(), 0.05)] * 12, late(said(), 0.05)) as a,
             Scripted(always=said("b")) as b,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": a, "b": b}, route={"hedge": {"after": "20ms", "share_percent": 0}},
                 more={"measured": {"deployments": ["a", "b"], "hedge": {}}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            await door.ask()
+            await harness.ask()
             assert not b.seen
             for _ in range(12):  # ten a minute are allowed however small the share
-                await door.ask()
+                await harness.ask()
             assert len(b.seen) == 10
-            assert (await door.ask(chat(model="measured"))).header("x-tonnage-deployment") == "a"
+            assert (await harness.ask(chat(model="measured"))).header("x-tonnage-deployment") == "a"
 
     play(scenario())
 
@@ -97,12 +109,12 @@ def test_failures_beside_a_hedge(tmp_path: Path) -> None:
         async with (
             Scripted(late(whole({"error": {}}, 500), 0.05), late(hang_up, 0.04), said("again")) as a,
             Scripted(late(said("b"), 0.08), late(whole({"error": {}}, 500), 0.05)) as b,
-            Doorway(tmp_path, {"a": a, "b": b}, route=SOON) as door,
+            GatewayHarness(tmp_path, {"a": a, "b": b}, route=SOON) as harness,
         ):
-            assert b'"b"' in (await door.ask()).body
-            assert b'"again"' in (await door.ask()).body
+            assert b'"b"' in (await harness.ask()).body
+            assert b'"again"' in (await harness.ask()).body
             assert (len(a.seen), len(b.seen)) == (3, 2)
-            assert [line for line in (await door.rows()) if line["outcome"] == "hedge-lost"] == []
+            assert [line for line in (await harness.rows()) if line["outcome"] == "hedge-lost"] == []
 
     play(scenario())
 
@@ -114,14 +126,14 @@ def test_a_client_that_leaves_ends_both(tmp_path: Path) -> None:
         async with (
             Scripted(late(said(), 0.1)) as a,
             Scripted(late(said(), 0.1)) as b,
-            Doorway(tmp_path, {"a": a, "b": b}, route=SOON) as door,
+            GatewayHarness(tmp_path, {"a": a, "b": b}, route=SOON) as harness,
         ):
-            asking = asyncio.ensure_future(door.ask())
+            asking = asyncio.ensure_future(harness.ask())
             await asyncio.sleep(0.05)
             asking.cancel()
             await asyncio.sleep(0.2)
-            assert door.book.open_holds == 0
-            assert sorted(row["outcome"] for row in await door.rows()) == ["hedge-lost", "ok"]
+            assert harness.book.open_holds == 0
+            assert sorted(row["outcome"] for row in await harness.rows()) == ["hedge-lost", "ok"]
             assert json.loads(b.raw[0])["model"] == "upstream-model"
 
     play(scenario())

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, late, play, said, spoken, streamed, whole, words
+from tests.gateway.harness import (
+    GatewayHarness,
+    Scripted,
+    chat,
+    hang_up,
+    late,
+    play,
+    said,
+    spoken,
+    streamed,
+    whole,
+    words,
+)
 
 from tonnage.gateway.idempotency.store import LOST_AFTER_S, SILENT_S, Claim, IdempotencyStore, ReplayableAnswer
 from tonnage.gateway.money.shared_accounts import SharedAccounts
@@ -22,17 +34,17 @@ def test_a_repeat_gets_the_first_answer(tmp_path: Path, stream: bool) -> None:
     async def scenario() -> None:
         answer = streamed(*words(3)) if stream else said()
         async with Scripted(answer) as up:
-            async with Doorway(tmp_path, {"a": up}) as door:
-                first = await door.ask(chat(stream=stream), Idempotency_Key="one")
-                again = await door.ask(chat(stream=stream), Idempotency_Key="one")
+            async with GatewayHarness(tmp_path, {"a": up}) as harness:
+                first = await harness.ask(chat(stream=stream), Idempotency_Key="one")
+                again = await harness.ask(chat(stream=stream), Idempotency_Key="one")
                 assert (again.status, again.body) == (200, first.body)
                 assert first.header("idempotent-replayed") is None
                 assert again.header("idempotent-replayed") == "true"
                 assert again.header("x-tonnage-cost-usd") == "0"
                 assert again.header("x-tonnage-request-id") == first.header("x-tonnage-request-id")
-            async with Doorway(tmp_path, {"a": up}) as door:
-                assert (await door.ask(chat(stream=stream), Idempotency_Key="one")).body == first.body
-                assert len(await door.rows()) == len(up.seen) == 1
+            async with GatewayHarness(tmp_path, {"a": up}) as harness:
+                assert (await harness.ask(chat(stream=stream), Idempotency_Key="one")).body == first.body
+                assert len(await harness.rows()) == len(up.seen) == 1
 
     play(scenario())
 
@@ -45,18 +57,18 @@ def test_under_way_and_another_body(tmp_path: Path) -> None:
         x, y = {"Authorization": "Bearer secret-a"}, {"Authorization": "Bearer secret-b"}
         async with (
             Scripted(late(said("first"), 0.1), always=said("second")) as up,
-            Doorway(tmp_path, {"a": up}, keys=keys) as door,
+            GatewayHarness(tmp_path, {"a": up}, keys=keys) as harness,
         ):
-            under_way = asyncio.ensure_future(door.ask(chat(), Idempotency_Key="one", **x))
+            under_way = asyncio.ensure_future(harness.ask(chat(), Idempotency_Key="one", **x))
             await asyncio.sleep(0.05)
-            busy = await door.ask(chat(), Idempotency_Key="one", **x)
+            busy = await harness.ask(chat(), Idempotency_Key="one", **x)
             assert (busy.status, busy.header("retry-after")) == (409, "1")
-            other = await door.ask(chat("other"), Idempotency_Key="one", **x)
+            other = await harness.ask(chat("other"), Idempotency_Key="one", **x)
             assert other.status == 422
             assert json.loads(other.body)["error"]["code"] == "idempotency_key_reused"
-            assert b"second" in (await door.ask(chat(), Idempotency_Key="one", **y)).body
+            assert b"second" in (await harness.ask(chat(), Idempotency_Key="one", **y)).body
             assert b"first" in (await under_way).body
-            assert (await door.ask(chat(), Idempotency_Key="", **x)).status == 400
+            assert (await harness.ask(chat(), Idempotency_Key="", **x)).status == 400
             assert len(up.seen) == 2
 
     play(scenario())
@@ -70,17 +82,19 @@ def test_what_failed_may_be_asked_again(tmp_path: Path) -> None:
         wrong = whole({"error": {"message": "no such tool"}}, 400)
         async with (
             Scripted(hang_up, streamed(*words(2, end=False), cut=True), streamed(*words(2)), wrong, said()) as up,
-            Doorway(tmp_path, {"a": up}, route={"retry": {"attempts": 1}}, limits=[{"requests_per_minute": 4}]) as door,
+            GatewayHarness(
+                tmp_path, {"a": up}, route={"retry": {"attempts": 1}}, limits=[{"requests_per_minute": 4}]
+            ) as harness,
         ):
-            assert (await door.ask(chat(stream=True), Idempotency_Key="one")).status == 502
-            reader, writer = await spoken(door.port, chat(stream=True), idempotency_key="one", connection="close")
+            assert (await harness.ask(chat(stream=True), Idempotency_Key="one")).status == 502
+            reader, writer = await spoken(harness.port, chat(stream=True), idempotency_key="one", connection="close")
             assert b"gave no whole answer" in await reader.read()
             writer.close()
-            assert (await door.ask(chat(stream=True), Idempotency_Key="one")).body.endswith(b"[DONE]\n\n")
-            refused = [await door.ask(chat(), Idempotency_Key="two") for _ in range(2)]
+            assert (await harness.ask(chat(stream=True), Idempotency_Key="one")).body.endswith(b"[DONE]\n\n")
+            refused = [await harness.ask(chat(), Idempotency_Key="two") for _ in range(2)]
             assert [one.status for one in refused] == [400, 400]
-            assert (await door.ask(chat(), Idempotency_Key="three")).status == 429
-            assert (await door.ask(chat(), Idempotency_Key="three")).status == 429
+            assert (await harness.ask(chat(), Idempotency_Key="three")).status == 429
+            assert (await harness.ask(chat(), Idempotency_Key="three")).status == 429
             assert len(up.seen) == 4
 
     play(scenario())
@@ -92,15 +106,15 @@ def test_a_client_that_left_finds_its_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(streamed(*words(20), pause_s=0.005)) as up,
-            Doorway(tmp_path, {"a": up}, after_disconnect="0s") as door,
+            GatewayHarness(tmp_path, {"a": up}, after_disconnect="0s") as harness,
         ):
-            reader, writer = await spoken(door.port, chat(stream=True), idempotency_key="one")
+            reader, writer = await spoken(harness.port, chat(stream=True), idempotency_key="one")
             await reader.readuntil(b"w1")
             writer.transport.abort()
-            while (answer := await door.ask(chat(stream=True), Idempotency_Key="one")).status == 409:
+            while (answer := await harness.ask(chat(stream=True), Idempotency_Key="one")).status == 409:
                 await asyncio.sleep(0.02)
             assert answer.body.count(b'"content"') == 20
-            (row,) = await door.rows()
+            (row,) = await harness.rows()
             assert (row["outcome"], row["estimated"]) == ("ok", 0)
 
     play(scenario())
@@ -112,10 +126,10 @@ def test_an_answer_that_is_too_large_is_not_computed_again(tmp_path: Path) -> No
     async def scenario() -> None:
         async with (
             Scripted(streamed(*words(20))) as up,
-            Doorway(tmp_path, {"a": up}, idempotency={"largest_mb": 0.0005}) as door,
+            GatewayHarness(tmp_path, {"a": up}, idempotency={"largest_mb": 0.0005}) as harness,
         ):
-            assert (await door.ask(chat(stream=True), Idempotency_Key="one")).status == 200
-            again = await door.ask(chat(stream=True), Idempotency_Key="one")
+            assert (await harness.ask(chat(stream=True), Idempotency_Key="one")).status == 200
+            again = await harness.ask(chat(stream=True), Idempotency_Key="one")
             assert again.status == 409
             assert b"idempotency_answer_not_kept" in again.body
 
@@ -126,9 +140,12 @@ def test_the_header_can_be_ignored(tmp_path: Path) -> None:
     """`idempotency: {on: false}`: each request runs."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, idempotency={"on": False}) as door:
+        async with (
+            Scripted(always=said()) as up,
+            GatewayHarness(tmp_path, {"a": up}, idempotency={"on": False}) as harness,
+        ):
             for _ in range(2):
-                assert (await door.ask(Idempotency_Key="one")).status == 200
+                assert (await harness.ask(Idempotency_Key="one")).status == 200
             assert len(up.seen) == 2
 
     play(scenario())
@@ -203,12 +220,12 @@ def test_a_store_that_fails_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise AccountsError("no disk")
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
             with monkeypatch.context() as patch:
                 patch.setattr(IdempotencyStore, "keep", fails)
-                assert (await door.ask(Idempotency_Key="one")).status == 200
+                assert (await harness.ask(Idempotency_Key="one")).status == 200
                 patch.setattr(IdempotencyStore, "claim", fails)
-                assert (await door.ask(Idempotency_Key="two")).status == 503
+                assert (await harness.ask(Idempotency_Key="two")).status == 503
             assert len(up.seen) == 1
 
     play(scenario())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, whole
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, whole
 
 from tonnage.errors import InputError
 from tonnage.gateway.forms import read_parts
@@ -45,7 +45,7 @@ def wav(seconds: float) -> bytes:
     return written.getvalue()
 
 
-class Door(Doorway):
+class MediaHarness(GatewayHarness):
     """With one deployment of images and audio."""
 
     def __init__(self, folder: Path, upstream: Scripted, **file: Any) -> None:
@@ -75,19 +75,19 @@ def test_images_are_priced_by_what_was_made(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         two = whole({"created": 1, "data": [{"b64_json": "x"}, {"b64_json": "y"}]})
-        async with Recorded(two, two, two) as up, Door(tmp_path, up, budgets=[{"usd": 1}]) as door:
+        async with Recorded(two, two, two) as up, MediaHarness(tmp_path, up, budgets=[{"usd": 1}]) as harness:
             body = {"model": "chat", "prompt": "a cat", "n": 3, "size": "512x512", "quality": "low"}
-            answer = await door.ask(body, "/v1/images/generations")
+            answer = await harness.ask(body, "/v1/images/generations")
             assert (answer.status, answer.header("x-tonnage-cost-usd")) == (200, "0.04")
             assert json.loads(up.raw[0]) == {**body, "model": "upstream-model"}
-            await door.ask(
+            await harness.ask(
                 {"model": "chat", "prompt": "x", "size": "1024x1024", "quality": "hd"}, "/v1/images/generations"
             )
-            await door.ask({"model": "chat", "prompt": "x"}, "/v1/images/generations")
-            rows = await door.rows()
+            await harness.ask({"model": "chat", "prompt": "x"}, "/v1/images/generations")
+            rows = await harness.rows()
             assert [row["usd_pico"] for row in rows] == [2 * IMAGE, 8 * IMAGE, 8 * IMAGE]
             assert {(row["input_tokens"], row["output_tokens"], row["estimated"]) for row in rows} == {(None, None, 0)}
-            (state,) = await door.book.states()
+            (state,) = await harness.book.states()
             assert state.committed == 18 * IMAGE
 
     play(scenario())
@@ -98,8 +98,8 @@ def test_a_form_passes_byte_for_byte(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         sent = form(("prompt", "a café".encode()), ("model", b"chat"), ("n", b"2"))
-        async with Recorded(whole({"data": [{}, {}]})) as up, Door(tmp_path, up) as door:
-            answer = await door.ask(sent, "/v1/images/edits", content_type=FORM.decode())
+        async with Recorded(whole({"data": [{}, {}]})) as up, MediaHarness(tmp_path, up) as harness:
+            answer = await harness.ask(sent, "/v1/images/edits", content_type=FORM.decode())
             assert answer.status == 200
             assert up.raw[0] == sent.replace(b"\r\nchat\r\n", b"\r\nupstream-model\r\n")
             assert f"content-type: {FORM.decode()}" in up.heads[0]
@@ -117,16 +117,16 @@ def test_audio_is_priced_by_the_second(tmp_path: Path) -> None:
                 whole({"text": "a", "duration": 4.2}),
                 whole(b"a plain text"), whole({"text": "a"}),
             ) as up,
-            Door(tmp_path, up, budgets=[{"usd": 1}]) as door,
+            MediaHarness(tmp_path, up, budgets=[{"usd": 1}]) as harness,
         ):  # fmt: skip
             for file in (b"mp3" * 100, b"mp3" * 100, wav(2.5), b"\0" * 24_000):
-                answer = await door.ask(
+                answer = await harness.ask(
                     form(("model", b"chat"), file=file), "/v1/audio/transcriptions", content_type=FORM.decode()
                 )
                 assert answer.status == 200
-            rows = await door.rows()
+            rows = await harness.rows()
             assert [(row["usd_pico"] // 10**8, row["estimated"]) for row in rows] == [(9, 0), (5, 0), (3, 0), (3, 1)]
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -135,8 +135,8 @@ def test_speech_is_priced_by_the_letter(tmp_path: Path) -> None:
     """Whatever sound comes back, its bytes as they are."""
 
     async def scenario() -> None:
-        async with Recorded(whole(b"\xff\xfbsound")) as up, Door(tmp_path, up) as door:
-            answer = await door.ask({"model": "chat", "input": "grüße", "voice": "x"}, "/v1/audio/speech")
+        async with Recorded(whole(b"\xff\xfbsound")) as up, MediaHarness(tmp_path, up) as harness:
+            answer = await harness.ask({"model": "chat", "input": "grüße", "voice": "x"}, "/v1/audio/speech")
             assert answer.body == b"\xff\xfbsound"
             assert answer.header("x-tonnage-cost-usd") == "0.000075"
 
@@ -147,12 +147,12 @@ def test_what_could_pass_a_budget_is_refused(tmp_path: Path) -> None:
     """The most that it can cost is held: every image asked for, every second that the bytes could be."""
 
     async def scenario() -> None:
-        async with Recorded() as up, Door(tmp_path, up, budgets=[{"usd": 0.1}]) as door:
-            images = await door.ask({"model": "chat", "prompt": "x", "n": 2}, "/v1/images/generations")
+        async with Recorded() as up, MediaHarness(tmp_path, up, budgets=[{"usd": 0.1}]) as harness:
+            images = await harness.ask({"model": "chat", "prompt": "x", "n": 2}, "/v1/images/generations")
             assert images.status == 429
             assert b"this request may take 0.16 USD" in images.body
             audio = form(("model", b"chat"), file=b"x" * 1_000_000)
-            heard = await door.ask(audio, "/v1/audio/transcriptions", content_type=FORM.decode())
+            heard = await harness.ask(audio, "/v1/audio/transcriptions", content_type=FORM.decode())
             assert b"this request may take 0.2 USD" in heard.body
             assert not up.raw
 
@@ -164,16 +164,16 @@ def test_only_what_has_a_price_is_asked(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         images = {"price": None, "media": {"images": {"512x512": 0.01}}}
-        async with Recorded() as up, Door(tmp_path, up, each=images) as door:
-            assert (await door.ask()).status == 400
-            speech = await door.ask({"model": "chat", "input": "x"}, "/v1/audio/speech")
+        async with Recorded() as up, MediaHarness(tmp_path, up, each=images) as harness:
+            assert (await harness.ask()).status == 400
+            speech = await harness.ask({"model": "chat", "input": "x"}, "/v1/audio/speech")
             assert b"can be asked by speech" in speech.body
-            sized = await door.ask(
+            sized = await harness.ask(
                 {"model": "chat", "prompt": "x", "size": "9x9", "quality": "hd"}, "/v1/images/generations"
             )
             assert (sized.status, json.loads(sized.body)["error"]["code"]) == (400, "unpriced")
             assert not up.raw
-        async with Scripted(said()) as up2, Doorway(tmp_path, {"a": up2}) as door2:
+        async with Scripted(said()) as up2, GatewayHarness(tmp_path, {"a": up2}) as door2:
             assert (await door2.ask({"model": "chat", "prompt": "x"}, "/v1/images/generations")).status == 400
             assert (await door2.ask(chat())).status == 200
 
@@ -218,7 +218,7 @@ def test_names_of_parts_cannot_be_smuggled() -> None:
 def test_prices_are_checked(tmp_path: Path, media: dict[str, Any], said: str) -> None:
     """When the file is read."""
     with pytest.raises(InputError) as error:
-        play(Doorway(tmp_path, {"a": Scripted()}, each={"url": "http://h:1/v1", "media": media}).__aenter__())  # type: ignore[arg-type]
+        play(GatewayHarness(tmp_path, {"a": Scripted()}, each={"url": "http://h:1/v1", "media": media}).__aenter__())  # type: ignore[arg-type]
     assert said in f"{error.value} {error.value.hint}"
 
 
@@ -237,15 +237,15 @@ def test_guardrails_read_prompts_and_transcripts(tmp_path: Path) -> None:
 
         async with (
             Recorded(whole({"data": [{}]}), plain, text) as up,
-            Door(tmp_path, up, guardrails=rules, route={"guardrails": ["no-keys"]}) as door,
+            MediaHarness(tmp_path, up, guardrails=rules, route={"guardrails": ["no-keys"]}) as harness,
         ):
-            await door.ask({"model": "chat", "prompt": f"draw {key}"}, "/v1/images/generations")
+            await harness.ask({"model": "chat", "prompt": f"draw {key}"}, "/v1/images/generations")
             assert json.loads(up.raw[0])["prompt"] == "draw [key]"
-            refused = await door.ask(
+            refused = await harness.ask(
                 form(("model", b"chat"), ("prompt", key.encode())), "/v1/images/edits", content_type=FORM.decode()
             )
             assert refused.status == 400
-            heard = await door.ask(form(("model", b"chat")), "/v1/audio/transcriptions", content_type=FORM.decode())
+            heard = await harness.ask(form(("model", b"chat")), "/v1/audio/transcriptions", content_type=FORM.decode())
             assert heard.body == b"the key [key]"
 
     play(scenario())

@@ -14,7 +14,7 @@ from time import time
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, silence, spoken, streamed, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, silence, spoken, streamed, words
 from tests.gateway.test_book import BUDGET, kill, outcome, take
 from tests.gateway.test_book import play as play_books
 
@@ -38,12 +38,12 @@ def test_a_stop_bills_what_is_under_way(tmp_path: Path, stream: bool) -> None:
 
     async def scenario() -> None:
         async with Scripted(answer) as up:
-            async with Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door:
-                _, writer = await spoken(door.port, chat(stream=stream))
-                while not up.seen or (stream and not _read_events(door)):
+            async with GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness:
+                _, writer = await spoken(harness.port, chat(stream=stream))
+                while not up.seen or (stream and not _read_events(harness)):
                     await asyncio.sleep(0.01)
                 writer.close()
-            accounts = SharedAccounts(str(door.gateway.store))
+            accounts = SharedAccounts(str(harness.gateway.store))
             (row,) = accounts.attempts()
             (state,) = (one for one in accounts.states() if one.account[0].startswith("usd"))
             assert (row["outcome"], row["estimated"]) == ("gateway-stopped", 1)
@@ -54,8 +54,8 @@ def test_a_stop_bills_what_is_under_way(tmp_path: Path, stream: bool) -> None:
     play(scenario())
 
 
-def _read_events(door: Doorway) -> bool:
-    streams = [one._streaming for one in door.door._attempts if isinstance(one, Attempt)]
+def _read_events(harness: GatewayHarness) -> bool:
+    streams = [one._streaming for one in harness.handler._attempts if isinstance(one, Attempt)]
     return any(one is not None and one.tap.events > 2 for one in streams)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said
 
 import tonnage
 from tonnage.errors import InputError
@@ -70,13 +70,13 @@ def test_a_slow_sign_in_holds_up_nobody_else(tmp_path: Path, broken: bool) -> No
         async with (
             Scripted(always=said()) as one,
             Scripted(always=said()) as other,
-            Doorway(tmp_path, {"a": one, "b": other}, route={"deployments": ["a"]}, more=more) as door,
+            GatewayHarness(tmp_path, {"a": one, "b": other}, route={"deployments": ["a"]}, more=more) as harness,
         ):
-            door.running.signers["a"] = TokenSigner(tokens)
-            waiting = [asyncio.ensure_future(door.ask()) for _ in range(3)]
+            harness.running.signers["a"] = TokenSigner(tokens)
+            waiting = [asyncio.ensure_future(harness.ask()) for _ in range(3)]
             while not tokens.asked:
                 await asyncio.sleep(0.001)
-            assert (await door.ask(chat(model="other"))).status == 200
+            assert (await harness.ask(chat(model="other"))).status == 200
             assert not any(one.done() for one in waiting)
             tokens.open.set()
             assert {one.status for one in await asyncio.gather(*waiting)} == {502 if broken else 200}
@@ -108,7 +108,7 @@ def test_a_reload_that_fails_leaves_what_was(tmp_path: Path) -> None:
     bad = replace(one, sign_in=SignIn(kind="databricks"))
     worker.reload(replace(before.gateway, deployments={name: bad}))
     assert worker.running is before
-    assert worker.door.running is before
+    assert worker.handler.running is before
     assert 'tonnage_gateway_reloads_total{result="refused"} 1' in page(worker)
     worker.reload(replace(before.gateway, log_days=1))
     assert worker.running.gateway.log_days == 1
@@ -209,14 +209,14 @@ def test_kept_answers_keep_to_their_residency(tmp_path: Path) -> None:
         async with (
             Scripted(always=said("from us")) as us,
             Scripted(always=said("from eu")) as eu,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"us": us, "eu": eu}, route=route, us={"region": "us"}, eu={"region": "eu"},
                 keys={"a": {"key": "env:KEY_A"}, "b": {"key": "env:KEY_B"}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
             for _ in range(2):
                 for key, region in (("secret-a", "us"), ("secret-b", "eu")):
-                    answer = await door.ask(chat(temperature=0), authorization=f"Bearer {key}")
+                    answer = await harness.ask(chat(temperature=0), authorization=f"Bearer {key}")
                     assert answer.header("x-tonnage-deployment") == region
             assert (len(us.seen), len(eu.seen)) == (1, 1)
 
@@ -227,9 +227,12 @@ def test_headers_that_change_an_answer_are_part_of_its_key(tmp_path: Path) -> No
     """What is passed on to the upstream distinguishes answers; a trace's id does not."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, route={"cache": {"ttl": "1h"}}) as door:
+        async with (
+            Scripted(always=said()) as up,
+            GatewayHarness(tmp_path, {"a": up}, route={"cache": {"ttl": "1h"}}) as harness,
+        ):
             for headers in ({}, {"anthropic_beta": "x"}, {"anthropic_version": "2023-01-01"}, {"traceparent": "1"}):
-                await door.ask(chat(temperature=0), **headers)
+                await harness.ask(chat(temperature=0), **headers)
             assert len(up.seen) == 3
 
     play(scenario())
@@ -239,15 +242,17 @@ def test_answers_of_a_fallback_are_not_kept_for_the_route(tmp_path: Path) -> Non
     """Once the route's own deployment is well again, it is asked."""
 
     async def scenario() -> None:
-        from tests.gateway.doorway import whole
+        from tests.gateway.harness import whole
 
         route = {"deployments": ["a"], "cache": {"ttl": "1h"}, "fallback": "other", "retry": {"attempts": 1}}
         async with (
             Scripted(whole({}, 500), always=said()) as one,
             Scripted(always=said()) as other,
-            Doorway(tmp_path, {"a": one, "b": other}, route=route, more={"other": {"deployments": ["b"]}}) as door,
+            GatewayHarness(
+                tmp_path, {"a": one, "b": other}, route=route, more={"other": {"deployments": ["b"]}}
+            ) as harness,
         ):
-            found = [(await door.ask(chat(temperature=0))).header("x-tonnage-deployment") for _ in range(2)]
+            found = [(await harness.ask(chat(temperature=0))).header("x-tonnage-deployment") for _ in range(2)]
             assert found == ["b", "a"]
 
     play(scenario())
@@ -258,13 +263,13 @@ def test_the_end_does_not_wait_for_clients_that_say_nothing(tmp_path: Path, monk
     monkeypatch.setattr("tonnage.gateway.proxy.server.FIRST_BYTE_S", 0.0)
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            silent, kept = await asyncio.open_connection("127.0.0.1", door.port)
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            silent, kept = await asyncio.open_connection("127.0.0.1", harness.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             body = json.dumps(chat()).encode()
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
-            assert (await door.ask()).status == 200  # by now the others are known to the door
-            draining = asyncio.ensure_future(door.server.drain(25.0))
+            assert (await harness.ask()).status == 200  # by now the others are known to the gateway
+            draining = asyncio.ensure_future(harness.server.drain(25.0))
             assert await silent.read() == b""
             assert not draining.done()
             writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))

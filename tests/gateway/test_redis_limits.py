@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import play
+from tests.gateway.harness import play
 
 import tonnage
 from tonnage.errors import InputError

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.gateway.doorway import USAGE, Doorway, Scripted, chat, play, said
+from tests.gateway.harness import USAGE, GatewayHarness, Scripted, chat, play, said
 
 from tonnage.gateway.proxy.request_heads import MOST_TRIES, LastHead, RequestHead
 from tonnage.gateway.proxy.running import Running
@@ -87,14 +87,14 @@ def test_a_key_that_goes_is_refused_on_a_known_connection(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         keys = {"me": {"key": "env:KEY_A", "team": "a"}}
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, keys=keys) as door:
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}, keys=keys) as harness:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             statuses = []
             for turn in range(4):
                 if turn == 3:
-                    (caller,) = door.gateway.callers.values()
-                    other = replace(door.gateway, callers={"blake2b:0": caller})
-                    door.door.follow(Running(other, door.measures, make_signer, door.running))
+                    (caller,) = harness.gateway.callers.values()
+                    other = replace(harness.gateway, callers={"blake2b:0": caller})
+                    harness.handler.follow(Running(other, harness.measures, make_signer, harness.running))
                 body = json.dumps(chat("hello " * (turn + 1))).encode()
                 lines = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret-a\r\n"
                 writer.write(f"{lines}content-length: {len(body)}\r\n\r\n".encode() + body)
@@ -117,8 +117,8 @@ def test_an_answer_with_more_behind_it_ends_its_connection(tmp_path: Path) -> No
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))
 
     async def scenario() -> None:
-        async with Scripted(twice, twice, always=said("later")) as up, Doorway(tmp_path, {"a": up}) as door:
-            bodies = [(await door.ask()).body for _ in range(3)]
+        async with Scripted(twice, twice, always=said("later")) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            bodies = [(await harness.ask()).body for _ in range(3)]
             assert [b"stolen" in one for one in bodies] == [False] * 3
             assert [b"mine" in one for one in bodies] == [True, True, False]
 

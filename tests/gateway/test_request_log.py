@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, event, hang_up, play, said, silence, streamed, whole, words
+from tests.gateway.harness import (
+    GatewayHarness,
+    Scripted,
+    chat,
+    event,
+    hang_up,
+    play,
+    said,
+    silence,
+    streamed,
+    whole,
+    words,
+)
 
 import tonnage
 from tonnage.errors import DataError, InputError
@@ -45,17 +57,19 @@ def test_a_line_for_each_request(tmp_path: Path) -> None:
         async with (
             Scripted(hang_up, always=said()) as one,
             Scripted(streamed(*words(2)), always=said()) as other,
-            Doorway(tmp_path, {"a": one, "b": other}, route={"cache": {}}, keys=keys, budgets=[{"usd": 0.01}]) as door,
+            GatewayHarness(
+                tmp_path, {"a": one, "b": other}, route={"cache": {}}, keys=keys, budgets=[{"usd": 0.01}]
+            ) as harness,
         ):
-            door.door.observer = Observer(made_log(tmp_path, door.measures))
-            await door.ask(chat(stream=True), authorization="Bearer secret-a")
+            harness.handler.observer = Observer(made_log(tmp_path, harness.measures))
+            await harness.ask(chat(stream=True), authorization="Bearer secret-a")
             for _ in range(2):
-                await door.ask(chat(temperature=0), authorization="Bearer secret-a")
-            await door.ask(chat(max_tokens=9000), authorization="Bearer secret-a")
-            await door.ask(chat(), authorization="Bearer wrong")
-            door.door.observer.close()
-            assert count(door.measures, "written") == 5
-            rows = await door.rows()
+                await harness.ask(chat(temperature=0), authorization="Bearer secret-a")
+            await harness.ask(chat(max_tokens=9000), authorization="Bearer secret-a")
+            await harness.ask(chat(), authorization="Bearer wrong")
+            harness.handler.observer.close()
+            assert count(harness.measures, "written") == 5
+            rows = await harness.rows()
         found = lines(tmp_path)
         stream, first, again, refused, away = found
         assert [one["status"] for one in found] == [200, 200, 200, 429, 401]
@@ -85,13 +99,13 @@ def test_bodies_without_secrets(tmp_path: Path) -> None:
         async with (
             Scripted(streamed(*events, event({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 9}}),
                               event(b"[DONE]")), always=said("call +49 170 1234567")) as one,
-            Doorway(tmp_path, {"a": one}) as door,
+            GatewayHarness(tmp_path, {"a": one}) as harness,
         ):  # fmt: skip
-            door.door.observer = Observer(made_log(tmp_path, bodies=True))
+            harness.handler.observer = Observer(made_log(tmp_path, bodies=True))
             text = "I am ann@example.com, AKIAIOSFODNN7EXAMPLE"
-            await door.ask(json.dumps(chat(text, stream=True)).replace("@", "\\u0040").encode())
-            await door.ask(chat("x" * 40_000))
-            door.door.observer.close()
+            await harness.ask(json.dumps(chat(text, stream=True)).replace("@", "\\u0040").encode())
+            await harness.ask(chat("x" * 40_000))
+            harness.handler.observer.close()
 
     play(scenario())
     first, long = lines(tmp_path)
@@ -255,11 +269,14 @@ def test_simulate_reads_the_log(tmp_path: Path) -> None:
     """Its folder or a file of it: refused ones are counted apart, a torn end is none, speeds are those it measured."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as one, Doorway(tmp_path, {"a": one}, budgets=[{"usd": 0.01}]) as door:
-            door.door.observer = Observer(made_log(tmp_path))
+        async with (
+            Scripted(always=said()) as one,
+            GatewayHarness(tmp_path, {"a": one}, budgets=[{"usd": 0.01}]) as harness,
+        ):
+            harness.handler.observer = Observer(made_log(tmp_path))
             for most in (10, 10, 9000):
-                await door.ask(chat(max_tokens=most))
-            door.door.observer.close()
+                await harness.ask(chat(max_tokens=most))
+            harness.handler.observer.close()
 
     play(scenario())
     path = written(tmp_path, store=str(tmp_path / "none.db"))
@@ -296,20 +313,20 @@ def test_a_client_that_left_has_a_line(tmp_path: Path) -> None:
     """A request whose client closed before an answer: status 0."""
 
     async def scenario() -> None:
-        from tests.gateway.doorway import spoken
+        from tests.gateway.harness import spoken
 
         async with (
             Scripted(always=silence) as one,
-            Doorway(tmp_path, {"a": one}, a={"timeouts": {"first_byte": "200ms"}}) as door,
+            GatewayHarness(tmp_path, {"a": one}, a={"timeouts": {"first_byte": "200ms"}}) as harness,
         ):
-            door.door.observer = Observer(made_log(tmp_path))
-            _, writer = await spoken(door.port, chat())
+            harness.handler.observer = Observer(made_log(tmp_path))
+            _, writer = await spoken(harness.port, chat())
             while not one.seen:
                 await door_turn()
             writer.close()
-            while not door.door.observer.log._beside._waiting:
+            while not harness.handler.observer.log._beside._waiting:
                 await door_turn()
-            door.door.observer.close()
+            harness.handler.observer.close()
 
     async def door_turn() -> None:
         import asyncio
@@ -326,9 +343,9 @@ def test_without_a_log_nothing_is_kept(tmp_path: Path) -> None:
     """No file, no thread, no record."""
 
     async def scenario() -> None:
-        async with Scripted(always=whole({"choices": []})) as one, Doorway(tmp_path, {"a": one}) as door:
-            assert door.door.observer is None
-            await door.ask()
+        async with Scripted(always=whole({"choices": []})) as one, GatewayHarness(tmp_path, {"a": one}) as harness:
+            assert harness.handler.observer is None
+            await harness.ask()
 
     play(scenario())
     assert not (tmp_path / "log").exists()
@@ -339,18 +356,18 @@ def test_a_worker_follows_a_changed_log(tmp_path: Path) -> None:
     from tests.gateway.test_operations import described, made, page
 
     worker = made(tmp_path, request_log={"folder": "log"})
-    first = worker.door.observer
+    first = worker.handler.observer
     assert first is not None
 
     async def scenario() -> None:
         worker.reload(described(tmp_path, request_log={"folder": "log"}, log_days=3))
-        assert worker.door.observer is first
+        assert worker.handler.observer is first
         (tmp_path / "file").write_text("")
         worker.reload(described(tmp_path, request_log={"folder": "file/log"}))
-        assert worker.door.observer is first
+        assert worker.handler.observer is first
         assert 'tonnage_gateway_reloads_total{result="refused"} 1' in page(worker)
         worker.reload(described(tmp_path))
-        assert worker.door.observer is None
+        assert worker.handler.observer is None
 
     play(scenario())
     assert first.log is not None

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, late, play, said, whole
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, whole
 
 import tonnage
 from tonnage.errors import InputError, TonnageError, UnknownName
@@ -67,30 +67,32 @@ def test_rules_on_language_words_and_a_classifier_choose_the_deployment(tmp_path
         async with judge:
             ups = {name: await Scripted(always=said()).__aenter__() for name in names}
             route = {"deployments": ["main"], "rules": RULES}
-            async with Doorway(tmp_path, ups | {"judge": judge}, route=route, classifiers={"topic": TOPIC}) as door:
+            async with GatewayHarness(
+                tmp_path, ups | {"judge": judge}, route=route, classifiers={"topic": TOPIC}
+            ) as harness:
                 asked = {
                     "Wie bezahle ich meine Rechnung?": "abroad", "How do I pay an  INVOICE of mine?": "desk",
                     "How do I pay for it?": "main", "invoices 42": "guess", "ok": "guess",
                 }  # fmt: skip
                 for text, where in asked.items():
-                    answer = await door.ask(chat(text))
+                    answer = await harness.ask(chat(text))
                     assert answer.header("x-tonnage-deployment") == where, text
                     assert "topic=none" in str(answer.header("x-tonnage-class"))
                 assert answer.header("x-tonnage-class") == "language=unknown; topic=none"
                 judge.answers.append(labelled(("code", 0.7), ("talk", 0.3)))
-                answer = await door.ask(chat("Wie sortiere ich in Python eine Liste?"))
+                answer = await harness.ask(chat("Wie sortiere ich in Python eine Liste?"))
                 assert answer.header("x-tonnage-deployment") == "coder"
                 assert answer.header("x-tonnage-class") == "language=de; topic=code"
                 assert judge.seen[-1]["inputs"] == ["Wie sortiere ich in Python eine Liste?"]
-                rows = await door.rows()
+                rows = await harness.rows()
                 assert sum(row["outcome"] == "classifier" for row in rows) == 6
                 assert {row["deployment"] for row in rows if row["outcome"] == "classifier"} == {"judge"}
                 counted = {
-                    dict(labels)["met"]: cell[0] for (name, labels), cell in door.measures.counts.items()
+                    dict(labels)["met"]: cell[0] for (name, labels), cell in harness.measures.counts.items()
                     if name == "tonnage_gateway_classified_total" and dict(labels)["by"] == "topic"
                 }  # fmt: skip
                 assert counted == {"none": 5, "label": 1}
-                times = door.measures.times["tonnage_gateway_classifying_seconds", (("classifier", "topic"),)]
+                times = harness.measures.times["tonnage_gateway_classifying_seconds", (("classifier", "topic"),)]
                 assert sum(times[:-1]) == 6
             for one in ups.values():
                 await one.__aexit__()
@@ -110,8 +112,8 @@ def test_a_classifier_that_is_late_or_broken_is_told_and_not_guessed(
             route = {"deployments": ["main"], "rules": RULES[:1]}
             topic = TOPIC | {"fails": fails}
             ups = {"main": main, "coder": coder, "judge": judge}
-            async with Doorway(tmp_path, ups, route=route, classifiers={"topic": topic}) as door:
-                got = await door.ask(chat("write a loop in Rust"))
+            async with GatewayHarness(tmp_path, ups, route=route, classifiers={"topic": topic}) as harness:
+                got = await harness.ask(chat("write a loop in Rust"))
                 assert got.status == status
                 if status == 200:
                     assert got.header("x-tonnage-deployment") == "main"
@@ -121,7 +123,7 @@ def test_a_classifier_that_is_late_or_broken_is_told_and_not_guessed(
                     assert error["code"] == "classifier_failed"
                     assert "topic" in error["message"]
                     assert not main.seen
-                rows = [row for row in await door.rows() if row["deployment"] == "judge"]
+                rows = [row for row in await harness.rows() if row["deployment"] == "judge"]
                 assert len(rows) == 1
                 assert rows[0]["outcome"] in ("given-up", "status-500")
 
@@ -133,9 +135,9 @@ def test_a_request_without_a_text_asks_no_classifier(tmp_path: Path) -> None:
         async with Scripted(always=said()) as main, Scripted(always=said()) as coder, Scripted() as judge:
             route = {"deployments": ["main"], "rules": RULES[:1]}
             ups = {"main": main, "coder": coder, "judge": judge}
-            async with Doorway(tmp_path, ups, route=route, classifiers={"topic": TOPIC}) as door:
+            async with GatewayHarness(tmp_path, ups, route=route, classifiers={"topic": TOPIC}) as harness:
                 picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-                got = await door.ask(chat() | {"messages": [{"role": "user", "content": [picture]}]})
+                got = await harness.ask(chat() | {"messages": [{"role": "user", "content": [picture]}]})
                 assert got.header("x-tonnage-class") == "topic=none"
                 assert not judge.seen
 
@@ -148,8 +150,8 @@ def test_rules_of_the_route_that_it_falls_back_to_hold_too(tmp_path: Path) -> No
             more = {"second": {"deployments": ["plain"], "rules": [{"languages": ["de"], "deployments": ["de"]}]}}
             route = {"deployments": ["broken"], "fallback": "second"}
             ups = {"broken": broken, "de": de, "plain": plain}
-            async with Doorway(tmp_path, ups, route=route, more=more) as door:
-                got = await door.ask(chat("Ich habe eine Frage zu der Rechnung"))
+            async with GatewayHarness(tmp_path, ups, route=route, more=more) as harness:
+                got = await harness.ask(chat("Ich habe eine Frage zu der Rechnung"))
                 assert got.header("x-tonnage-deployment") == "de"
 
     play(scenario())

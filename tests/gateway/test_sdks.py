@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.gateway.doorway import Answer, Doorway, Scripted, event, play, said, streamed, whole, words
+from tests.gateway.harness import Answer, GatewayHarness, Scripted, event, play, said, streamed, whole, words
 
 NEEDED = ("openai", "anthropic")
 pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="the SDKs, which the first test loads")
@@ -46,16 +46,16 @@ def calls(*cities: str) -> Answer:
                   "usage": usage})  # fmt: skip
 
 
-def client_of(door: Doorway, **more: Any) -> Any:
+def client_of(harness: GatewayHarness, **more: Any) -> Any:
     import openai
 
-    return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{door.port}/v1", api_key="any", max_retries=0, **more)
+    return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{harness.port}/v1", api_key="any", max_retries=0, **more)
 
 
-def messages_of(door: Doorway) -> Any:
+def messages_of(harness: GatewayHarness) -> Any:
     import anthropic
 
-    return anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{door.port}", api_key="any", max_retries=0)
+    return anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{harness.port}", api_key="any", max_retries=0)
 
 
 def test_openai_chats_streams_and_calls_tools(tmp_path: Path) -> None:
@@ -64,7 +64,11 @@ def test_openai_chats_streams_and_calls_tools(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         script = (said("sunny"), streamed(*words(3)), calls("oslo", "bergen"), structured)
-        async with Scripted(*script) as up, Doorway(tmp_path, {"a": up}) as door, client_of(door) as client:
+        async with (
+            Scripted(*script) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+            client_of(harness) as client,
+        ):
             raw = await client.chat.completions.with_raw_response.create(model="chat", messages=MESSAGES, max_tokens=9)
             assert raw.headers["x-tonnage-deployment"] == "a"
             assert raw.parse().choices[0].message.content == "sunny"
@@ -88,7 +92,7 @@ def test_openai_chats_streams_and_calls_tools(tmp_path: Path) -> None:
             assert parsed.choices[0].message.parsed == City(name="Oslo", degrees=7)
             assert up.seen[3]["response_format"]["json_schema"]["name"] == "City"
             assert up.seen[2]["tools"] == [TOOL]
-            rows = await door.rows()
+            rows = await harness.rows()
             assert [(row["input_tokens"], row["output_tokens"]) for row in rows] == [(7, 4), (7, 4), (9, 5), (7, 4)]
 
     play(scenario())
@@ -104,7 +108,11 @@ def test_openai_embeds_completes_and_lists(tmp_path: Path) -> None:
                        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})  # fmt: skip
 
     async def scenario() -> None:
-        async with Scripted(embedded, completed) as up, Doorway(tmp_path, {"a": up}) as door, client_of(door) as client:
+        async with (
+            Scripted(embedded, completed) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+            client_of(harness) as client,
+        ):
             found = await client.embeddings.create(model="chat", input="hi", encoding_format="float")
             assert found.data[0].embedding == [0.5, -0.25]
             assert (await client.completions.create(model="chat", prompt="one", max_tokens=1)).choices[
@@ -124,8 +132,8 @@ def test_openai_raises_its_own_errors(tmp_path: Path) -> None:
         bad = whole({"error": {"message": "too long", "type": "invalid_request_error", "code": None}}, 400)
         cut = streamed(*words(2, end=False)[:2], cut=True)
         async with (
-            Scripted(bad, cut) as up, Doorway(tmp_path, {"a": up}, budgets=[{"usd": 0.001}]) as door,
-            client_of(door) as client,
+            Scripted(bad, cut) as up, GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 0.001}]) as harness,
+            client_of(harness) as client,
         ):  # fmt: skip
             with pytest.raises(openai.NotFoundError, match="chat"):
                 await client.chat.completions.create(model="chatt", messages=MESSAGES, max_tokens=9)
@@ -147,10 +155,10 @@ def test_anthropic_over_its_own_and_over_an_engine(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         script = (said("sunny"), streamed(*words(3)), calls("oslo"))
-        async with Scripted(whole(ANTHROPIC)) as own, Scripted(*script) as engine, Doorway(
+        async with Scripted(whole(ANTHROPIC)) as own, Scripted(*script) as engine, GatewayHarness(
             tmp_path, {"a": own, "b": engine}, a={"dialect": "anthropic"}, route={"deployments": ["a"]},
             more={"engine": {"deployments": ["b"]}},
-        ) as door, messages_of(door) as client:  # fmt: skip
+        ) as harness, messages_of(harness) as client:  # fmt: skip
             whole_answer = await client.messages.create(model="chat", max_tokens=9, messages=MESSAGES)
             assert (whole_answer.content[0].text, whole_answer.usage.output_tokens) == ("sunny", 9)
             answer = await client.messages.create(model="engine", max_tokens=9, messages=MESSAGES)
@@ -174,9 +182,10 @@ def test_clients_at_once_share_the_door(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with (
-            Scripted(always=streamed(*words(4))) as up, Doorway(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as door,
-            client_of(door) as client,
-        ):  # fmt: skip
+            Scripted(always=streamed(*words(4))) as up,
+            GatewayHarness(tmp_path, {"a": up}, budgets=[{"usd": 1}]) as harness,
+            client_of(harness) as client,
+        ):
 
             async def one() -> str:
                 stream = await client.chat.completions.create(
@@ -185,8 +194,8 @@ def test_clients_at_once_share_the_door(tmp_path: Path) -> None:
                 return "".join([part.choices[0].delta.content or "" async for part in stream if part.choices])
 
             assert set(await asyncio.gather(*(one() for _ in range(30)))) == {"w0w1w2w3"}
-            assert len(await door.rows()) == 30
-            assert door.book.open_holds == 0
+            assert len(await harness.rows()) == 30
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -204,9 +213,13 @@ def test_langchain_chats_streams_and_calls_tools(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         script = (said("sunny"), streamed(*words(3)), streamed(tool_chunk), said('{"name": "Oslo", "degrees": 7}'))
-        async with Scripted(*script, always=said("again")) as up, Doorway(tmp_path, {"a": up}) as door:
+        async with Scripted(*script, always=said("again")) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
             chat = langchain_openai.ChatOpenAI(
-                model="chat", base_url=f"http://127.0.0.1:{door.port}/v1", api_key="any", max_tokens=99, max_retries=0
+                model="chat",
+                base_url=f"http://127.0.0.1:{harness.port}/v1",
+                api_key="any",
+                max_tokens=99,
+                max_retries=0,
             )
             assert (await chat.ainvoke("hi")).content == "sunny"
             assert "".join([one.content async for one in chat.astream("hi")]) == "w0w1w2"
@@ -220,7 +233,7 @@ def test_langchain_chats_streams_and_calls_tools(tmp_path: Path) -> None:
             found = await chat.with_structured_output(City, method="json_schema").ainvoke("where?")
             assert found == City(name="Oslo", degrees=7)
             other = langchain_anthropic.ChatAnthropic(
-                model="chat", base_url=f"http://127.0.0.1:{door.port}", api_key="any", max_tokens=9, max_retries=0
+                model="chat", base_url=f"http://127.0.0.1:{harness.port}", api_key="any", max_tokens=9, max_retries=0
             )
             assert (await other.ainvoke("hi")).content == "again"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
 from tests.gateway.encoder_server import serving
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, whole, words
 
 from tonnage.errors import InputError, WorkloadError
 from tonnage.gateway.dialects.usage import Surface
@@ -30,8 +30,8 @@ def at(degrees: float) -> Any:
     return whole({"data": [{"index": 0, "embedding": [2 * math.cos(turn), 2 * math.sin(turn)]}]})
 
 
-class Alike(Doorway):
-    """A door whose route keeps answers by what questions mean."""
+class Alike(GatewayHarness):
+    """A gateway whose route keeps answers by what questions mean."""
 
     def __init__(self, folder: Path, up: Scripted, embedder: Scripted, **file: Any) -> None:
         route = {"deployments": ["a"], "cache": CACHE}
@@ -51,18 +51,18 @@ def test_a_question_that_means_the_same_gets_the_answer(tmp_path: Path, stream: 
         async with (
             Scripted(always=answer) as up,
             Scripted(at(0), at(20), at(40)) as embedder,
-            Alike(tmp_path, up, embedder) as door,
+            Alike(tmp_path, up, embedder) as harness,
         ):
-            first = await door.ask(asked("what is a heat pump", stream=stream))
-            near = await door.ask(asked("explain heat pumps", stream=stream))
-            far = await door.ask(asked("who invented the heat pump", stream=stream))
+            first = await harness.ask(asked("what is a heat pump", stream=stream))
+            near = await harness.ask(asked("explain heat pumps", stream=stream))
+            far = await harness.ask(asked("who invented the heat pump", stream=stream))
             assert (near.header("x-tonnage-cache"), near.body) == ("alike", first.body)
             assert near.header("x-tonnage-similarity") == f"{math.cos(math.radians(20)):.4f}"
             assert near.header("x-tonnage-cost-usd") == "0"
             assert far.header("x-tonnage-cache") is None
             assert len(up.seen) == 2
             assert embedder.seen[1]["input"] == ["explain heat pumps"]
-            booked = [(row["deployment"], row["outcome"]) for row in await door.rows()]
+            booked = [(row["deployment"], row["outcome"]) for row in await harness.rows()]
             assert booked.count(("embedder", "semantic-cache")) == 3
             assert booked.count(("a", "ok")) == 2
 
@@ -88,10 +88,10 @@ def test_all_else_must_be_equal(tmp_path: Path, first: dict[str, Any], second: d
         async with (
             Scripted(said(), streamed(*words(1)) if second.get("stream") else said()) as up,
             Scripted(always=at(0)) as embedder,
-            Alike(tmp_path, up, embedder) as door,
+            Alike(tmp_path, up, embedder) as harness,
         ):
-            await door.ask(first)
-            assert (await door.ask(second)).header("x-tonnage-cache") is None
+            await harness.ask(first)
+            assert (await harness.ask(second)).header("x-tonnage-cache") is None
             assert len(up.seen) == 2
 
     play(scenario())
@@ -105,11 +105,11 @@ def test_teams_do_not_share(tmp_path: Path) -> None:
         async with (
             Scripted(always=said()) as up,
             Scripted(always=at(0)) as embedder,
-            Alike(tmp_path, up, embedder, keys=keys) as door,
+            Alike(tmp_path, up, embedder, keys=keys) as harness,
         ):
-            await door.ask(asked("hi"), authorization="Bearer secret-a")
-            await door.ask(asked("hello"), authorization="Bearer secret-b")
-            alike = await door.ask(asked("hello"), authorization="Bearer secret-a")
+            await harness.ask(asked("hi"), authorization="Bearer secret-a")
+            await harness.ask(asked("hello"), authorization="Bearer secret-b")
+            alike = await harness.ask(asked("hello"), authorization="Bearer secret-a")
             assert (len(up.seen), alike.header("x-tonnage-cache")) == (2, "alike")
 
     play(scenario())
@@ -126,11 +126,11 @@ def test_without_an_embedding_the_request_goes_its_way(tmp_path: Path, broken: A
         async with (
             Scripted(always=said()) as up,
             Scripted(always=broken) as embedder,
-            Alike(tmp_path, up, embedder) as door,
+            Alike(tmp_path, up, embedder) as harness,
         ):
-            assert (await door.ask(asked("hi"))).status == 200
-            assert (await door.ask(asked("hi"))).header("x-tonnage-cache") == "hit"
-            assert door.measures.cell("tonnage_gateway_not_compared_total", (("route", "chat"),))[0] == 1
+            assert (await harness.ask(asked("hi"))).status == 200
+            assert (await harness.ask(asked("hi"))).header("x-tonnage-cache") == "hit"
+            assert harness.measures.cell("tonnage_gateway_not_compared_total", (("route", "chat"),))[0] == 1
 
     play(scenario())
 
@@ -142,11 +142,11 @@ def test_an_answer_that_was_not_kept_is_not_given(tmp_path: Path) -> None:
         async with (
             Scripted(whole({"error": {"message": "no"}}, 400), said()) as up,
             Scripted(always=at(0)) as embedder,
-            Alike(tmp_path, up, embedder) as door,
+            Alike(tmp_path, up, embedder) as harness,
         ):
-            assert (await door.ask(asked("hi"))).status == 400
-            assert (await door.ask(asked("hello"))).status == 200
-            assert (await door.ask(asked("good day"))).header("x-tonnage-cache") == "alike"
+            assert (await harness.ask(asked("hi"))).status == 400
+            assert (await harness.ask(asked("hello"))).status == 200
+            assert (await harness.ask(asked("good day"))).header("x-tonnage-cache") == "alike"
 
     play(scenario())
 
@@ -233,10 +233,10 @@ def test_a_semantic_cache_that_cannot_be(tmp_path: Path, semantic: dict[str, Any
 
     async def scenario() -> None:
         async with Scripted() as up, Scripted() as embedder:
-            door = Doorway(tmp_path, {"a": up, "embedder": embedder},
+            harness = GatewayHarness(tmp_path, {"a": up, "embedder": embedder},
                            route={"deployments": ["a"], "cache": {"semantic": semantic}})  # fmt: skip
             with pytest.raises(WorkloadError, match=said_):
-                await door.__aenter__()
+                await harness.__aenter__()
 
     play(scenario())
 
@@ -250,10 +250,10 @@ def test_real_embeddings_of_the_encoder_server(tmp_path: Path) -> None:
         async def scenario() -> None:
             embedder = Scripted()
             embedder.url = f"{url}/v1"
-            async with Scripted(always=said()) as up, Alike(tmp_path, up, embedder) as door:
-                await door.ask(asked("Do you ship to Canada?"))
-                near = await door.ask(asked("do you ship to Canada"))
-                far = await door.ask(asked("Who wrote Hamlet?"))
+            async with Scripted(always=said()) as up, Alike(tmp_path, up, embedder) as harness:
+                await harness.ask(asked("Do you ship to Canada?"))
+                near = await harness.ask(asked("do you ship to Canada"))
+                far = await harness.ask(asked("Who wrote Hamlet?"))
                 assert (near.header("x-tonnage-cache"), far.header("x-tonnage-cache")) == ("alike", None)
 
         play(scenario())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, words
 
 import tonnage
 from tonnage.errors import InputError
@@ -18,7 +18,7 @@ def met(measures: GatewayMeasures, name: str) -> float:
     return measures.cell("tonnage_gateway_shared_cache_total", (("met", name),))[0]
 
 
-class Shared(Doorway):
+class Shared(GatewayHarness):
     """A worker whose routes keep their answers in Redis."""
 
     def __init__(self, folder: Path, upstreams: dict[str, Scripted], url: str, **file: Any) -> None:
@@ -86,12 +86,12 @@ def test_redis_away_is_a_miss(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=said()) as one,
-            Shared(tmp_path, {"a": one}, f"unix://{tmp_path}/none.sock") as door,
+            Shared(tmp_path, {"a": one}, f"unix://{tmp_path}/none.sock") as harness,
         ):
             for number in range(3):
-                assert (await door.ask(chat(str(number), temperature=0))).status == 200
-            assert (met(door.measures, "away"), met(door.measures, "not-kept")) == (3, 3)
-            again = await door.ask(chat("0", temperature=0))
+                assert (await harness.ask(chat(str(number), temperature=0))).status == 200
+            assert (met(harness.measures, "away"), met(harness.measures, "not-kept")) == (3, 3)
+            again = await harness.ask(chat("0", temperature=0))
             assert again.header("x-tonnage-cache") == "hit"  # its own memory is as it was
 
     play(scenario())

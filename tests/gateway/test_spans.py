@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.gateway.doorway import Doorway, Scripted, chat, hang_up, play, said, streamed, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, hang_up, play, said, streamed, words
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.gateway.file.kept_entries import SpansEntry
@@ -102,13 +102,13 @@ def test_a_span_a_request_and_a_child_an_attempt(tmp_path: Path) -> None:
         async with (
             Scripted(hang_up, always=said()) as one,
             Scripted(streamed(*words(2)), always=said()) as other,
-            Doorway(tmp_path, {"a": one, "b": other}) as door,
+            GatewayHarness(tmp_path, {"a": one, "b": other}) as harness,
         ):
-            door.door.observer = Observer(spans=made(url, measures))
-            await door.ask(chat(stream=True, temperature=0.5), traceparent=PARENT, tracestate="vendor=1")
+            harness.handler.observer = Observer(spans=made(url, measures))
+            await harness.ask(chat(stream=True, temperature=0.5), traceparent=PARENT, tracestate="vendor=1")
             heads.extend(other.heads)
-            door.door.observer.close()
-            ports.append(door.gateway.deployments["b"].endpoint.port)
+            harness.handler.observer.close()
+            ports.append(harness.gateway.deployments["b"].endpoint.port)
 
     heads, ports = list[str](), list[int]()
     with receiver() as found:
@@ -140,13 +140,16 @@ def test_refusals_are_spans_too(tmp_path: Path) -> None:
     """With what the client was told as the kind of the error; a trace that its client does not record is not sent."""
 
     async def scenario(url: str) -> None:
-        async with Scripted(always=said()) as one, Doorway(tmp_path, {"a": one}, budgets=[{"usd": 0.01}]) as door:
-            door.door.observer = Observer(spans=made(url))
-            await door.ask(chat(max_tokens=9000))
-            await door.ask({"model": "nobody"})
-            await door.ask(traceparent=PARENT[:-2] + "00")
+        async with (
+            Scripted(always=said()) as one,
+            GatewayHarness(tmp_path, {"a": one}, budgets=[{"usd": 0.01}]) as harness,
+        ):
+            harness.handler.observer = Observer(spans=made(url))
+            await harness.ask(chat(max_tokens=9000))
+            await harness.ask({"model": "nobody"})
+            await harness.ask(traceparent=PARENT[:-2] + "00")
             assert PARENT[:-2] + "00" in one.heads[0]
-            door.door.observer.close()
+            harness.handler.observer.close()
 
     with receiver() as found:
         play(scenario(found.url))
@@ -160,14 +163,14 @@ def test_a_receiver_that_takes_none_costs_nothing(tmp_path: Path) -> None:
     measures, told = GatewayMeasures(), list[str]()
 
     async def scenario(found: Received) -> None:
-        async with Scripted(always=said()) as one, Doorway(tmp_path, {"a": one}) as door:
+        async with Scripted(always=said()) as one, GatewayHarness(tmp_path, {"a": one}) as harness:
             spans = made(found.url, measures, told)
-            door.door.observer = Observer(spans=spans)
+            harness.handler.observer = Observer(spans=spans)
             for status in (400, 400, 200):
                 found.status = status
-                assert (await door.ask()).status == 200
+                assert (await harness.ask()).status == 200
                 spans._beside.hand_on()
-            door.door.observer.close()
+            harness.handler.observer.close()
 
     with receiver() as found:
         play(scenario(found))

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said
 
 import tonnage
 from tonnage.errors import InputError
@@ -25,11 +25,11 @@ from tonnage.gateway.top.rates import happened, quantile_s
 from tonnage.gateway.top.report import top_report
 
 
-async def status(door: Doorway, at_s: float) -> dict[str, Any]:
+async def status(harness: GatewayHarness, at_s: float) -> dict[str, Any]:
     """The page of a gateway with one worker, as `Worker` makes it."""
-    await door.book.flush()
-    one = {**door.measures.document(), **worker_state(door.running, door.door.attempts, 3), "at_s": at_s}
-    document = status_document(door.running, at_s, [one], [one], await door.book.states(), {})
+    await harness.book.flush()
+    one = {**harness.measures.document(), **worker_state(harness.running, harness.handler.attempts, 3), "at_s": at_s}
+    document = status_document(harness.running, at_s, [one], [one], await harness.book.states(), {})
     found: dict[str, Any] = json.loads(json.dumps(document))
     return found
 
@@ -43,19 +43,21 @@ def test_what_happened_between_two_looks(tmp_path: Path) -> None:
         async with (
             Scripted(always=said()) as one,
             Scripted(always=said()) as other,
-            Doorway(tmp_path, {"a": one, "b": other}, route={"cache": {}}, keys=keys, budgets=budgets) as door,
+            GatewayHarness(
+                tmp_path, {"a": one, "b": other}, route={"cache": {}}, keys=keys, budgets=budgets
+            ) as harness,
         ):
-            now_s = door.book.now()
-            await door.ask(authorization="Bearer secret-a")
-            before = await status(door, now_s)
+            now_s = harness.book.now()
+            await harness.ask(authorization="Bearer secret-a")
+            before = await status(harness, now_s)
             for _ in range(2):
-                await door.ask(authorization="Bearer secret-a")
+                await harness.ask(authorization="Bearer secret-a")
             for _ in range(4):
-                await door.ask(chat(temperature=0), authorization="Bearer secret-a")
+                await harness.ask(chat(temperature=0), authorization="Bearer secret-a")
             for _ in range(5):
-                door.running.healths["b"].begin()
-                door.running.healths["b"].fail(1e12)
-            found = happened(before, await status(door, now_s + 2.0))
+                harness.running.healths["b"].begin()
+                harness.running.healths["b"].fail(1e12)
+            found = happened(before, await status(harness, now_s + 2.0))
         a, b = found.deployments
         assert (a.name, a.requests_per_s, a.circuit, a.in_flight) == ("a", 1.5, "closed", 0)
         assert a.output_tokens_per_s == 3 * 4 / 2.0
@@ -80,9 +82,12 @@ def test_unknown_accounts_are_said(tmp_path: Path) -> None:
     """Where the store does not answer, budgets are not known, and nothing else suffers."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as one, Doorway(tmp_path, {"a": one}, budgets=[{"usd": 1.0}]) as door:
-            page = await status(door, 1.0)
-            lost = status_document(door.running, 2.0, [], [], AccountsError("the store is away"), {})
+        async with (
+            Scripted(always=said()) as one,
+            GatewayHarness(tmp_path, {"a": one}, budgets=[{"usd": 1.0}]) as harness,
+        ):
+            page = await status(harness, 1.0)
+            lost = status_document(harness.running, 2.0, [], [], AccountsError("the store is away"), {})
             found = happened(page, lost)
             assert found.budgets == ()
             assert found.accounts == "the store is away"
@@ -166,16 +171,16 @@ def test_whether_an_own_machine_pays(tmp_path: Path) -> None:
         dear = {"price": {"input_usd_per_million": 900.0, "output_usd_per_million": 900.0}}
         async with (
             Scripted(always=said()) as mine, Scripted() as bought, Scripted() as dearer, Scripted() as apart,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"mine": mine, "bought": bought, "dearer": dearer, "apart": apart}, mine=own, dearer=dear,
                 apart={"price": {"input_usd_per_million": 0.001, "output_usd_per_million": 0.001}},
                 route={"deployments": ["mine", "bought", "dearer"]}, more={"other": {"deployments": ["apart"]}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            before = await status(door, 100.0)
+            before = await status(harness, 100.0)
             for _ in range(10):
-                await door.ask()
-            rows = {one.name: one for one in happened(before, await status(door, 110.0)).deployments}
+                await harness.ask()
+            rows = {one.name: one for one in happened(before, await status(harness, 110.0)).deployments}
             hourly_usd = 360 * 10 * (7 * 1e-6 + 4 * 2e-6)  # 7 and 4 tokens a request, at 1 and 2 USD a million
             assert rows["mine"].pays == pytest.approx(hourly_usd / 0.5)
             assert [rows[name].pays for name in ("bought", "dearer", "apart")] == [None] * 3

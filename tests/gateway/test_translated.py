@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, whole, words
 
 
 def test_chat_over_an_anthropic_upstream(tmp_path: Path) -> None:
@@ -30,28 +30,28 @@ def test_chat_over_an_anthropic_upstream(tmp_path: Path) -> None:
         script = (whole(answer), streamed(*stream), whole(refused, 400))
         async with (
             Scripted(*script) as up,
-            Doorway(tmp_path, {"a": up}, a={"dialect": "anthropic", "price": price}) as door,
+            GatewayHarness(tmp_path, {"a": up}, a={"dialect": "anthropic", "price": price}) as harness,
         ):
-            found = json.loads((await door.ask()).body)
+            found = json.loads((await harness.ask()).body)
             assert found["choices"][0]["message"]["content"] == "hello"
             assert found["usage"]["prompt_tokens"] == 25
             assert up.heads[0].startswith("POST /v1/messages ")
             assert (up.seen[0]["model"], up.seen[0]["max_tokens"]) == ("upstream-model", 10)
             assert "anthropic-version: 2023-06-01" in up.heads[0].lower()
-            passed = await door.ask(chat(stream=True))
+            passed = await harness.ask(chat(stream=True))
             assert passed.header("content-type") == "text/event-stream"
             told = [json.loads(line[6:]) for line in passed.body.decode().split("\n\n") if line.startswith("data: {")]
             assert "".join(one["choices"][0]["delta"].get("content") or "" for one in told) == "hello"
             assert passed.body.endswith(b"data: [DONE]\n\n")
-            bad = await door.ask()
+            bad = await harness.ask()
             assert (bad.status, json.loads(bad.body)["error"]["message"]) == (400, "messages: too short")
-            rows = await door.rows()
+            rows = await harness.rows()
             cost = 5 * 10**6 + 20 * 10**5 + 9 * 2 * 10**6
             assert [(row["usd_pico"], row["estimated"]) for row in rows] == [(cost, 0), (cost, 0), (0, 0)]
-            unheard = await door.ask(chat(logprobs=True))
+            unheard = await harness.ask(chat(logprobs=True))
             assert unheard.status == 400
             assert "logprobs" in unheard.body.decode()
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -61,16 +61,16 @@ def test_messages_over_an_openai_upstream(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         body = {"model": "chat", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}
-        async with Scripted(said("hello"), streamed(*words(2))) as up, Doorway(tmp_path, {"a": up}) as door:
-            found = json.loads((await door.ask(body, "/v1/messages")).body)
+        async with Scripted(said("hello"), streamed(*words(2))) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            found = json.loads((await harness.ask(body, "/v1/messages")).body)
             assert (found["type"], found["content"][0]["text"]) == ("message", "hello")
             assert found["usage"]["input_tokens"] == 7
-            passed = await door.ask({**body, "stream": True}, "/v1/messages")
+            passed = await harness.ask({**body, "stream": True}, "/v1/messages")
             assert b"event: message_stop" in passed.body
-            refused = await door.ask({**body, "model": "other"}, "/v1/messages")
+            refused = await harness.ask({**body, "model": "other"}, "/v1/messages")
             assert json.loads(refused.body)["type"] == "error"
-        async with Scripted() as up, Doorway(tmp_path, {"a": up}, a={"dialect": "converse"}) as door:
-            answer = await door.ask({"model": "chat", "input": "hi"}, "/v1/embeddings")
+        async with Scripted() as up, GatewayHarness(tmp_path, {"a": up}, a={"dialect": "converse"}) as harness:
+            answer = await harness.ask({"model": "chat", "input": "hi"}, "/v1/embeddings")
             assert answer.status in (400, 503)
             assert not up.seen
 

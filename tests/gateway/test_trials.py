@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import USAGE, Doorway, Scripted, chat, event, late, play, said, streamed, whole, words
+from tests.gateway.harness import USAGE, GatewayHarness, Scripted, chat, event, late, play, said, streamed, whole, words
 
 from tonnage.errors import InputError
 from tonnage.gateway.file.conduct_entries import CanaryEntry
@@ -17,10 +17,10 @@ from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.proxy.running import FEWEST_ATTEMPTS, Canary
 
 
-def met(door: Doorway, name: str) -> dict[str, float]:
+def met(harness: GatewayHarness, name: str) -> dict[str, float]:
     """What a counter counted, by `met`."""
     found: dict[str, float] = {}
-    for (one, labels), cell in door.measures.counts.items():
+    for (one, labels), cell in harness.measures.counts.items():
         if one == name:
             said = dict(labels)
             key = " ".join(filter(None, (said.get("side"), said["met"])))
@@ -41,8 +41,8 @@ def test_a_canary_that_fails_is_stopped() -> None:
     canary = Canary("chat", CanaryEntry(deployment="new", percent=100.0), GatewayMeasures())
     for number in range(FEWEST_ATTEMPTS):
         assert canary.drawn(ANYBODY, b"x") == "new"
-        canary.told("old", failed=True)
-        canary.told("new", failed=number % 5 == 0)
+        canary.record("old", failed=True)
+        canary.record("new", failed=number % 5 == 0)
     assert canary.stopped
     assert canary.drawn(ANYBODY, b"x") is None
 
@@ -54,14 +54,14 @@ def test_a_canary_goes_first_and_the_others_follow(tmp_path: Path) -> None:
         async with (
             Scripted(always=said("old")) as old,
             Scripted(said("new"), whole({}, 500)) as new,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"old": old, "new": new},
                 route={"deployments": ["old"], "policy": "cheapest", "canary": {"deployment": "new", "percent": 100}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            answers = [await door.ask() for _ in range(2)]
+            answers = [await harness.ask() for _ in range(2)]
             assert [one.header("x-tonnage-deployment") for one in answers] == ["new", "old"]
-            counted = met(door, "tonnage_gateway_canary_total")
+            counted = met(harness, "tonnage_gateway_canary_total")
             assert counted == {"canary ok": 1, "canary failed": 1, "base ok": 1}
 
     play(scenario())
@@ -75,12 +75,12 @@ def test_a_rule_is_no_place_for_a_canary(tmp_path: Path) -> None:
         async with (
             Scripted(always=said("old")) as old,
             Scripted(always=said("new")) as new,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"old": old, "new": new}, old={"region": "eu"},
                 route={"deployments": ["old"], "rules": rules, "canary": {"deployment": "new", "percent": 100}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
-            assert (await door.ask()).status == 200
+            assert (await harness.ask()).status == 200
             assert not new.seen
 
     play(scenario())
@@ -98,27 +98,27 @@ def test_a_shadow_is_asked_and_compared(tmp_path: Path, stream: bool) -> None:
         async with (
             Scripted(*ours, said("a")) as up,
             Scripted(*(late(one, 0.1) for one in theirs), whole({}, 500)) as shade,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": up, "s": shade}, keys={"me": {"key": "env:KEY_A", "team": "x"}},
                 budgets=[{"of": "team:x", "usd": 1}, {"of": "total", "usd": 2}],
                 route={"deployments": ["a"], "shadow": {"deployment": "s", "percent": 100}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
             me = {"Authorization": "Bearer secret-a"}
             for _ in range(2):
-                assert (await door.ask(chat(stream=stream), **me)).header("x-tonnage-deployment") == "a"
-            assert (await door.ask(chat(), **me)).status == 200
-            while sum(met(door, "tonnage_gateway_shadow_total").values()) < 3:
+                assert (await harness.ask(chat(stream=stream), **me)).header("x-tonnage-deployment") == "a"
+            assert (await harness.ask(chat(), **me)).status == 200
+            while sum(met(harness, "tonnage_gateway_shadow_total").values()) < 3:
                 await asyncio.sleep(0.01)
-            assert met(door, "tonnage_gateway_shadow_total") == {"same": 1, "different": 1, "shadow-failed": 1}
-            rows = await door.rows()
+            assert met(harness, "tonnage_gateway_shadow_total") == {"same": 1, "different": 1, "shadow-failed": 1}
+            rows = await harness.rows()
             shadows = [row for row in rows if row["deployment"] == "s"]
             assert {(row["key"], row["route"]) for row in shadows} == {("(shadow)", "chat:shadow")}
-            states = {one.account[0].split("/")[2]: one.committed for one in await door.book.states()}
+            states = {one.account[0].split("/")[2]: one.committed for one in await harness.book.states()}
             assert states["team:x"] == sum(row["usd_pico"] for row in rows if row["deployment"] == "a")
             assert states["total:"] == sum(row["usd_pico"] for row in rows)
             assert json.loads(shade.raw[0])["messages"] == json.loads(up.raw[0])["messages"]
-            assert door.book.open_holds == 0
+            assert harness.book.open_holds == 0
 
     play(scenario())
 
@@ -130,16 +130,16 @@ def test_a_slow_shadow_piles_up_nothing(tmp_path: Path) -> None:
         async with (
             Scripted(always=said()) as up,
             Scripted(always=late(said(), 5.0)) as shade,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": up, "s": shade},
                 route={"deployments": ["a"], "shadow": {"deployment": "s", "percent": 100, "at_once": 2}},
-            ) as door,
+            ) as harness,
         ):  # fmt: skip
             for _ in range(5):
-                assert (await door.ask()).status == 200
-            assert met(door, "tonnage_gateway_shadow_total") == {"skipped": 3}
+                assert (await harness.ask()).status == 200
+            assert met(harness, "tonnage_gateway_shadow_total") == {"skipped": 3}
             stored = chat(previous_response_id="r")
-            assert (await door.ask(stored)).status == 200
+            assert (await harness.ask(stored)).status == 200
             await asyncio.sleep(0.02)
             assert len(shade.seen) == 2
 
@@ -152,4 +152,4 @@ def test_their_deployments_are_checked(tmp_path: Path, key: str, name: str, word
     """When the file is read."""
     route: dict[str, Any] = {key: {"deployment": name}}
     with pytest.raises(InputError, match=words):
-        play(Doorway(tmp_path, {"a": Scripted()}, route=route, each={"url": "http://h:1/v1"}).__aenter__())  # type: ignore[arg-type]
+        play(GatewayHarness(tmp_path, {"a": Scripted()}, route=route, each={"url": "http://h:1/v1"}).__aenter__())  # type: ignore[arg-type]

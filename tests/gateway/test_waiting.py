@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, late, play, said, silence, spoken
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, silence, spoken
 
 from tonnage.gateway.admission.line import Ticket, WaitingLine
 from tonnage.gateway.money.allowances import Allowance
@@ -89,12 +89,15 @@ def test_requests_wait_in_place_of_a_refusal(tmp_path: Path) -> None:
             at_once -= 1
             await said()(writer)
 
-        async with Scripted(always=counted) as up, Doorway(tmp_path, {"a": up}, limits=[{"at_once": 2}], queue={}) as d:
+        async with (
+            Scripted(always=counted) as up,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 2}], queue={}) as d,
+        ):
             answers = await asyncio.gather(*(d.ask() for _ in range(20)))
             assert [one.status for one in answers] == [200] * 20
             assert most == 2
-            assert d.book.open_holds == len(d.door.waiting) == 0
-            assert all(line.granted == 0 for line in d.door.waiting._lines.values())
+            assert d.book.open_holds == len(d.handler.waiting) == 0
+            assert all(line.granted == 0 for line in d.handler.waiting._lines.values())
 
     play(scenario())
 
@@ -106,9 +109,9 @@ def test_a_full_deployment_is_waited_for_after_the_others(tmp_path: Path) -> Non
         async with (
             Scripted(late(said("slow"), 0.5), always=said("a")) as a,
             Scripted(late(said("first"), 0.05), always=said("second")) as b,
-            Doorway(tmp_path, {"a": a, "b": b}, each={"at_once": 1}, queue={}) as door,
+            GatewayHarness(tmp_path, {"a": a, "b": b}, each={"at_once": 1}, queue={}) as harness,
         ):
-            answers = await asyncio.gather(*(door.ask() for _ in range(3)))
+            answers = await asyncio.gather(*(harness.ask() for _ in range(3)))
             texts = [json.loads(one.body)["choices"][0]["message"]["content"] for one in answers]
             assert sorted(texts) == ["first", "second", "slow"]
 
@@ -121,15 +124,15 @@ def test_a_full_line_refuses_with_its_figures(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(late(said(), 0.02), silence, always=said()) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={"places": 1}) as door,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={"places": 1}) as harness,
         ):
-            await door.ask()  # measures
-            waiting = [asyncio.ensure_future(door.ask()) for _ in range(2)]
+            await harness.ask()  # measures
+            waiting = [asyncio.ensure_future(harness.ask()) for _ in range(2)]
             await asyncio.sleep(0.05)
-            refused = await door.ask()
+            refused = await harness.ask()
             assert (refused.status, refused.header("retry-after")) == (429, "1")
             assert refused.header("x-tonnage-queue-position") == "2"
-            measured = door.door.waiting._lines[LIMIT.id].service_s
+            measured = harness.handler.waiting._lines[LIMIT.id].service_s
             assert measured is not None
             assert refused.header("x-tonnage-expected-wait-s") == f"{2 * measured:.3f}"
             error = json.loads(refused.body)["error"]
@@ -149,20 +152,20 @@ def test_overload_sheds_the_lowest_priority(tmp_path: Path) -> None:
         x, y = {"Authorization": "Bearer secret-a"}, {"Authorization": "Bearer secret-b"}
         async with (
             Scripted(late(said(), 0.3), always=said()) as up,
-            Doorway(tmp_path, {"a": up}, keys=keys, limits=[{"at_once": 1}], queue={"places": 1}) as door,
+            GatewayHarness(tmp_path, {"a": up}, keys=keys, limits=[{"at_once": 1}], queue={"places": 1}) as harness,
         ):
-            first = asyncio.ensure_future(door.ask(**x))
+            first = asyncio.ensure_future(harness.ask(**x))
             await asyncio.sleep(0.03)
-            low = asyncio.ensure_future(door.ask(x_tonnage_priority="9", **y))
+            low = asyncio.ensure_future(harness.ask(x_tonnage_priority="9", **y))
             await asyncio.sleep(0.03)
-            lowest = await door.ask(x_tonnage_priority="0", **x)
+            lowest = await harness.ask(x_tonnage_priority="0", **x)
             assert lowest.status == 429
-            high = asyncio.ensure_future(door.ask(**x))
+            high = asyncio.ensure_future(harness.ask(**x))
             shed = await low
             assert shed.status == 429
             assert json.loads(shed.body)["error"]["code"] == "overloaded"
             assert [(await one).status for one in (first, high)] == [200, 200]
-            assert (await door.ask(x_tonnage_priority="10", **x)).status == 400
+            assert (await harness.ask(x_tonnage_priority="10", **x)).status == 400
 
     play(scenario())
 
@@ -173,19 +176,19 @@ def test_what_would_be_too_late_is_refused_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(late(said(), 0.2), silence, always=said()) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as door,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as harness,
         ):
-            await door.ask()  # measures
-            busy = asyncio.ensure_future(door.ask())
+            await harness.ask()  # measures
+            busy = asyncio.ensure_future(harness.ask())
             await asyncio.sleep(0.05)
             for header, value in (("x_tonnage_deadline_ms", "100"), ("x_stainless_read_timeout", "0.1")):
-                refused = await door.ask(**{header: value})
+                refused = await harness.ask(**{header: value})
                 assert refused.status == 429
                 assert b"expected later than this request may wait" in refused.body
-            door.door.waiting._lines[LIMIT.id].service_s = None
-            refused = await door.ask(x_tonnage_deadline_ms="100")
+            harness.handler.waiting._lines[LIMIT.id].service_s = None
+            refused = await harness.ask(x_tonnage_deadline_ms="100")
             assert b"no place was free in the time" in refused.body
-            assert (await door.ask(x_tonnage_deadline_ms="soon")).status == 400
+            assert (await harness.ask(x_tonnage_deadline_ms="soon")).status == 400
             busy.cancel()
 
     play(scenario())
@@ -197,15 +200,15 @@ def test_who_leaves_waits_no_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(late(said(), 0.25), always=said()) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as door,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as harness,
         ):
-            first = asyncio.ensure_future(door.ask())
+            first = asyncio.ensure_future(harness.ask())
             await asyncio.sleep(0.02)
-            _, writer = await spoken(door.port, chat())
+            _, writer = await spoken(harness.port, chat())
             await asyncio.sleep(0.02)
-            assert len(door.door.waiting) == 1
+            assert len(harness.handler.waiting) == 1
             writer.transport.abort()
-            while len(door.door.waiting):
+            while len(harness.handler.waiting):
                 await asyncio.sleep(0.02)
             assert (await first).status == 200
             assert len(up.seen) == 1
@@ -219,11 +222,13 @@ def test_other_refusals_do_not_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(late(said(), 0.05), always=said()) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}, budgets=[{"usd": 0.0014}]) as door,
+            GatewayHarness(
+                tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}, budgets=[{"usd": 0.0014}]
+            ) as harness,
         ):
-            first = asyncio.ensure_future(door.ask())
+            first = asyncio.ensure_future(harness.ask())
             await asyncio.sleep(0.02)
-            answers = await asyncio.gather(door.ask(), door.ask(chat("x" * 1000)), door.ask())
+            answers = await asyncio.gather(harness.ask(), harness.ask(chat("x" * 1000)), harness.ask())
             assert [(await first).status, *(one.status for one in answers)] == [200, 200, 429, 200]
             assert b"budget" in answers[1].body
 
@@ -236,8 +241,8 @@ def test_places_of_another_worker_are_found(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(late(said(), 0.1), always=said()) as up,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as one,
-            Doorway(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as other,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as one,
+            GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as other,
         ):
             first = asyncio.ensure_future(one.ask())
             await asyncio.sleep(0.03)

@@ -1,4 +1,4 @@
-"""Batches that clients gave a gateway, carried by the runner of `tonnage batch` through the gateway's own door."""
+"""Batches that clients gave a gateway, carried by the runner of `tonnage batch` through the gateway itself."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tonnage.traffic.batch import BadRow, BatchProgress, BatchRow
 
 LOOK_S: Final = 0.5  # between two looks for new batches
 TIDY_S: Final = 600.0
-TOLD_S: Final = 1.0  # between two states of a batch that runs
+REPORT_EVERY_S: Final = 1.0  # between two states of a batch that runs
 ROW_TIMEOUT_S: Final = 900.0
 TRIES: Final = 3
-PATIENCE_S: Final = 900.0  # that the door may be away, as while its workers are replaced
+PATIENCE_S: Final = 900.0  # that the gateway may be away, as while its workers are replaced
 MOST_FAULTS: Final = 50  # of an input that are reported
 GROUP: Final = 1024
 Why = Literal["cancelled", "expired", "stopped"]
 
 
 class BatchRunner:
-    """One for a gateway, in threads of its parent process. `url`: the door, as this machine reaches it."""
+    """One for a gateway, in threads of its parent process. `url`: of the gateway, as this machine reaches it."""
 
     def __init__(
         self, store: BatchStore, entry: BatchesEntry, url: str, secret: str, say: Callable[[str], None]
@@ -113,7 +113,7 @@ class BatchRunner:
             _RunningBatch(self, batch).run(self._stop)
         except (OSError, TonnageError) as error:  # of the disk: said, and tried again at the next look
             self._say(f"{batch['id']} cannot go on now: {error}")
-            self._stop.wait(TOLD_S)
+            self._stop.wait(REPORT_EVERY_S)
 
     def carriage(self, batch: Document) -> Carriage:
         said = f"{self._secret} {batch['id']} {batch[OWNER]}"
@@ -134,7 +134,7 @@ class _RunningBatch:
         self.output = FileOutput(self.answers)
         self.errors = Path(self.output.errors_shown)
         self._why: Why | None = None
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
         """Until it has ended, or is left for another start. Raises OSError, TonnageError: it may be run again."""
@@ -171,8 +171,8 @@ class _RunningBatch:
             if (why := self._asked_to_end(stop)) is not None and self._why is None:
                 self._why = why
                 transfer.stop("interrupted", why)
-            if monotonic() - self._told_s > TOLD_S:
-                self._told_s = monotonic()
+            if monotonic() - self._reported_s > REPORT_EVERY_S:
+                self._reported_s = monotonic()
                 done = (before[0] + progress.answered, before[1] + progress.failed)
                 self._save("in_progress", durable=False, request_counts=_counts(total, *done))
 
@@ -256,7 +256,7 @@ class _RunningBatch:
 
 def _faults(source: BatchInput, endpoint: str, most_rows: int) -> Iterator[dict[str, Any]]:
     """What is wrong with an input, as OpenAI's `errors` have it; the first ones."""
-    told = 0
+    reported = 0
     for count, row in enumerate(source.rows(), start=1):
         if count > most_rows:
             message = f"the file has over {most_rows:,} requests"
@@ -264,9 +264,9 @@ def _faults(source: BatchInput, endpoint: str, most_rows: int) -> Iterator[dict[
             return
         said = _row_fault(row, endpoint)
         if said is not None:
-            told += 1
+            reported += 1
             yield {"code": "invalid_request", "message": said, "param": None, "line": row.line}
-            if told >= MOST_FAULTS:
+            if reported >= MOST_FAULTS:
                 return
 
 

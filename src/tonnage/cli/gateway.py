@@ -51,7 +51,7 @@ def complete_sort(incomplete: str) -> list[str]:
     return [name for name in ("requests", "in-flight", "p95", "tokens", "usd", "name") if name.startswith(incomplete)]
 
 
-@commands.command("start", short_help="Open the door that a file describes")
+@commands.command("start", short_help="Start the gateway that a file describes")
 def start(
     file: File,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file and show it; start nothing.")] = False,

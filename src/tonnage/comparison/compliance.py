@@ -8,9 +8,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, Literal
 
-from tonnage.comparison.door import Name, Named, Names, Text, parse_entries, unknown
 from tonnage.comparison.profile_file import Evidence
 from tonnage.comparison.profiles import Attestation, Profile
+from tonnage.comparison.user_files import Name, Named, Names, Text, parse_entries, unknown
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem

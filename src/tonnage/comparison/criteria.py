@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Text, parse_entries, unknown
+from tonnage.comparison.user_files import Name, Text, parse_entries, unknown
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel

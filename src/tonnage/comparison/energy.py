@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tonnage.catalog import Catalog
-from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import Evidence, SourceEntry
 from tonnage.comparison.request import Fraction, Pue, Stated
+from tonnage.comparison.user_files import Name, Text, parse_entries
 from tonnage.planning.plan import Option, TokenOption
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.values import dataclass

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import WorkloadKind
+from tonnage.comparison.user_files import Name, Text, parse_entries
 from tonnage.workload.file.fields import StrictModel, Words
 from tonnage.workload.jobs import ServeJob, Workload
 

@@ -1,4 +1,4 @@
-"""A profile file at the door: its keys, their forms and defaults."""
+"""A profile file: its keys, their forms and defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tonnage.comparison.door import Day, Link, Name, Names, Text
+from tonnage.comparison.user_files import Day, Link, Name, Names, Text
 from tonnage.workload.file.fields import Flag, PositiveOrZero, Spelled, StrictModel, Words, refusal
 
 Kind = Literal["platform", "framework"]

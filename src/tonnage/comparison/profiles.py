@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from tonnage.comparison.criteria import PAGE, Criterion, load_criteria
-from tonnage.comparison.door import parse_entries, unknown
 from tonnage.comparison.profile_file import (
     AttestationEntry,
     CellEntry,
@@ -21,6 +20,7 @@ from tonnage.comparison.profile_file import (
     Scope,
     SourceEntry,
 )
+from tonnage.comparison.user_files import parse_entries, unknown
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.problems import Problem, raise_problems

@@ -13,10 +13,10 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
 from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria, weight_problems
-from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, parse_entries, unknown
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.profiles import Attestation, Profile, load_profiles
+from tonnage.comparison.user_files import Day, Name, Text, UsdPerMonth, parse_entries, unknown
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import (
     Count,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tonnage.comparison.door import Link, Name, Named, Text, parse_entries, unknown
+from tonnage.comparison.user_files import Link, Name, Named, Text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Named, Text, parse_entries
+from tonnage.comparison.user_files import Name, Named, Text, parse_entries
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Count, StrictModel
 

@@ -58,8 +58,8 @@ def render_starter(
     compliance: Sequence[str] = (),
 ) -> str:
     """The text of the file. `today`: where the work runs now, None: nowhere yet."""
-    told = {"employees": employees, "team_size": team_size, "usd_per_hour": usd_per_hour}
-    people = [f"{key}: {value:g}" for key, value in told.items() if value is not None]
+    stated = {"employees": employees, "team_size": team_size, "usd_per_hour": usd_per_hour}
+    people = [f"{key}: {value:g}" for key, value in stated.items() if value is not None]
     people += [f"compliance: [{', '.join(compliance)}]"] if compliance else []
     lines = [
         "# What is compared for which work. docs/compare.md lists every key. Try: tonnage compare FILE",

@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profile_file import WorkloadKind
 from tonnage.comparison.request import Used
+from tonnage.comparison.user_files import Name, Names, Text, parse_entries, unknown
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, PositiveOrZero, StrictModel, Words
 from tonnage.workload.file.problems import Problem, raise_problems

@@ -40,7 +40,7 @@ class BatchCarrier(Protocol):
 
 class GatewayProcesses:
     """`reload`: reads the file again; TonnageError leaves the workers with the old one. `run_batches`: begins to carry
-    batches, given the address of the door and the secret of the runner."""
+    batches, given the address of the gateway and the secret of the runner."""
 
     def __init__(
         self, gateway: Gateway, folder: Path, reload: Callable[[], Gateway], say: Say,
@@ -152,8 +152,8 @@ class GatewayProcesses:
             if code is None:
                 self._served = self._served or now_s - child.begun_s >= SHORT_LIFE_S
                 continue
-            if not child.told:
-                child.told = True
+            if not child.end_reported:
+                child.end_reported = True
                 short = code > 0 and now_s - child.begun_s < SHORT_LIFE_S  # by itself, not by a signal
                 self._ended(index, code, now_s if short else None)
             if not self._stopping and (code <= 0 or now_s >= self._next_start_s):
@@ -225,7 +225,7 @@ class _Child:
 
     def __init__(self, process: subprocess.Popen[bytes], task: WorkerTask, begun_s: float) -> None:
         self.process, self.task, self.begun_s = process, task, begun_s
-        self.told = False  # whether its end was said
+        self.end_reported = False  # whether its end was said
 
     def send(self) -> None:
         data = pickle.dumps(self.task)

@@ -94,8 +94,8 @@ def _page(
         for name, value in quantiles.items()
     ]
     if found.waits_s:
-        told = ", ".join(f"{name} {short(value or 0.0, 3)} s" for name, value in waits.items())
-        facts.append(("waited in the queue", f"{len(found.waits_s):,}: {told}"))
+        shown = ", ".join(f"{name} {short(value or 0.0, 3)} s" for name, value in waits.items())
+        facts.append(("waited in the queue", f"{len(found.waits_s):,}: {shown}"))
     facts += [(f"refused by {name}", f"{count:,}") for name, count in sorted(found.refused.items())]
     facts.append(("taken by no deployment", f"{found.unserved:,}"))
     if found.left_out:

@@ -37,9 +37,9 @@ from tonnage.gateway.money.sql_store import AccountsError
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.request_log import RequestLogWriter
 from tonnage.gateway.observing.spans import SpanWriter
-from tonnage.gateway.proxy.door import Door
+from tonnage.gateway.proxy.handler import RequestHandler
 from tonnage.gateway.proxy.running import Running
-from tonnage.gateway.proxy.server import ClientExchange, DoorServer
+from tonnage.gateway.proxy.server import ClientExchange, ProxyServer
 from tonnage.gateway.signing import make_signer
 from tonnage.gateway.status import (
     SamplesByAllowance,
@@ -67,7 +67,7 @@ class WorkerTask:
 
     gateway: Gateway
     folder: str
-    sockets: tuple[int, ...]  # of the door, and maybe of the pages
+    sockets: tuple[int, ...]  # for clients, and maybe for the pages
     number: int
     batch_secret: str | None = None  # of the runner of batches, where there is one
 
@@ -92,11 +92,11 @@ class Worker:
         accounts = accounts_of(task.gateway)
         self.book = SpendBook(accounts, self.folder / "journals", durable=durable, say=say)
         self.running = Running(task.gateway, self.measures, make_signer)
-        self.door = Door(self.running, self.book, self.measures, self.page)
-        self.door.observer = self._observer(task.gateway)
+        self.handler = RequestHandler(self.running, self.book, self.measures, self.page)
+        self.handler.observer = self._observer(task.gateway)
         if task.batch_secret is not None:
-            self.door.batches = BatchEndpoints(BatchStore(self.folder / "batches"), task.batch_secret)
-        self.servers: list[DoorServer] = []
+            self.handler.batches = BatchEndpoints(BatchStore(self.folder / "batches"), task.batch_secret)
+        self.servers: list[ProxyServer] = []
         self._stopped = asyncio.Event()
         self.begun_s = monotonic()
         self._measured = measures_file(self.folder, os.getpid())
@@ -114,8 +114,8 @@ class Worker:
             loop.add_signal_handler(number, self.stop)
         listen = self.task.gateway.listen
         most_bytes = int(listen.body_mb * 1e6)
-        servers = [DoorServer(self.door.handle, most_bytes, self.door.express.take)]
-        servers.append(DoorServer(self._pages_alone, most_bytes))
+        servers = [ProxyServer(self.handler.handle, most_bytes, self.handler.express.take)]
+        servers.append(ProxyServer(self._pages_alone, most_bytes))
         self.servers = servers[: len(self.task.sockets)]
         for server, file in zip(self.servers, self.task.sockets, strict=True):
             await server.listen(socket.socket(fileno=file))
@@ -129,13 +129,13 @@ class Worker:
             ticks.cancel()
             orders.cancel()
             tidying.cancel()
-            await self.door.finish(LAST_READS_S)
+            await self.handler.finish(LAST_READS_S)
             await self.book.close()
             self.running.close()
             if self.running.shared_cache is not None:
                 await self.running.shared_cache.close()
-            if self.door.observer is not None:
-                await asyncio.to_thread(self.door.observer.close)
+            if self.handler.observer is not None:
+                await asyncio.to_thread(self.handler.observer.close)
             self._measured.unlink(missing_ok=True)
 
     def _sign_in(self) -> None:
@@ -149,7 +149,7 @@ class Worker:
 
     def stop(self) -> None:
         """Take no more requests, answer those under way."""
-        self.door.draining = True
+        self.handler.draining = True
         self._stopped.set()
 
     def reload(self, gateway: Gateway) -> None:
@@ -159,17 +159,17 @@ class Worker:
         try:
             found = Running(gateway, self.measures, make_signer, before)
             observer = self._observer(gateway, before)
-            self.door.follow(found)
+            self.handler.follow(found)
         except Exception as error:  # also of a provider's library: whatever it is, later files must be followed
             self.measures.count("tonnage_gateway_reloads_total", (("result", "refused"),))
             say(f"error: worker {self.task.number} cannot follow the changed file, the old one stays: {error}")
             return
         self.measures.count("tonnage_gateway_reloads_total", (("result", "followed"),))
         self.running = found
-        if observer is not self.door.observer:
-            if self.door.observer is not None:
-                asyncio.get_running_loop().run_in_executor(None, self.door.observer.close)
-            self.door.observer = observer
+        if observer is not self.handler.observer:
+            if self.handler.observer is not None:
+                asyncio.get_running_loop().run_in_executor(None, self.handler.observer.close)
+            self.handler.observer = observer
         before.retire(found.upstreams)
         if before.shared_cache is not None and before.shared_cache is not found.shared_cache:
             asyncio.ensure_future(before.shared_cache.close())  # noqa: RUF006 - its end is not awaited
@@ -180,7 +180,7 @@ class Worker:
         wanted = (gateway.request_log, gateway.spans, gateway.spans_headers, gateway.state_keys)
         known = None if before is None else before.gateway
         if known is not None and (known.request_log, known.spans, known.spans_headers, known.state_keys) == wanted:
-            return self.door.observer
+            return self.handler.observer
         if gateway.request_log is None and gateway.spans is None:
             return None
         log = None
@@ -194,12 +194,12 @@ class Worker:
     # pages
 
     async def page(self, path: str) -> tuple[int, bytes, bytes] | None:
-        """The gateway's own pages; on a door that others reach, only those without figures."""
+        """The gateway's own pages; on a port that others reach, only those without figures."""
         match path:
             case "/health":
                 return 200, b"application/json", b'{"status":"ok"}'
             case "/ready":
-                ready = not self.door.draining and self.book.failing is None
+                ready = not self.handler.draining and self.book.failing is None
                 return (
                     (200 if ready else 503),
                     b"application/json",
@@ -269,14 +269,14 @@ class Worker:
 
     def _measure(self) -> None:
         """This worker's measures to their file, where the pages of all workers find them."""
-        state = worker_state(self.running, self.door.attempts, len(self.door.waiting))
+        state = worker_state(self.running, self.handler.attempts, len(self.handler.waiting))
         gauges = [
             ["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in state["under_way"].items()
         ]
         gauges += [
             ["tonnage_gateway_open_holds", [], self.book.open_holds],
             ["tonnage_gateway_waiting", [], state["waiting"]],
-            ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
+            ["tonnage_gateway_uncertain_holds", [], self.handler.uncertain],
         ]
         document = {**self.measures.document(), **state, "gauges": gauges, "at_s": time()}
         with suppress(OSError):  # a full disk: the figures of this second are missing, requests go on
@@ -290,7 +290,7 @@ class Worker:
         while True:
             await asyncio.sleep(TICK_S)
             self._measure()
-            self.door.sweep()
+            self.handler.sweep()
             for server in self.servers:
                 server.sweep()
             for name, signer in self.running.signers.items():
@@ -302,7 +302,7 @@ class Worker:
             await asyncio.sleep(HOUR_S)
             with suppress(AccountsError):  # /ready reports it; tried again
                 await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
-                await self.door.repeats.forget()
+                await self.handler.repeats.forget()
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
+from tonnage.comparison.user_files import Name, Names, Text, parse_entries, unknown
 from tonnage.pipelines.pipeline import KINDS, Pipeline, PipelineStep, StepKind
 from tonnage.workload.file.fields import Spelled, refusal
 from tonnage.workload.file.problems import Problem, raise_problems

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Name, parse_entries
+from tonnage.comparison.user_files import Name, parse_entries
 from tonnage.errors import did_you_mean, nearest
 from tonnage.preparing.spec import (
     TEXT_FORMATS,

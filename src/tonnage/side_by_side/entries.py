@@ -1,4 +1,4 @@
-"""The keys of a bench file, at the door: pydantic models; every key with its meaning."""
+"""The keys of a bench file: pydantic models; every key with its meaning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Name
+from tonnage.comparison.user_files import Name
 from tonnage.side_by_side.spec import EngineKind, MetricName, Packaged, ScalingKind, SearchSampler, Sharding, Task
 from tonnage.workload.file.fields import (
     Amount,

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Name, parse_entries
+from tonnage.comparison.user_files import Name, parse_entries
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Duration, Spelled, StrictModel, Word, as_names
 from tonnage.workload.file.fields import key as entry

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.comparison.door import parse_entries
+from tonnage.comparison.user_files import parse_entries
 from tonnage.http.urls import without_secrets
 from tonnage.side_by_side.entries import BenchEntry, BenchFileEntry, DataEntry, EngineEntry
 from tonnage.side_by_side.scaling_points import scaled, scaling_problems

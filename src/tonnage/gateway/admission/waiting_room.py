@@ -87,8 +87,8 @@ class WaitingRoom:
         lines = [self._line(one) for one in {one.id: one for one in full}.values()]
         now_s = monotonic()
         found = [(self._ahead(line, ticket), line) for line in lines]
-        told = [(ahead, self._expected_s(line, ahead), line) for ahead, line in found]
-        ahead, expected_s, line = min(told, key=lambda one: (one[1] is None, one[1] or 0.0, one[0]))
+        expected = [(ahead, self._expected_s(line, ahead), line) for ahead, line in found]
+        ahead, expected_s, line = min(expected, key=lambda one: (one[1] is None, one[1] or 0.0, one[0]))
         if expected_s is not None and now_s + expected_s + first_byte_s > ticket.until_s:
             return self._refused("too-late", line, ahead, expected_s)
         entered = tuple(one for one in lines if self._has_room(one, ticket, entry.places))

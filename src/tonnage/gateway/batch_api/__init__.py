@@ -1,1 +1,1 @@
-"""/v1/files and /v1/batches behind the door: what clients upload, and what was made of it, on the disk."""
+"""/v1/files and /v1/batches behind the gateway: what clients upload, and what was made of it, on the disk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.comparison.door import unknown
+from tonnage.comparison.user_files import unknown
 from tonnage.errors import InputError
 from tonnage.gateway.file.allowed import rates_of, scope_names
 from tonnage.gateway.file.deployment_entries import media_problems

@@ -1,4 +1,4 @@
-"""The keys of a gateway file, at the door: pydantic models; every key with its meaning."""
+"""The keys of a gateway file: pydantic models; every key with its meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Day, Named, Names, Reference, Text, checked_reference
+from tonnage.comparison.user_files import Day, Named, Names, Reference, Text, checked_reference
 from tonnage.gateway.file.conduct_entries import (
     CanaryEntry,
     HedgeEntry,
@@ -63,9 +63,9 @@ class ListenEntry(StrictModel):
     """Where the gateway listens."""
 
     host: Word = entry("Address to listen on; others than this machine need keys.", default="127.0.0.1")
-    port: Count = entry("Port of the door.", default=8080)
+    port: Count = entry("Port for clients.", default=8080)
     admin_port: Count | None = entry(
-        "Port for health, metrics and spend by key. Default: none but on the door.", default=None
+        "Port for health, metrics and spend by key. Default: none but on `port`.", default=None
     )
     admin_host: Word = entry("Address of that port; others than this machine need `admin_key`.", default="127.0.0.1")
     admin_key: KeyHash | None = entry("What /metrics and /gateway there ask for, as a bearer.", default=None)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Names, Text, unknown
+from tonnage.comparison.user_files import Names, Text, unknown
 from tonnage.errors import InputError
 from tonnage.gateway.routing.languages import LANGUAGES
 from tonnage.values import dataclass

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from tonnage.comparison.door import Reference
+from tonnage.comparison.user_files import Reference
 from tonnage.gateway.file.conduct_entries import Share
 from tonnage.workload.file.fields import Count, Duration, Flag, Positive, Spelled, StrictModel, Word, as_names
 from tonnage.workload.file.fields import key as entry

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tonnage.comparison.door import parse_entries
+from tonnage.comparison.user_files import parse_entries
 from tonnage.gateway.dialects.translation import TRANSLATED, native
 from tonnage.gateway.dialects.usage import Surface
 from tonnage.gateway.file.allowed import allowances_in, own_before_all, rates_of

@@ -29,7 +29,7 @@ class MediaPassage:
     def __init__(self, surface: Surface) -> None:
         self._surface: Surface = surface
 
-    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:  # noqa: ARG002
+    def request(self, asked: GatewayRequest, model: str, output_limit: int | None) -> Passed:  # noqa: ARG002
         assert asked.media is not None
         place = asked.media.model_place
         if place is None:

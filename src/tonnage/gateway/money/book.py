@@ -82,7 +82,7 @@ class SpendBook:
         self._flushed = 0  # batches so far
         self._doubtful = False  # whether the accounts may have more or less leased to this worker than it knows
         self._caps_changed = False
-        self._told_s = now()
+        self._confirmed_s = now()
         self._next_sample_s = 0.0
         self._number = 0
         self.open_holds = 0
@@ -131,7 +131,7 @@ class SpendBook:
 
         `lost_usd_pico`: what is charged should this process be killed before it is settled.
         """
-        if self.now() - self._told_s > SILENT_S:
+        if self.now() - self._confirmed_s > SILENT_S:
             await self.flush()
             await self._compare_leases()
         accounts = self.here.of(allowances)
@@ -167,7 +167,7 @@ class SpendBook:
         Raises OSError.
         """
         now_s = self.now()
-        if self.durable or now_s - self._told_s > SILENT_S:
+        if self.durable or now_s - self._confirmed_s > SILENT_S:
             return None
         known = self._sets.get(id(allowances))
         if known is None or known.allowances is not allowances or now_s >= known.until_s:
@@ -297,7 +297,7 @@ class SpendBook:
             await self._in_thread(self.accounts.tell_alive, self.worker, self.now())
             found: dict[AccountKey, int] = await self._in_thread(self.accounts.leases, self.worker)
             self.here.leased_are(found)
-            self._told_s, self._doubtful = self.now(), False
+            self._confirmed_s, self._doubtful = self.now(), False
 
     def _take(
         self, accounts: tuple[WorkerAccount, ...], numbers: tuple[int, ...], amounts: Amounts, who: Who, request: str,
@@ -355,7 +355,7 @@ class SpendBook:
                 if self.now() - swept >= SWEEP_S:
                     swept = self.now()
                     await self._in_thread(self._sweep)
-                    self._told_s = swept
+                    self._confirmed_s = swept
             except AccountsError:
                 pass  # `failing` reports it; tried again
             except OSError as error:  # of a journal that a dead worker left

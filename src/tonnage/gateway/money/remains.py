@@ -61,26 +61,26 @@ def remains(data: bytes, applied_bytes: int, worker: str) -> Remains:
     Requests under way may have been computed and billed: each is charged what its input is estimated to cost, and
     marked so, until a bill says otherwise.
     """
-    told = _Told()
+    journal = _JournalState()
     damaged = 0
     torn = False
     for offset, line in _lines(data):
         damaged += torn  # a line follows it: it was no torn end
         torn = False
         try:
-            told.read(line, offset, applied_bytes)
+            journal.read(line, offset, applied_bytes)
         except (ValueError, TypeError, KeyError):
             torn = line is None
             damaged += not torn
-    used, rows = told.used, told.rows
-    for number, hold in told.open_holds.items():
-        _use(used, [told.accounts[one] for one in hold[2]], hold[5], 0)
+    used, rows = journal.used, journal.rows
+    for number, hold in journal.open_holds.items():
+        _use(used, [journal.accounts[one] for one in hold[2]], hold[5], 0)
         rows.append(_lost_row(worker, number, hold))
     moves = tuple(LeaseMove(account=account, used=amount, returned=0) for account, amount in used.items())
-    return Remains(moves=moves, rows=tuple(rows), lost=len(told.open_holds), damaged=damaged)
+    return Remains(moves=moves, rows=tuple(rows), lost=len(journal.open_holds), damaged=damaged)
 
 
-class _Told:
+class _JournalState:
     """What the lines of a journal say, one after the other."""
 
     def __init__(self) -> None:

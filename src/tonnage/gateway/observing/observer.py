@@ -56,7 +56,7 @@ class Observer:
     def turned_away(
         self, exchange: ClientExchange, surface: Surface, caller: Caller | None, reply: GatewayReply, began_s: float
     ) -> None:
-        """A request that the door did not let in. Its body is not kept: its owner is unknown."""
+        """A request that the gateway did not let in. Its body is not kept: its owner is unknown."""
         record = RequestRecord(
             surface, request=None, caller=caller, route=None, asked=None, began_s=began_s, body_bytes=None
         )

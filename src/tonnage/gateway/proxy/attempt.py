@@ -35,15 +35,15 @@ OURS: Final = frozenset((401, 403, 408))  # the gateway's own fault towards the 
 SILENT: Final = frozenset(("first-byte", "silence"))
 IDENTITY: Final = (b"accept-encoding", b"identity")
 # the reply to the client (None: it has its answer), whether another attempt may help
-Told = tuple[GatewayReply | None, bool]
+AttemptResult = tuple[GatewayReply | None, bool]
 
 
 class Attempt:
-    """`allowances`: what it takes of; `held_s`: since when it has; `told`: the limit of output tokens sent upstream."""
+    """`allowances`: what it takes of; `held_s`: since when; `output_limit`: of output tokens, as it goes upstream."""
 
     __slots__ = (
-        "_asked_s", "_dropped", "_streaming", "allowances", "answer", "asked", "deployment", "held_s",
-        "journey", "passage", "request", "route", "settlement", "told",
+        "_asked_s", "_dropped", "_streaming", "allowances", "answer", "asked", "deployment", "held_s", "journey",
+        "output_limit", "passage", "request", "route", "settlement",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +59,7 @@ class Attempt:
         )  # fmt: skip
         self.allowances: tuple[Allowance, ...] = ()
         self.held_s: float | None = None
-        self.told: int | None = None
+        self.output_limit: int | None = None
         self.request = b""  # as it goes over the wire
         self.answer: Connection | None = None
         self.passage = passage(self.asked.surface, deployment.dialect)
@@ -67,7 +67,7 @@ class Attempt:
         self._dropped = b""
         self._streaming: Streaming | None = None
 
-    async def run(self) -> Told:
+    async def run(self) -> AttemptResult:
         """Raises nothing that a client or an upstream can bring about."""
         journey, deployment, settlement = self.journey, self.deployment, self.settlement
         allowances = self.allowances = journey.running.allowances(journey.caller, journey.route.name, deployment.name)
@@ -102,7 +102,7 @@ class Attempt:
         except (TonnageError, OSError) as error:
             message = f"the accounts take nothing now: {error}"
             return GatewayReply(status=503, kind="accounts_unavailable", message=message, retry_after_s=1.0), False
-        self.told = bound.output_tokens if self.passage.translated else bound.told
+        self.output_limit = bound.output_tokens if self.passage.translated else bound.output_limit
         settlement.hold, self.held_s = hold, monotonic()
         if journey.room is not None:
             journey.room.took(journey.ticket)
@@ -118,13 +118,13 @@ class Attempt:
     def route_and_key(self) -> tuple[str, str]:
         return self.journey.route.name, self.journey.caller.name
 
-    def begun(self, request: bytes, told: int | None, asked_s: float, answer: Connection | None) -> None:
+    def begun(self, request: bytes, output_limit: int | None, asked_s: float, answer: Connection | None) -> None:
         """It has its hold; its request is ready to be sent (`answer` None), or was sent then."""
-        self.held_s, self.request, self.told = self.settlement.began_s, request, told
+        self.held_s, self.request, self.output_limit = self.settlement.began_s, request, output_limit
         self._asked_s, self.answer = asked_s, answer
         self.journey.tracker.watch(self)
 
-    async def go_on(self) -> Told:
+    async def go_on(self) -> AttemptResult:
         """With an attempt that was begun: it is asked, or answered, or has failed."""
         return await self._carried(self._ask() if self.answer is None else self._hear(self.answer))
 
@@ -172,7 +172,7 @@ class Attempt:
             self.answer.abort()
         self.settlement.lost()
 
-    async def _carried(self, going: Coroutine[Any, Any, Told]) -> Told:
+    async def _carried(self, going: Coroutine[Any, Any, AttemptResult]) -> AttemptResult:
         try:
             return await going
         except BaseException:
@@ -183,11 +183,11 @@ class Attempt:
 
     # on the wire
 
-    async def _through(self) -> Told:
+    async def _through(self) -> AttemptResult:
         settlement = self.settlement
         try:
             await self._signed_in()
-            self.request = self.written(self.told)
+            self.request = self.written(self.output_limit)
         except UntranslatableRequest as error:
             settlement.health.leave()
             settlement.unsent()
@@ -203,7 +203,7 @@ class Attempt:
             return GatewayReply(status=502, kind="upstream_failed", message=f"{self.deployment.name}: {error}"), True
         return await self._ask()
 
-    async def _ask(self) -> Told:
+    async def _ask(self) -> AttemptResult:
         self.asking()
         upstream = self.journey.running.upstreams[self.deployment.name]
         try:
@@ -213,7 +213,7 @@ class Attempt:
             return self._unanswered(fault)
         return await self._hear(answer)
 
-    async def _hear(self, answer: Connection) -> Told:
+    async def _hear(self, answer: Connection) -> AttemptResult:
         """What has been asked is answered."""
         try:
             self.headed(await answer.headed())
@@ -232,7 +232,7 @@ class Attempt:
 
     def asking(self) -> None:
         """Its request goes over the wire now."""
-        self.journey.told_added()
+        self.journey.record_added_time()
         self._asked_s = monotonic()
 
     def headed(self, answer: Connection) -> None:
@@ -242,7 +242,7 @@ class Attempt:
             self.answer, settlement.sent, settlement.status = answer, True, answer.status
             settlement.first_byte_s = monotonic() - self._asked_s
 
-    def _unanswered(self, fault: UpstreamFault) -> Told:
+    def _unanswered(self, fault: UpstreamFault) -> AttemptResult:
         self.settlement.sent = fault.sent
         self.settlement.fault(fault.kind, billed=fault.sent)  # what was written may have been computed
         return self.no_answer(fault), True
@@ -256,10 +256,10 @@ class Attempt:
             if fetching is not None:
                 await asyncio.wrap_future(fetching)
 
-    def written(self, told: int | None) -> bytes:
+    def written(self, output_limit: int | None) -> bytes:
         """The request for the upstream. Raises UntranslatableRequest, UnreadableRequest, TonnageError."""
         deployment, running = self.deployment, self.journey.running
-        passed = self.passage.request(self.asked, deployment.model, told)
+        passed = self.passage.request(self.asked, deployment.model, output_limit)
         if passed.dropped:
             self._dropped = ",".join(passed.dropped).encode()
         headers = [(b"content-type", passed.content_type), IDENTITY, *self.passage.headers]
@@ -272,7 +272,7 @@ class Attempt:
             headers += signer.headers("POST", url, passed.body, time())
         return running.upstreams[deployment.name].written("POST", passed.target, headers, passed.body)
 
-    async def _refused(self, answer: Connection) -> Told:
+    async def _refused(self, answer: Connection) -> AttemptResult:
         """An answer that is none: too busy, broken, or the client's own fault."""
         status, name, settlement = answer.status, self.deployment.name, self.settlement
         try:
@@ -296,7 +296,7 @@ class Attempt:
         self.journey.exchange.answer(status, self.head(content_type(answer), None), body)
         return None, False
 
-    def whole(self, answer: Connection, body: bytes) -> Told:
+    def whole(self, answer: Connection, body: bytes) -> AttemptResult:
         """A whole answer: settled, and on its way to the client."""
         try:
             body, usage = self.passage.whole(body, self.asked.model)
@@ -311,16 +311,16 @@ class Attempt:
         if usage is not None:  # an answer that counts nothing may be an error in disguise
             self.keep(kind, body, usd_pico)
         self.settlement.meter.answered(200)
-        head = b"%bx-tonnage-cost-usd: %b\r\n" % (self.head(kind, self.told), usd_text(usd_pico).encode())
+        head = b"%bx-tonnage-cost-usd: %b\r\n" % (self.head(kind, self.output_limit), usd_text(usd_pico).encode())
         self.journey.exchange.answer(200, head, body)
         return None, False
 
     def streaming(self, answer: Connection) -> Streaming:
         """The answer is a stream."""
-        found = self._streaming = Streaming(self, answer, self.told)
+        found = self._streaming = Streaming(self, answer, self.output_limit)
         return found
 
-    async def _stream(self, streaming: Streaming, answer: Connection) -> Told:
+    async def _stream(self, streaming: Streaming, answer: Connection) -> AttemptResult:
         """Pieces as they come."""
         exchange = self.journey.exchange
         try:
@@ -338,14 +338,14 @@ class Attempt:
             status=504 if fault.kind in SILENT else 502, kind="upstream_failed", message=message, retry_after_s=1.0
         )
 
-    def head(self, kind: bytes, told: int | None) -> bytes:
+    def head(self, kind: bytes, output_limit: int | None) -> bytes:
         request, name = self.journey.request.encode(), self.deployment.name.encode()
         head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\nx-tonnage-deployment: %b\r\n%b" % (
             kind, request, name, self.journey.class_head
         )  # fmt: skip
         if self._dropped:
             head += b"x-tonnage-dropped: %b\r\n" % self._dropped
-        return head if told is None else b"%bx-tonnage-max-tokens: %d\r\n" % (head, told)
+        return head if output_limit is None else b"%bx-tonnage-max-tokens: %d\r\n" % (head, output_limit)
 
     def keep(self, kind: bytes, body: bytes, usd_pico: int) -> None:
         """Where the route keeps answers; a fallback's answer is not the route's own."""

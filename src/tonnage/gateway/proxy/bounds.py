@@ -38,12 +38,12 @@ class TooDear(TonnageError):
 
 
 class Bound(NamedTuple):
-    """`told`: the limit of output tokens that is sent upstream, because neither client nor route stated any and the
-    deployment's own limit is not known, or is not paid for by the headroom; None: nothing is added to the request.
+    """`output_limit`: of output tokens, sent upstream because neither client nor route stated any, and because the
+    deployment's own limit is unknown or more than the headroom pays for; None: nothing is added to the request.
     `output_tokens`: of one answer, as the amounts count them; None: the client stated them, or there are none."""
 
     amounts: Amounts
-    told: int | None
+    output_limit: int | None
     output_tokens: int | None
 
 
@@ -77,19 +77,19 @@ def most_amounts_now(
     if part is not None and (route.most_usd_pico is not None or book.left(allowances) is not None):
         raise Unbounded(part, deployment.name)
     inputs = asked.most_input_tokens(deployment.image_tokens, deployment.stored_tokens)
-    outputs, told = asked.max_tokens, None
+    outputs, output_limit = asked.max_tokens, None
     if outputs is None:
         left = book.left(allowances)
         unstated_output = _unstated(asked, deployment, route, left, inputs, expected_output, leased=leased)
         if unstated_output is None:
             return None
-        outputs, told = unstated_output
+        outputs, output_limit = unstated_output
     unstated = outputs if asked.max_tokens is None and OUTPUT_KEYS[asked.surface] else None
     outputs = (outputs + asked.predicted_tokens) * asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
     if route.most_usd_pico is not None:
         _allow(usd_pico, route)
-    return Bound(Amounts(usd_pico, asked.input_tokens_estimate + outputs), told, unstated)
+    return Bound(Amounts(usd_pico, asked.input_tokens_estimate + outputs), output_limit, unstated)
 
 
 def _allow(usd_pico: int, route: Route) -> None:
@@ -107,7 +107,7 @@ def _media(media: MediaAsk, deployment: Deployment, route: Route) -> Bound:
     except NoPrice as error:
         raise Unpriced(f"{deployment.name}: {error}") from error
     _allow(usd_pico, route)
-    return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=0), told=None, output_tokens=None)
+    return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=0), output_limit=None, output_tokens=None)
 
 
 def _unstated(

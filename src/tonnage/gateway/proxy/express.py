@@ -22,7 +22,7 @@ from tonnage.gateway.money.rates import usd_text
 from tonnage.gateway.observing.observer import Observer
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import BYTES_PER_TOKEN, SURFACES, GatewayRequest, UnreadableRequest, read_asked
-from tonnage.gateway.proxy.attempt import IDENTITY, PASSED_ON, Attempt, Told
+from tonnage.gateway.proxy.attempt import IDENTITY, PASSED_ON, Attempt, AttemptResult
 from tonnage.gateway.proxy.bounds import most_amounts_now
 from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.passage import NotAnAnswer, passage
@@ -35,7 +35,7 @@ from tonnage.http.connection import Connection
 
 if TYPE_CHECKING:
     from tonnage.gateway.dialects.usage import Surface
-    from tonnage.gateway.proxy.door import Door
+    from tonnage.gateway.proxy.handler import RequestHandler
     from tonnage.gateway.proxy.running import Running
 
 MOST_GATHERED_BYTES: Final = 256 << 10  # of a whole answer; a longer one is the journey's
@@ -60,9 +60,9 @@ class ExpressTarget:
         self._passed_on = [IDENTITY, *self.passage.headers, *known.passed_on]
         self._begun: dict[tuple[bytes, bytes], bytes] = {}
 
-    def written(self, asked: GatewayRequest, told: int | None) -> bytes:
+    def written(self, asked: GatewayRequest, output_limit: int | None) -> bytes:
         """The request for the upstream. Raises UnreadableRequest, TonnageError."""
-        _, body, _, kind = passed = self.passage.request(asked, self.deployment.model, told)
+        _, body, _, kind = passed = self.passage.request(asked, self.deployment.model, output_limit)
         target = passed.target
         begun = self._begun.get((target, kind))
         if begun is None:
@@ -90,8 +90,8 @@ class KnownHead:
 class Express:
     """Of one worker."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, handler: RequestHandler) -> None:
+        self.handler = handler
         self._running: Running | None = None
         self._has_one_deployment: dict[str, bool] = {}  # of each route that may go this way
         self._journeys: set[asyncio.Task[None]] = set()
@@ -99,18 +99,18 @@ class Express:
     def take(self, exchange: ClientExchange) -> bool:
         """Whether the request goes this way; else nothing has been done but to read it."""
         began_s = monotonic()
-        door = self.door
-        if door.observer is not None and door.observer.spans is not None:
+        handler = self.handler
+        if handler.observer is not None and handler.observer.spans is not None:
             return False  # an attempt's place in a trace goes on with its request
         known: KnownHead | None = exchange.head.known
-        if known is None or known.running is not door.running:
+        if known is None or known.running is not handler.running:
             known = self._known(exchange)
             if known is None:
                 return False
         try:
             asked = exchange.asked = read_asked(known.surface, exchange.body)
         except UnreadableRequest:
-            return False  # the door says why
+            return False  # the handler says why
         target = known.targets.get(asked.model) or self._target(known, asked, began_s)
         if target is None or not target.health.available(began_s):
             return False
@@ -124,23 +124,23 @@ class Express:
         one.send()
         return True
 
-    def hand_over(self, one: _UnderWay, attempt: Attempt, told: Told | None) -> None:
-        """A journey goes on with an attempt: `told` is its outcome, None: it has not ended."""
-        task = asyncio.get_running_loop().create_task(self._go_on(one, attempt, told))
+    def hand_over(self, one: _UnderWay, attempt: Attempt, result: AttemptResult | None) -> None:
+        """A journey goes on with an attempt: `result` is its outcome, None: it has not ended."""
+        task = asyncio.get_running_loop().create_task(self._go_on(one, attempt, result))
         self._journeys.add(task)
         task.add_done_callback(self._journeys.discard)
 
-    async def _go_on(self, one: _UnderWay, attempt: Attempt, told: Told | None) -> None:
+    async def _go_on(self, one: _UnderWay, attempt: Attempt, result: AttemptResult | None) -> None:
         try:
-            await attempt.journey.resume(attempt, told)
+            await attempt.journey.resume(attempt, result)
         except Exception:
             attempt.journey.exchange.failed()
         finally:
             one.ended()
 
     def _known(self, exchange: ClientExchange) -> KnownHead | None:
-        """What the head says, remembered with it; None: the door is to look."""
-        running = self.door.running
+        """What the head says, remembered with it; None: the handler decides."""
+        running = self.handler.running
         if running is not self._running:
             self._follow(running)
         surface = SURFACES.get(exchange.path)
@@ -149,7 +149,7 @@ class Express:
         if running.gateway.idempotency is not None and idempotency_key(exchange.headers) is not None:
             return None
         try:
-            caller = self.door.caller(exchange)
+            caller = self.handler.caller(exchange)
         except UnreadableRequest:
             return None
         known = KnownHead(running, caller, surface, exchange)
@@ -196,23 +196,23 @@ class _UnderWay:
     """One request."""
 
     __slots__ = (
-        "_asked", "_asked_s", "_attempt", "_connection", "_exchange", "_express", "_paused", "_record", "_request",
-        "_running", "_settlement", "_streaming", "_target", "_told", "_written",
+        "_asked", "_asked_s", "_attempt", "_connection", "_exchange", "_express", "_output_limit", "_paused", "_record",
+        "_request", "_running", "_settlement", "_streaming", "_target", "_written",
     )  # fmt: skip
 
     def __init__(
         self, express: Express, target: ExpressTarget, exchange: ClientExchange, asked: GatewayRequest, began_s: float
     ) -> None:
-        door = express.door
+        handler = express.handler
         self._express, self._target, self._exchange, self._asked = express, target, exchange, asked
-        self._running = door.running
-        self._request = door.next_name()
+        self._running = handler.running
+        self._request = handler.next_name()
         self._record: tuple[Observer, RequestRecord] | None = None
-        if door.observer is not None:
-            observer = door.observer
+        if handler.observer is not None:
+            observer = handler.observer
             self._record = (observer, observer.record(asked, target.caller, asked.model, self._request, began_s))
         self._settlement = Settlement(
-            asked, target.deployment, began_s, target.health, target.meter, target.key_meter, door.book, door,
+            asked, target.deployment, began_s, target.health, target.meter, target.key_meter, handler.book, handler,
             None if self._record is None else self._record[1],
         )  # fmt: skip
         self._connection: Connection | None = None
@@ -222,7 +222,7 @@ class _UnderWay:
 
     def held(self) -> bool:
         """Take what it may cost at most; False: that has to be waited for, or refused, and nothing is taken."""
-        target, asked, settlement, book = self._target, self._asked, self._settlement, self._express.door.book
+        target, asked, settlement, book = self._target, self._asked, self._settlement, self._express.handler.book
         expected = int(settlement.health.output_tokens)
         try:
             bound = most_amounts_now(
@@ -230,8 +230,8 @@ class _UnderWay:
             )
             if bound is None:
                 return False
-            self._told = bound.told
-            self._written = target.written(asked, bound.told)
+            self._output_limit = bound.output_limit
+            self._written = target.written(asked, bound.output_limit)
             hold = book.hold_now(
                 target.allowances, bound.amounts, who=target.who, request=self._request,
                 lost_usd_pico=settlement.estimate().usd_pico,
@@ -251,14 +251,14 @@ class _UnderWay:
         if connection is None:
             self._hand_over(None)
             return
-        self._express.door.watch(self)
+        self._express.handler.watch(self)
         self._connection = connection
         connection.send(self._written, self.heard)
 
     def heard(self) -> None:
         """Something of the answer is there, or it never will be."""
         try:
-            told = self._answered() if self._streaming is None else self._streamed(self._streaming)
+            result = self._answered() if self._streaming is None else self._streamed(self._streaming)
         except Exception:
             assert self._connection is not None
             self._connection.call_no_more()
@@ -268,13 +268,13 @@ class _UnderWay:
             self._exchange.failed()
             self.ended()
             return
-        if told is None:
+        if result is None:
             return
-        if told[0] is None:
+        if result[0] is None:
             self._forget()
             self.ended()
         else:
-            self._hand_over(told)
+            self._hand_over(result)
 
     @property
     def route_and_key(self) -> tuple[str, str]:
@@ -300,7 +300,7 @@ class _UnderWay:
             observer, record = self._record
             observer.end(record)
 
-    def _answered(self) -> Told | None:
+    def _answered(self) -> AttemptResult | None:
         """None: more is to come, or a journey goes on."""
         connection, settlement = self._connection, self._settlement
         assert connection is not None
@@ -319,7 +319,7 @@ class _UnderWay:
         self._hand_over(None)
         return None
 
-    def _whole(self, connection: Connection) -> Told:
+    def _whole(self, connection: Connection) -> AttemptResult:
         """A whole answer: settled, and on its way to the client."""
         target, settlement = self._target, self._settlement
         body = connection.taken()
@@ -337,8 +337,8 @@ class _UnderWay:
         head = b"content-type: %b\r\nx-tonnage-request-id: %b\r\n%bx-tonnage-cost-usd: %b\r\n" % (
             kind, self._request.encode(), target.head, usd_text(usd_pico).encode()
         )  # fmt: skip
-        if self._told is not None:
-            head += b"x-tonnage-max-tokens: %d\r\n" % self._told
+        if self._output_limit is not None:
+            head += b"x-tonnage-max-tokens: %d\r\n" % self._output_limit
         if self._record is not None:
             record = self._record[1]
             record.status = 200
@@ -346,7 +346,7 @@ class _UnderWay:
         self._exchange.answer(200, head, body)
         return None, False
 
-    def _streamed(self, streaming: Streaming) -> Told | None:
+    def _streamed(self, streaming: Streaming) -> AttemptResult | None:
         """Pieces go on as they come."""
         connection = self._connection
         assert connection is not None
@@ -377,25 +377,25 @@ class _UnderWay:
 
     def _made(self) -> Attempt:
         """The attempt of a journey that goes on from here."""
-        door, target, settlement = self._express.door, self._target, self._settlement
+        handler, target, settlement = self._express.handler, self._target, self._settlement
         journey = Journey(
-            self._running, door.book, door, self._asked, target.caller, target.route, exchange=self._exchange,
+            self._running, handler.book, handler, self._asked, target.caller, target.route, exchange=self._exchange,
             request=self._request, began_s=settlement.began_s,
         )  # fmt: skip
         if self._record is not None:
             self._record[0].watch(journey, self._record[1])
-        door.forget(self)
+        handler.forget(self)
         attempt = self._attempt = Attempt(journey, target.route, target.deployment, settlement)
-        attempt.begun(self._written, self._told, self._asked_s, self._connection)
+        attempt.begun(self._written, self._output_limit, self._asked_s, self._connection)
         return attempt
 
     def _forget(self) -> None:
-        self._express.door.forget(self if self._attempt is None else self._attempt)
+        self._express.handler.forget(self if self._attempt is None else self._attempt)
 
-    def _hand_over(self, told: Told | None) -> None:
+    def _hand_over(self, result: AttemptResult | None) -> None:
         if self._connection is not None:
             self._connection.call_no_more()
         attempt = self._attempt or self._made()
-        if told is not None:
+        if result is not None:
             self._forget()
-        self._express.hand_over(self, attempt, told)
+        self._express.hand_over(self, attempt, result)

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tonnage.gateway.file.described import Route
-from tonnage.gateway.proxy.attempt import Attempt, Told
+from tonnage.gateway.proxy.attempt import Attempt, AttemptResult
 from tonnage.gateway.proxy.layers import ExchangeLayer
 from tonnage.gateway.proxy.server import ClientExchange
 from tonnage.gateway.routing.hedge_policy import HedgePolicy
@@ -27,11 +27,11 @@ class Race:
     def __init__(self, journey: Journey, route: Route, policy: HedgePolicy, tried: list[str]) -> None:
         self.journey, self.route, self.policy, self.tried = journey, route, policy, tried
         self.attempts: list[Attempt] = []
-        self._tasks: list[asyncio.Task[Told]] = []
+        self._tasks: list[asyncio.Task[AttemptResult]] = []
         self._winner: Attempt | None = None
         self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, name: str) -> Told:
+    async def run(self, name: str) -> AttemptResult:
         """Raises nothing that a client or an upstream can bring about."""
         self.policy.budget.request(monotonic())
         self._start(name)
@@ -42,9 +42,9 @@ class Race:
                 await asyncio.wait(ends, timeout=after_s, return_when="FIRST_COMPLETED")
                 if not (self._tasks[0].done() or self._decided.done()):
                     self._hedge()
-            told = await self._first_answer()
+            result = await self._first_answer()
             self._count()
-            return told
+            return result
         finally:
             for one in self._tasks:  # of a worker that ends, too
                 if not one.done():
@@ -83,7 +83,7 @@ class Race:
             self.tried.append(name)
             self._start(name)
 
-    async def _first_answer(self) -> Told:
+    async def _first_answer(self) -> AttemptResult:
         """Of the one that answers; where none does, of the last that failed."""
         pending = set(self._tasks)
         while True:
@@ -92,14 +92,14 @@ class Race:
             if found and (not pending or any(reply is None for reply, _ in found)):
                 with suppress(asyncio.CancelledError):
                     await asyncio.gather(*pending)  # the one that lost is cancelled: it ends at once
-                return min(found, key=lambda told: told[0] is not None)
+                return min(found, key=lambda result: result[0] is not None)
             assert pending, "only who lost is cancelled"
 
     def _count(self) -> None:
         for one in self.attempts:
             first_byte_s = one.settlement.first_byte_s
             if first_byte_s is not None and one.settlement.status == 200:
-                self.policy.told(one.deployment.name, first_byte_s, stream=self.journey.asked.stream)
+                self.policy.record(one.deployment.name, first_byte_s, stream=self.journey.asked.stream)
         if len(self.attempts) > 1:
             won = "none" if self._winner is None else "first" if self._winner is self.attempts[0] else "second"
             labels = (("route", self.route.name), ("won", won))

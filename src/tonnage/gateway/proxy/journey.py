@@ -18,7 +18,7 @@ from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.observing.record import RequestRecord
 from tonnage.gateway.proxy.asked import GatewayRequest
-from tonnage.gateway.proxy.attempt import Attempt, Told
+from tonnage.gateway.proxy.attempt import Attempt, AttemptResult
 from tonnage.gateway.proxy.hedging import Race
 from tonnage.gateway.proxy.replies import GatewayReply, send_reply
 from tonnage.gateway.proxy.running import Running
@@ -44,7 +44,7 @@ class Journey:
         self.cache: RouteCache | None = None  # where the answer is to be kept, and by which key
         self.cache_key = b""
         self._facts: Facts | None = None
-        self._begun: tuple[Attempt, Told | None] | None = None
+        self._begun: tuple[Attempt, AttemptResult | None] | None = None
         self.room: WaitingRoom | None = None  # where it may wait for a place
         self.ticket: Ticket | None = None
         self.full: list[Allowance] = []  # limits of requests at a time that refused it
@@ -54,9 +54,9 @@ class Journey:
     async def run(self) -> None:
         self._answer(await (self._through_routes() if self.room is None else self._waiting(self.room)))
 
-    async def resume(self, attempt: Attempt, told: Told | None) -> None:
-        """`run`, where an attempt was begun already; `told`: its outcome, None: it has not ended."""
-        self._begun = (attempt, told)
+    async def resume(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        """`run`, where an attempt was begun already; `result`: its outcome, None: it has not ended."""
+        self._begun = (attempt, result)
         self._answer(await self._through_routes())
 
     @property
@@ -140,7 +140,7 @@ class Journey:
         """It is not sent."""
         self._answer(reply)
 
-    def told_added(self) -> None:
+    def record_added_time(self) -> None:
         """The time that the gateway took before it sent the request on."""
         if not self.sent:
             add_time(self.running.added_times, monotonic() - self.began_s)
@@ -180,7 +180,7 @@ class Journey:
                 self._give_places_back(self.room, attempts)
             if route.canary is not None and attempts[0].held_s is not None:
                 failed = reply is not None or attempts[0].settlement.failed
-                self.running.canaries[route.name].told(name, failed=failed)
+                self.running.canaries[route.name].record(name, failed=failed)
             if reply is None or not again or self.exchange.gone:
                 return reply, True
             for attempt in attempts:

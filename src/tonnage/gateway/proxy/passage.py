@@ -64,7 +64,7 @@ class Passage(Protocol):
     headers: Headers
     translated: bool
 
-    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed: ...
+    def request(self, asked: GatewayRequest, model: str, output_limit: int | None) -> Passed: ...
     def whole(self, body: bytes, model: str) -> tuple[bytes, Usage | None]: ...
     def tap(self, asked: GatewayRequest) -> Tap: ...
     def error(self, status: int, body: bytes) -> tuple[int, bytes]: ...
@@ -91,10 +91,10 @@ class NativePassage:
         self._surface: Surface = surface
         self._target = TARGETS[surface]
 
-    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:
+    def request(self, asked: GatewayRequest, model: str, output_limit: int | None) -> Passed:
         add: dict[str, Any] = {}
-        if told is not None:
-            add[OUTPUT_KEYS[self._surface][0]] = told
+        if output_limit is not None:
+            add[OUTPUT_KEYS[self._surface][0]] = output_limit
         if asked.stream and not asked.wants_usage and self._surface in ("chat", "completions"):
             add["stream_options"] = {**(asked.said.get("stream_options") or {}), "include_usage": True}
         return Passed(target=self._target, body=with_model(asked, model, add=add))
@@ -125,9 +125,9 @@ class TranslatedPassage:
         self.headers: Headers = _HEADERS.get(dialect, ())
         self._translator = translator(surface, dialect)
 
-    def request(self, asked: GatewayRequest, model: str, told: int | None) -> Passed:
+    def request(self, asked: GatewayRequest, model: str, output_limit: int | None) -> Passed:
         """Raises UntranslatableRequest, which names the field."""
-        said = asked.said if told is None else {**asked.said, OUTPUT_KEYS[self._surface][0]: told}
+        said = asked.said if output_limit is None else {**asked.said, OUTPUT_KEYS[self._surface][0]: output_limit}
         made = self._translator.request(said, model)
         return Passed(target=made.path.encode(), body=orjson.dumps(made.body), dropped=made.dropped)
 

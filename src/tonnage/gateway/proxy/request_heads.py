@@ -17,7 +17,7 @@ _END: Final = b"\r\n\r\n"
 
 
 class RequestHead:
-    """`keep`: the connection carries another request after it; `old`: of HTTP/1.0. `known`: what the door makes of it,
+    """`keep`: another request may follow; `old`: of HTTP/1.0. `known`: what the handler found in it,
     which another request with the same lines need not find out again."""
 
     __slots__ = ("headers", "keep", "known", "method", "old", "path", "query")

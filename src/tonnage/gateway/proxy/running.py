@@ -155,7 +155,7 @@ class Canary:
         found = blake2b(prefix, digest_size=8, key=caller.name.encode()[:64], person=b"canary").digest()
         return self.entry.deployment if int.from_bytes(found) % PARTS < self.entry.percent * PARTS / 100 else None
 
-    def told(self, deployment: str, *, failed: bool) -> None:
+    def record(self, deployment: str, *, failed: bool) -> None:
         """What became of an attempt of the route."""
         new = deployment == self.entry.deployment
         labels = (("route", self.route), ("side", "canary" if new else "base"), ("met", "failed" if failed else "ok"))

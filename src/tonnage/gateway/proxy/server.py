@@ -1,4 +1,4 @@
-"""The door's HTTP/1.1: one protocol on httptools, since an ASGI server costs as much a request as all the rest here.
+"""The gateway's HTTP/1.1: one protocol on httptools, since an ASGI server costs as much a request as all the rest here.
 
 A request is read whole, with limits on its size and its pace; its answer is whole or a stream. Requests that a client
 sends ahead wait their turn. Measured by `benchmarks/gateway.py`.
@@ -62,7 +62,7 @@ class ClientExchange:
         """A whole answer. `head`: header lines, each with its line end."""
         self.begun = True
         connection = self._connection
-        keep = self.head.keep and not close and not connection.door.draining
+        keep = self.head.keep and not close and not connection.server.draining
         more = b"" if keep else b"connection: close\r\n"
         sent = b"" if self.method == b"HEAD" else body
         connection.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (_line(status), head, len(body), more, sent))
@@ -92,14 +92,14 @@ class ClientExchange:
             self._connection.write(b"%x\r\n%b\r\n" % (len(last), last) if self._chunked else last)
         if whole and self._chunked:
             self._connection.write(b"0\r\n\r\n")
-        self._connection.answered(self.head.keep and whole and self._chunked and not self._connection.door.draining)
+        self._connection.answered(self.head.keep and whole and self._chunked and not self._connection.server.draining)
 
 
 Handler = Callable[[ClientExchange], Awaitable[None]]
 ExpressHandler = Callable[[ClientExchange], bool]
 
 
-class DoorServer:
+class ProxyServer:
     """Connections of one listening socket. `most_bytes`: of a request's body.
 
     `express` is offered each request before `handle` gets a task for it: True where it answers by itself.
@@ -141,12 +141,13 @@ _LIMITS_S: Final = {"fresh": HEADERS_S, "headers": HEADERS_S, "idle": IDLE_S, "b
 class _ClientConnection(asyncio.Protocol):
     """One client: requests in turn."""
 
-    __slots__ = ("_ahead", "_body", "_busy", "_expects", "_headers", "_last", "_lingering", "_loop", "_parsed",
-                 "_parser", "_refusal", "_size", "_task", "_told_s", "_url", "_waits", "door", "full",
-                 "transport")  # fmt: skip
+    __slots__ = (
+        "_ahead", "_body", "_busy", "_expects", "_headers", "_last", "_lingering", "_loop", "_parsed", "_parser",
+        "_refusal", "_since_s", "_size", "_task", "_url", "_waits", "full", "server", "transport",
+    )  # fmt: skip
 
-    def __init__(self, door: DoorServer, loop: asyncio.AbstractEventLoop) -> None:
-        self.door, self._loop = door, loop
+    def __init__(self, server: ProxyServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.server, self._loop = server, loop
         self.transport: asyncio.Transport | None = None
         self.full: asyncio.Future[None] | None = None  # the client reads slower than we write
         self._ahead: deque[ClientExchange] = deque()
@@ -160,7 +161,7 @@ class _ClientConnection(asyncio.Protocol):
         self._waits = (
             "idle"  # for: "fresh" the first byte, "idle" the next request, "headers", "body", "end" of what goes
         )
-        self._told_s = monotonic()
+        self._since_s = monotonic()
         self._expects = False
         self._refusal: tuple[int, bytes] | None = None  # of a request whose turn has not come
         self._lingering = 0  # bytes thrown away
@@ -171,7 +172,7 @@ class _ClientConnection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]  # of a stream
         self._parser = httptools.HttpRequestParser(self)
         self._waits = "fresh"
-        self.door.connections.add(self)
+        self.server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._waits == "end":
@@ -180,8 +181,8 @@ class _ClientConnection(asyncio.Protocol):
                 self.abort()
             return
         begins = self._waits != "body" and self._waits != "headers"  # a request, with these bytes
-        if begins and (known := self._last.matched(data, self.door.most_bytes)) is not None:
-            self._told_s = monotonic()
+        if begins and (known := self._last.matched(data, self.server.most_bytes)) is not None:
+            self._since_s = monotonic()
             self._waits = "idle"
             self._take(*known)
             return
@@ -196,14 +197,14 @@ class _ClientConnection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._refuse(400, b"this is no HTTP request")
         if self._waits == "body":
-            self._told_s = monotonic()
+            self._since_s = monotonic()
         elif begins and self._parsed is not None and self._waits == "idle":
             self._last.remember(self._parsed[0], data, self._parsed[1])
 
     def connection_lost(self, _: Exception | None) -> None:
         self.transport = None
         self.resume_writing()
-        self.door.connections.discard(self)
+        self.server.connections.discard(self)
         self._ahead.clear()
 
     def pause_writing(self) -> None:
@@ -220,7 +221,7 @@ class _ClientConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._url, self._headers, self._body, self._size = b"", [], [], 0
         self._expects = False
-        self._waits, self._told_s = "headers", monotonic()
+        self._waits, self._since_s = "headers", monotonic()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -229,8 +230,8 @@ class _ClientConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._waits == "body":  # a trailer: counted with the body, and no header
             self._size += len(name) + len(value)
-            if self._size > self.door.most_bytes:
-                raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+            if self._size > self.server.most_bytes:
+                raise _Refusal(413, b"a request has at most %d bytes" % self.server.most_bytes)
             return
         name = name.lower()
         self._headers.append((name, value))
@@ -239,8 +240,8 @@ class _ClientConnection(asyncio.Protocol):
             if value.lower() != b"100-continue":
                 raise _Refusal(417, b"nothing can be expected here but 100-continue")
             self._expects = True
-        elif name == b"content-length" and (not value.isdigit() or int(value) > self.door.most_bytes):
-            raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+        elif name == b"content-length" and (not value.isdigit() or int(value) > self.server.most_bytes):
+            raise _Refusal(413, b"a request has at most %d bytes" % self.server.most_bytes)
 
     def on_headers_complete(self) -> None:
         self._waits, self._size = "body", 0
@@ -249,12 +250,12 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._size += len(body)
-        if self._size > self.door.most_bytes:
-            raise _Refusal(413, b"a request has at most %d bytes" % self.door.most_bytes)
+        if self._size > self.server.most_bytes:
+            raise _Refusal(413, b"a request has at most %d bytes" % self.server.most_bytes)
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        self._waits, self._told_s, self._expects = "idle", monotonic(), False
+        self._waits, self._since_s, self._expects = "idle", monotonic(), False
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         parser = self._parser
         head = RequestHead(
@@ -279,7 +280,7 @@ class _ClientConnection(asyncio.Protocol):
 
     def _start(self, exchange: ClientExchange) -> None:
         self._busy = True
-        express = self.door.express
+        express = self.server.express
         if express is not None:
             try:
                 if express(exchange):
@@ -291,7 +292,7 @@ class _ClientConnection(asyncio.Protocol):
 
     async def _run(self, exchange: ClientExchange) -> None:
         try:
-            await self.door.handle(exchange)
+            await self.server.handle(exchange)
         except Exception:
             self.failed(exchange)
 
@@ -312,13 +313,13 @@ class _ClientConnection(asyncio.Protocol):
 
     def _continue(self) -> None:
         """Tell a client that waits for it to send its body; not in the middle of an earlier answer."""
-        self._expects, self._told_s = False, monotonic()
+        self._expects, self._since_s = False, monotonic()
         if self._parser.get_http_version() != "1.0":
             self.write(_CONTINUE)
 
     def answered(self, keep: bool) -> None:
         """The answer of the request under way is whole."""
-        self._busy, self._task, self._told_s = False, None, monotonic()
+        self._busy, self._task, self._since_s = False, None, monotonic()
         if not keep:
             if self.transport is not None:
                 self.transport.close()
@@ -335,13 +336,13 @@ class _ClientConnection(asyncio.Protocol):
         """Too slow with its headers or its body, or idle for long."""
         if self._busy:
             return
-        if now_s - self._told_s > _LIMITS_S[self._waits]:
+        if now_s - self._since_s > _LIMITS_S[self._waits]:
             self.abort()
 
     def close_if_idle(self) -> None:
         if self._busy or self.transport is None:
             return
-        waited_s = monotonic() - self._told_s
+        waited_s = monotonic() - self._since_s
         late = {"fresh": waited_s > FIRST_BYTE_S, "idle": waited_s > REUSE_S, "end": True}
         if late.get(self._waits, False):
             self.transport.close()
@@ -368,7 +369,7 @@ class _ClientConnection(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             return
-        self._told_s, self._refusal = monotonic(), None
+        self._since_s, self._refusal = monotonic(), None
         body = _ERROR % (why, status)
         transport.write(b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                         % (_line(status), len(body), body))  # fmt: skip

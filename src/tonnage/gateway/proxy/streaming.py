@@ -14,7 +14,7 @@ from tonnage.http.connection import Connection, UpstreamFault
 from tonnage.http.retries import retry_after_s
 
 if TYPE_CHECKING:
-    from tonnage.gateway.proxy.attempt import Attempt, Told
+    from tonnage.gateway.proxy.attempt import Attempt, AttemptResult
 LARGEST_ANSWER_BYTES: Final = 64 << 20
 LONGEST_REST_S: Final = 300.0  # of a Retry-After
 _LIMITS: Final = ("rate_limit", "throttl", "insufficient_quota", "overloaded", "too_many_requests")
@@ -25,13 +25,13 @@ class Streaming:
     the stream. `over`: nothing more is read."""
 
     __slots__ = (
-        "_after_s", "_answer", "_attempt", "_exchange", "_gone_s", "_kept", "_kind", "_size", "_told", "_told_error",
-        "fault", "over", "tap",
+        "_after_s", "_answer", "_attempt", "_exchange", "_gone_s", "_kept", "_kind", "_output_limit", "_sent_error",
+        "_size", "fault", "over", "tap",
     )  # fmt: skip
 
-    def __init__(self, attempt: Attempt, answer: Connection, told: int | None) -> None:
+    def __init__(self, attempt: Attempt, answer: Connection, output_limit: int | None) -> None:
         journey = attempt.journey
-        self._attempt, self._answer, self._told = attempt, answer, told
+        self._attempt, self._answer, self._output_limit = attempt, answer, output_limit
         self._exchange = journey.exchange
         self._after_s = journey.running.gateway.after_disconnect_s
         self.tap = attempt.passage.tap(attempt.asked)
@@ -39,7 +39,7 @@ class Streaming:
         self._kept: list[bytes] | None = [] if journey.cache is not None else None
         self._size = 0
         self._gone_s: float | None = None
-        self._told_error = False  # the client has the error event already, in its own dialect's words
+        self._sent_error = False  # the client has the error event already, in its own dialect's words
         self.fault: UpstreamFault | None = None
         self.over = False
 
@@ -49,14 +49,14 @@ class Streaming:
         passed = tap.feed(piece)
         if tap.failed is not None:  # nothing more can be read: the upstream need not go on writing
             self._answer.abort()
-            self.fault, self._told_error, self.over = UpstreamFault(tap.failed), exchange.begun, True
+            self.fault, self._sent_error, self.over = UpstreamFault(tap.failed), exchange.begun, True
             return passed if exchange.begun and self._gone_s is None else b""
         if self._gone_s is not None or exchange.gone:
             self._drained()
             return b""
         if passed:
             if not exchange.begun:
-                exchange.begin(200, b"cache-control: no-cache\r\n" + self._attempt.head(self._kind, self._told))
+                exchange.begin(200, b"cache-control: no-cache\r\n" + self._attempt.head(self._kind, self._output_limit))
             if self._kept is not None:
                 self._kept.append(passed)
                 self._size += len(passed)
@@ -73,7 +73,7 @@ class Streaming:
             self._answer.abort()
             self.over = True
 
-    def end(self) -> Told:
+    def end(self) -> AttemptResult:
         """Settle it and end the client's stream, once the answer has ended, by `fault` or well."""
         attempt, exchange, tap, fault = self._attempt, self._exchange, self.tap, self.fault
         whole = fault is None and tap.finished
@@ -91,7 +91,7 @@ class Streaming:
             exchange.end(rest)
         else:
             broken = attempt.no_answer(fault or UpstreamFault("its answer ended before it was complete"))
-            exchange.end(rest if self._told_error else rest + broken.event(attempt.asked.surface), whole=False)
+            exchange.end(rest if self._sent_error else rest + broken.event(attempt.asked.surface), whole=False)
         return None, False
 
 

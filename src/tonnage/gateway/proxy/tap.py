@@ -87,8 +87,8 @@ class UsageTap:
             usage = message.get("usage") if isinstance(message, dict) else None
             self._started = usage if isinstance(usage, dict) else {}
         elif said.get("type") == "message_delta" and isinstance(usage := said.get("usage"), dict):
-            told = {key: value for key, value in usage.items() if value is not None}
-            self.usage = read_usage("messages", {"usage": {**self._started, **told}})
+            counts = {key: value for key, value in usage.items() if value is not None}
+            self.usage = read_usage("messages", {"usage": {**self._started, **counts}})
 
 
 def _last_end(data: bytes) -> int:

@@ -32,5 +32,5 @@ class HedgePolicy:
             return None
         return sorted(times)[int(len(times) * (1.0 - SLOWEST_SHARE))]
 
-    def told(self, deployment: str, seconds: float, *, stream: bool) -> None:
+    def record(self, deployment: str, seconds: float, *, stream: bool) -> None:
         self._times.setdefault((deployment, stream), deque(maxlen=MOST_TIMES)).append(seconds)

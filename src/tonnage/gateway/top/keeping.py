@@ -67,7 +67,7 @@ class NoGateway(TonnageError):
 
 
 def status_url(gateway: Gateway) -> str:
-    """Where the gateway of a file shows its figures: its own port for them, else the door."""
+    """Where the gateway of a file shows its figures: its own port for them, else the one for clients."""
     listen = gateway.listen
     host, port = listen.host, listen.port
     if listen.admin_port is not None:
@@ -94,5 +94,5 @@ def look(client: httpx.Client, url: str, key: str | None) -> Mapping[str, Any]:
         found = None
     if answer.status_code != httpx.codes.OK or not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise NoGateway(f"{place} shows no figures of a gateway (it answered {answer.status_code})",
-                        hint="a door that other machines reach shows them on `listen.admin_port` alone")  # fmt: skip
+                        hint="a port that other machines reach shows them on `listen.admin_port` alone")  # fmt: skip
     return found

@@ -30,7 +30,7 @@ class AlertState:
     value: float  # the newest reading
     tries: int = 0  # times its actions were due since it fired
     acted_at: float | None = None
-    told: bool = False  # its notifications were due outside quiet hours
+    notified: bool = False  # its notifications were due outside quiet hours
     gave_up: bool = False
 
 
@@ -124,9 +124,9 @@ class AlertEngine:
         found: list[Happening] = []
         acting = [one for one in rule.actions if one.acts]
         telling = [one for one in rule.actions if not one.acts]
-        if not state.told and not quiet:
+        if not state.notified and not quiet:
             found += [self._happening("act", rule, at, key, state.value, action=one) for one in telling]
-            state = replace(state, told=True)
+            state = replace(state, notified=True)
         again = state.acted_at is None or at - state.acted_at >= rule.again_after_s
         if not acting or state.gave_up or not again:
             return state, found

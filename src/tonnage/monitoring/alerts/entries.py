@@ -1,4 +1,4 @@
-"""The keys of a watch file, at the door: pydantic models; every key with its meaning."""
+"""The keys of a watch file: pydantic models; every key with its meaning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.door import Link, Named, Names, Reference, Text
+from tonnage.comparison.user_files import Link, Named, Names, Reference, Text
 from tonnage.monitoring.alerts.rules import Across, Direction, Take
 from tonnage.workload.file.fields import Count, Duration, Flag, Spelled, StrictModel, Word, as_names
 from tonnage.workload.file.fields import key as entry

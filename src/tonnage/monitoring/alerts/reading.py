@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tonnage.comparison.door import parse_entries, unknown
+from tonnage.comparison.user_files import parse_entries, unknown
 from tonnage.errors import did_you_mean, nearest
 from tonnage.metric_names import REGISTRY, find_metric
 from tonnage.monitoring.alerts.defaults import DEFAULT_RULES
@@ -208,11 +208,11 @@ def _given(entry: Any, kinds: tuple[str, ...]) -> list[str]:
     return [kind for kind in kinds if getattr(entry, kind) is not None]
 
 
-def _rule(one: AlertRuleEntry, told: tuple[Action, ...]) -> AlertRule:
-    """`told`: notifications beside those of the rule; a rule without any notifies every channel."""
+def _rule(one: AlertRuleEntry, defaults: tuple[Action, ...]) -> AlertRule:
+    """`defaults`: notifications beside those of the rule; a rule without any notifies every channel."""
     return AlertRule(
         name=one.name, condition=_condition(one.when), for_s=one.for_,
-        actions=(*told, *(_action(each) for each in one.do)),
+        actions=(*defaults, *(_action(each) for each in one.do)),
         unless=one.unless, quiet=tuple(_hours(each) for each in one.quiet), again_after_s=one.again_after,
         tries=one.tries, most_per_day=one.most_per_day, dry_run=one.dry_run, summary=one.summary or "",
     )  # fmt: skip

@@ -17,9 +17,9 @@ from tonnage.gateway.file.reading import load_gateway
 from tonnage.gateway.measures import GatewayMeasures
 from tonnage.gateway.money.book import SpendBook
 from tonnage.gateway.money.shared_accounts import SharedAccounts
-from tonnage.gateway.proxy.door import Door
+from tonnage.gateway.proxy.handler import RequestHandler
 from tonnage.gateway.proxy.running import Running
-from tonnage.gateway.proxy.server import DoorServer
+from tonnage.gateway.proxy.server import ProxyServer
 from tonnage.gateway.signing import make_signer
 from tonnage.http.pool import HttpAnswer, HttpPool, read_endpoint, request_bytes
 
@@ -147,8 +147,8 @@ class Scripted:
                 await writer.wait_closed()
 
 
-class Doorway:
-    """`async with Doorway(folder, {"a": upstream, ...}, **keys of the file)`: `ask` sends a body to the door.
+class GatewayHarness:
+    """`async with GatewayHarness(folder, {"a": upstream, ...}, **keys of the file)`: `ask` sends a body to the gateway.
 
     `EXPRESS` False: requests are carried by journeys from their beginning, as those that need more are.
     """
@@ -179,9 +179,11 @@ class Doorway:
         self.book = SpendBook(self.accounts, self.folder / "journals")
         await self.book.open()
         self.running = Running(self.gateway, self.measures, make_signer)
-        self.door = Door(self.running, self.book, self.measures, _no_page)
-        self.server = DoorServer(
-            self.door.handle, int(self.gateway.listen.body_mb * 1e6), self.door.express.take if self.EXPRESS else None
+        self.handler = RequestHandler(self.running, self.book, self.measures, _no_page)
+        self.server = ProxyServer(
+            self.handler.handle,
+            int(self.gateway.listen.body_mb * 1e6),
+            self.handler.express.take if self.EXPRESS else None,
         )
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
@@ -192,7 +194,7 @@ class Doorway:
     async def __aexit__(self, *_: object) -> None:
         self.pool.close()
         await self.server.drain(1.0)
-        await self.door.finish(0.0)
+        await self.handler.finish(0.0)
         await self.book.close()
         self.running.close()
 
@@ -231,7 +233,7 @@ def _unused(_: object) -> Any:
 
 
 async def spoken(port: int, body: Any, **headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the door over which a chat was sent; the caller closes it."""
+    """A connection to the gateway over which a chat was sent; the caller closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = json.dumps(body).encode()
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()).encode()

@@ -1,4 +1,4 @@
-"""The door: who may ask, what is read, what is refused, and in whose words."""
+"""The gateway: who may ask, what is read, what is refused, and in whose words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.doorway import Doorway, Scripted, chat, play, said, streamed, whole, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, whole, words
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -31,13 +31,16 @@ def test_bad_bodies(tmp_path: Path, body: Any, status: int, told: str) -> None:
     """Refused in OpenAI's shape; nothing is sent on."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, listen={"body_mb": 0.1}) as door:
-            answer = await door.ask(body)
+        async with (
+            Scripted(always=said()) as up,
+            GatewayHarness(tmp_path, {"a": up}, listen={"body_mb": 0.1}) as harness,
+        ):
+            answer = await harness.ask(body)
             assert answer.status == status
             error = json.loads(answer.body)["error"]
             assert told in error["message"]
             assert not up.seen
-            assert (await door.ask()).status == 200
+            assert (await harness.ask()).status == 200
 
     play(scenario())
 
@@ -52,14 +55,14 @@ def test_keys(tmp_path: Path) -> None:
         }
         async with (
             Scripted(always=said()) as up,
-            Doorway(tmp_path, {"x": up}, keys=keys, more={"other": {"deployments": ["x"]}}) as door,
+            GatewayHarness(tmp_path, {"x": up}, keys=keys, more={"other": {"deployments": ["x"]}}) as harness,
         ):
-            assert (await door.ask()).status == 401
-            assert (await door.ask(authorization="Bearer no")).status == 401
-            assert b"expired" in (await door.ask(authorization="Bearer secret-b")).body
-            assert (await door.ask(path="/v1/chat/completions?api_key=secret-a")).status == 401
-            assert (await door.ask(authorization="Bearer secret-a")).status == 404
-            allowed = await door.ask(chat(model="other"), x_api_key="secret-a")
+            assert (await harness.ask()).status == 401
+            assert (await harness.ask(authorization="Bearer no")).status == 401
+            assert b"expired" in (await harness.ask(authorization="Bearer secret-b")).body
+            assert (await harness.ask(path="/v1/chat/completions?api_key=secret-a")).status == 401
+            assert (await harness.ask(authorization="Bearer secret-a")).status == 404
+            allowed = await harness.ask(chat(model="other"), x_api_key="secret-a")
             assert allowed.status == 200
             assert "secret" not in "".join(up.heads)
 
@@ -81,8 +84,8 @@ def test_smuggling_and_monsters(tmp_path: Path, raw: bytes) -> None:
     """Refused with 4xx, and the connection closes."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(raw)
             answer = await reader.read()
             writer.close()
@@ -96,14 +99,14 @@ def test_a_client_that_trickles_is_let_go(tmp_path: Path) -> None:
     """Headers that never end close the connection after ten seconds, which the sweep is told."""
 
     async def scenario() -> None:
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
             await asyncio.sleep(0.05)
-            (connection,) = door.server.connections
-            connection.check(connection._told_s + 9)
+            (connection,) = harness.server.connections
+            connection.check(connection._since_s + 9)
             assert connection.transport is not None
-            connection.check(connection._told_s + 11)
+            connection.check(connection._since_s + 11)
             assert await reader.read() == b""
             writer.close()
 
@@ -121,8 +124,8 @@ def test_requests_sent_ahead_are_answered_in_turn(tmp_path: Path) -> None:
             b"5\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (body[:5], len(body) - 5, body[5:])
         )
         last = b"GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        async with Scripted(said("one"), said("two")) as up, Doorway(tmp_path, {"a": up}) as door:
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        async with Scripted(said("one"), said("two")) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(first + chunked + last)
             answer = await reader.read()
             writer.close()
@@ -137,11 +140,11 @@ def test_bytes_pass_as_they_are(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         answer = b'{"choices": [],  "x": 1.10, "usage": {"prompt_tokens": 1, "completion_tokens": 0}}'
-        async with Scripted(always=whole(answer)) as up, Doorway(tmp_path, {"a": up}) as door:
+        async with Scripted(always=whole(answer)) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
             sent = b'{ "x": 1.10,  "model" : "chat", "max_tokens":5, "messages": [{"content":"\\u00e9"}] }'
-            assert (await door.ask(sent)).body == answer
+            assert (await harness.ask(sent)).body == answer
             assert up.raw[0] == sent.replace(b'"model" : "chat"', b'"model":"upstream-model"')
-            await door.ask(chat(metadata={"model": "chat"}))
+            await harness.ask(chat(metadata={"model": "chat"}))
             assert (up.seen[1]["model"], up.seen[1]["metadata"]) == ("upstream-model", {"model": "chat"})
 
     play(scenario())
@@ -155,17 +158,20 @@ def test_output_that_nobody_stated(tmp_path: Path) -> None:
         del body["max_tokens"]
         async with (
             Scripted(always=said()) as up,
-            Doorway(
+            GatewayHarness(
                 tmp_path, {"a": up}, budgets=[{"usd": 0.001, "per": "ever"}], a={"max_output_tokens": 100_000}
-            ) as door,
+            ) as harness,
         ):
-            answer = await door.ask(body)
+            answer = await harness.ask(body)
             told = int(answer.header("x-tonnage-max-tokens") or 0)
             inputs = len(json.dumps(body)) + 512
             assert told == (1000 - inputs) // 2  # micro-dollars, at 1 and 2 a token
             assert up.seen[0]["max_completion_tokens"] == told
-        async with Scripted(always=said()) as up, Doorway(tmp_path, {"a": up}, route={"max_tokens": 9}) as door:
-            await door.ask(body)
+        async with (
+            Scripted(always=said()) as up,
+            GatewayHarness(tmp_path, {"a": up}, route={"max_tokens": 9}) as harness,
+        ):
+            await harness.ask(body)
             assert up.seen[0]["max_completion_tokens"] == 9
 
     play(scenario())
@@ -180,19 +186,19 @@ def test_own_first_overflows_to_tokens(tmp_path: Path) -> None:
         async with (
             Scripted(always=slow) as mine,
             Scripted(always=said()) as bought,
-            Doorway(
+            GatewayHarness(
                 tmp_path,
                 {"mine": mine, "bought": bought},
                 mine={"own": own, "price": None, "at_once": 1},
                 route={"policy": "own-first"},
-            ) as door,
+            ) as harness,
         ):
-            first = asyncio.ensure_future(door.ask(chat(stream=True)))
+            first = asyncio.ensure_future(harness.ask(chat(stream=True)))
             await asyncio.sleep(0.05)
-            second = await door.ask()
+            second = await harness.ask()
             assert second.header("x-tonnage-deployment") == "bought"
             assert (await first).header("x-tonnage-deployment") == "mine"
-            third = await door.ask(chat(stream=True))
+            third = await harness.ask(chat(stream=True))
             assert third.header("x-tonnage-deployment") == "mine"
 
     play(scenario())
@@ -205,15 +211,15 @@ def test_fallback_routes_and_dear_requests(tmp_path: Path) -> None:
         async with (
             Scripted(always=whole({}, 500)) as bad,
             Scripted(always=said()) as well,
-            Doorway(
+            GatewayHarness(
                 tmp_path,
                 {"a": bad, "b": well},
                 route={"deployments": ["a"], "fallback": "other"},
                 more={"other": {"deployments": ["b"], "most_usd_per_request": 0.001}},
-            ) as door,
+            ) as harness,
         ):
-            assert (await door.ask()).header("x-tonnage-deployment") == "b"
-            refused = await door.ask(chat(model="other", max_tokens=1000))
+            assert (await harness.ask()).header("x-tonnage-deployment") == "b"
+            refused = await harness.ask(chat(model="other", max_tokens=1000))
             assert refused.status == 400
             assert "the route other allows 0.001" in refused.body.decode()
 
@@ -228,7 +234,7 @@ def test_a_fallback_keeps_to_the_regions_of_the_rule(tmp_path: Path) -> None:
             Scripted(always=whole({}, 500)) as bad,
             Scripted(always=said()) as us,
             Scripted(always=said()) as eu,
-            Doorway(
+            GatewayHarness(
                 tmp_path,
                 {"a": bad, "us": us, "eu": eu},
                 route={
@@ -240,9 +246,9 @@ def test_a_fallback_keeps_to_the_regions_of_the_rule(tmp_path: Path) -> None:
                 a={"region": "eu"},
                 us={"region": "us"},
                 eu={"region": "eu"},
-            ) as door,
+            ) as harness,
         ):
-            assert (await door.ask()).header("x-tonnage-deployment") == "eu"
+            assert (await harness.ask()).header("x-tonnage-deployment") == "eu"
             assert not us.seen
 
     play(scenario())
@@ -255,13 +261,16 @@ def test_a_reload_keeps_what_is_under_way(tmp_path: Path) -> None:
         from tonnage.gateway.proxy.running import Running
         from tonnage.gateway.signing import make_signer
 
-        async with Scripted(always=streamed(*words(5), pause_s=0.05)) as up, Doorway(tmp_path, {"a": up}) as door:
-            begun = asyncio.ensure_future(door.ask(chat(stream=True)))
+        async with (
+            Scripted(always=streamed(*words(5), pause_s=0.05)) as up,
+            GatewayHarness(tmp_path, {"a": up}) as harness,
+        ):
+            begun = asyncio.ensure_future(harness.ask(chat(stream=True)))
             await asyncio.sleep(0.08)
-            before = door.running
-            door.door.running = Running(door.gateway, door.measures, make_signer, before)
-            before.retire(door.door.running.upstreams)
-            assert door.door.running.healths["a"] is before.healths["a"]
+            before = harness.running
+            harness.handler.running = Running(harness.gateway, harness.measures, make_signer, before)
+            before.retire(harness.handler.running.upstreams)
+            assert harness.handler.running.healths["a"] is before.healths["a"]
             answer = await begun
             assert answer.body.endswith(b"[DONE]\n\n")
 

@@ -1,4 +1,4 @@
-"""Files that a user writes for `compare`, at the door: YAML text -> pydantic model; errors with line, key, hint."""
+"""Files that a user writes for `compare`: YAML text -> pydantic model; errors with line, key, hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door: lets callers in, reads what they ask, and sends each request on its journey."""
+"""The gateway's handler: identifies the caller, reads the request, and sends it on its journey."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OF_THE_ANSWER: Final = PASSED_ON - {b"traceparent", b"tracestate"}  # headers t
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
 
-class Door:
+class RequestHandler:
     """`pages` answers paths of the gateway's own: (status, content type, body)."""
 
     def __init__(self, running: Running, book: SpendBook, measures: GatewayMeasures, pages: Page) -> None:
