@@ -166,7 +166,7 @@ def test_a_bad_file_is_told_with_file_line_and_key(project: Path, content: str, 
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_not_text_is_told(home: Path, project: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(home: Path, project: Path) -> None:
     """Bytes that are not UTF-8 name the file."""
     (project / "tonnage.toml").write_bytes(b"output = '\xff'")
     with pytest.raises(InputError, match="is not UTF-8 text"):

@@ -244,7 +244,7 @@ def test_a_service_runs_as_long_as_the_batch(source: Path, tmp_path: Path) -> No
     assert states == ["up", "down"]
 
 
-def test_progress_is_told(source: Path, tmp_path: Path) -> None:
+def test_progress_is_reported(source: Path, tmp_path: Path) -> None:
     """Rows, speed, time left and the forecast of the cost."""
     from tonnage.reports.batch import progress_line
 

@@ -138,7 +138,7 @@ def test_a_kill_at_any_call_loses_and_repeats_nothing(before: bool) -> None:
         assert (len(found.keys), found.input_tokens, found.output_tokens) == (5, 8, 4)
 
 
-def test_two_writers_are_told_apart() -> None:
+def test_two_writers_are_distinguished() -> None:
     """Both know the same parts: one goes on, the other is stopped; a third that knows the new part goes on."""
     store = Memory()
     one, two = output_on(store), output_on(store)

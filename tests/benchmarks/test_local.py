@@ -89,7 +89,7 @@ def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -
     assert disturbed
 
 
-def test_too_little_free_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_free_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is allocated."""
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100 * 2**20))
     with pytest.raises(InputError, match=r"0\.1 GiB"):
@@ -104,7 +104,7 @@ def test_memory_of_a_control_group_counts_where_it_is_limited(tmp_path: Path) ->
         assert group_memory_bytes((tmp_path / "absent", file)) == expected
 
 
-def test_a_gpu_that_is_not_there_is_told() -> None:
+def test_a_gpu_that_is_not_there_is_reported() -> None:
     """torch sees none: what to do instead is named."""
     blind = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
     with pytest.raises(InputError, match="no CUDA GPU") as caught:

@@ -31,7 +31,7 @@ def test_every_look_answers(tmp_path: Path) -> None:
     assert all(one.advice for one in checks.values() if one.status != "ok")
 
 
-def test_amx_and_sve_are_told() -> None:
+def test_amx_and_sve_are_reported() -> None:
     """Units are named as their vendors name them; a file without flags names none."""
     assert "AMX bf16" in processor_features("flags : fpu avx2 amx_tile amx_bf16\n")
     assert processor_features("Features : fp asimd sve2 i8mm\n") == ("NEON", "Arm int8", "SVE2")

@@ -83,7 +83,7 @@ def test_names_of_rules(said: str, name: str | None) -> None:
     assert {"soc2", "hipaa", "iso27001"} <= set(load_standards())
 
 
-def test_a_typing_error_is_told(ask: Callable[..., CompareRequest], standard: str) -> None:
+def test_a_typing_error_is_reported(ask: Callable[..., CompareRequest], standard: str) -> None:
     """An unknown rule would stand as «not known» everywhere, so it is bad input with the nearest name."""
     with pytest.raises(WorkloadError, match="no rule or attestation is named 'hippa'") as caught:
         ask(standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [hippa]"))

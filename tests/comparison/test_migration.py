@@ -179,7 +179,7 @@ def test_a_hostile_name_stays_one_word_in_a_check(compared: Callable[..., Compar
         ),
     ],
 )
-def test_faulty_templates_are_told(text: str, said: str) -> None:
+def test_faulty_templates_are_reported(text: str, said: str) -> None:
     """Unknown names, hours out of order and cycles."""
     head = "name: t\nsource: s\nphases: {p: {title: P, purpose: p}}\nrollback: [back]\ntasks:\n  "
     with pytest.raises(WorkloadError, match=said):

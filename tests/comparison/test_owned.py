@@ -58,7 +58,7 @@ def test_the_offer_is_as_stated(catalog: Catalog) -> None:
     assert "own.yaml" in offer.source.text
 
 
-def test_an_unknown_machine_is_told(catalog: Catalog) -> None:
+def test_an_unknown_machine_is_reported(catalog: Catalog) -> None:
     """`like` names a machine of the catalog."""
     with pytest.raises(WorkloadError, match=r"owned.like") as caught:
         with_owned(catalog, ROOM.model_copy(update={"like": "p5.24xlarge"}), dedicated=False, file="own.yaml")

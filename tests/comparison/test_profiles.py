@@ -111,7 +111,7 @@ def test_a_folder_adds_profiles(tmp_path: Path) -> None:
         ("about: A platform of our own.", "based_on: nowhere\nabout: x", 4, "no profile is named 'nowhere'"),
     ],
 )
-def test_faults_are_told(before: str, after: str, line: int, said: str) -> None:
+def test_faults_are_reported(before: str, after: str, line: int, said: str) -> None:
     """Each fault with the file, its line and a hint."""
     assert before in GOOD
     with pytest.raises(WorkloadError) as caught:
@@ -180,7 +180,7 @@ def test_null_is_not_verified() -> None:
     assert parse_profiles({"ours.yaml": GOOD})["ours"].cells["hardware"].evidence[0].verified
 
 
-def test_the_transports_of_a_cloud_are_told_apart() -> None:
+def test_the_transports_of_a_cloud_are_distinguished() -> None:
     """TCPX is A3 High's and TCPXO A3 Mega's; what NCCL measures is called a bus bandwidth, never a link's rate."""
     said = load_profiles()["self-managed-gcp"].cells["network"].value
     assert "GPUDirect-TCPX on A3 High" in said

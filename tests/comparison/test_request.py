@@ -47,7 +47,7 @@ def read(text: str) -> CompareRequest:
         ("gpus: [H100]", "setup_hours: {low: 9, likely: 2, high: 3, because: so}", "is not low <= likely <= high"),
     ],
 )
-def test_faults_are_told(before: str, after: str, said: str) -> None:
+def test_faults_are_reported(before: str, after: str, said: str) -> None:
     """Each with file and line, as bad input (exit 2)."""
     assert before in SMALL
     with pytest.raises(InputError) as caught:

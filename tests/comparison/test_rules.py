@@ -48,7 +48,7 @@ def facts(**values: object) -> dict[str, Fact]:
         ("needs: {urgent: it is urgent}", "needs: {urgent: it is urgent, cheap: it is cheap}", "asked by no question"),
     ],
 )
-def test_faults_are_told(before: str, after: str, said: str) -> None:
+def test_faults_are_reported(before: str, after: str, said: str) -> None:
     """Cycles, dead ends, unknown names: an error with file, line and hint."""
     assert before in TREE
     with pytest.raises(WorkloadError) as caught:

@@ -146,7 +146,7 @@ class Home:
         self.history.close()
 
 
-def test_a_run_is_stopped_and_people_are_told(tmp_path: Path, folder: RunFolder, site: Site) -> None:
+def test_a_run_is_stopped_and_people_are_reported(tmp_path: Path, folder: RunFolder, site: Site) -> None:
     """The step passes its limit: the alert is posted, the run stopped, and the audit has each before and after."""
     text = f"""
 defaults: no

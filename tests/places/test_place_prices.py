@@ -113,7 +113,7 @@ def test_what_is_doubtful_of_a_price_is_said(
     found = [said for said, mends in price_doubts(place, price, today=TODAY) if mends]
     assert len(found) == len(doubts)
     assert all(wanted in said for said, wanted in zip(found, doubts, strict=True))
-    assert price.told(TODAY) == told
+    assert price.described(TODAY) == told
 
 
 def test_places_are_listed_with_the_price_of_the_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_places_are_listed_with_the_price_of_the_catalog(tmp_path: Path, monkeyp
     [found] = places(settings=current_settings()).found
     assert found.price is not None
     assert found.price.usd_per_hour == 47.6
-    assert found.price.told(TODAY) == "catalog, undated"
+    assert found.price.described(TODAY) == "catalog, undated"
 
 
 def test_the_age_of_a_price_is_that_of_the_settings_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.places.bucket.layout import things_in
+from tonnage.places.bucket.layout import artifact_names
 from tonnage.places.file import SSHPlace, read_places
 from tonnage.places.ssh import agent, mirror
 from tonnage.places.ssh.line import SSHConnection
@@ -274,7 +274,7 @@ def test_older_parts_of_logs_stay_where_they_are(tmp_path: Path, capfdbinary: py
     assert pod.main(["--pack", "--run", str(tmp_path)]) == 0
     with tarfile.open(fileobj=io.BytesIO(capfdbinary.readouterr().out)) as archive:
         by_pod = set(archive.getnames())
-    assert by_ssh == by_pod == set(things_in(folder)) == comes
+    assert by_ssh == by_pod == set(artifact_names(folder)) == comes
 
 
 def test_what_a_dead_client_had_appended_is_not_there_twice(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_another_cloud_has_no_cut_of_aws() -> None:
     assert prices_apart("gcp", "p5.48xlarge", BEFORE, LATER) is None
 
 
-def test_both_days_and_the_cut_are_told() -> None:
+def test_both_days_and_the_cut_are_reported() -> None:
     """The reason holds what a reader needs: either day, and the cut where one parts them."""
     cut, far = (
         prices_apart("aws", "p5.48xlarge", BEFORE, LATER),

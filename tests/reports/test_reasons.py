@@ -153,7 +153,7 @@ def test_kinds_are_a_closed_set(module: ModuleType, base: type[Reason], kinds: t
 @pytest.mark.parametrize(
     "union", [Risk, Origin, Note, Distance, Difference | Doubt, SpotRefusal, AnyChange, Miss, Broken]
 )
-def test_kinds_are_told_apart(union: Any) -> None:
+def test_kinds_are_distinguished(union: Any) -> None:
     """No two kinds of one sort share their name."""
     names = [kind.kind for kind in get_args(union)]
     assert len(set(names)) == len(names)
@@ -181,7 +181,7 @@ def test_the_page_of_reasons_is_fresh() -> None:
     ("cut_on", "said"),
     [(date(2025, 6, 5), "the price cut of 2025-06-05 may lie between"), (None, "too far apart to compare")],
 )
-def test_a_price_across_a_cut_is_told(cut_on: date | None, said: str) -> None:
+def test_a_price_across_a_cut_is_reported(cut_on: date | None, said: str) -> None:
     """A price that is held and says nothing beside the machine's is told with both days, never as none."""
     apart = PricesApart(first_on=date(2025, 1, 26), second_on=None, cut_on=cut_on)
     words = miss_words(UnpricedMiss(of="ml instance", name="p5.48xlarge", apart=apart))

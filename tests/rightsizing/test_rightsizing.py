@@ -124,7 +124,7 @@ def test_a_workload_must_fit_too(catalog: Catalog, tmp_path: Path) -> None:
     assert any(isinstance(broken, Unfit) for one in with_work.cheaper_but for broken in one.broken)
 
 
-def test_a_missing_price_is_told(catalog: Catalog) -> None:
+def test_a_missing_price_is_reported(catalog: Catalog) -> None:
     """No price of the machine now: no saving is claimed."""
     usage = MachineUsage(
         name="x", instance=catalog.instance_type("g5.2xlarge", "aws"), region="us-west-2", purchase="reserved_3y",

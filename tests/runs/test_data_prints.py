@@ -40,7 +40,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("whole", [data_prints.WHOLE_BYTES, 100], ids=["hashed whole", "hashed in parts"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_told(
+def test_a_change_is_reported(
     tmp_path: Path, data: DataSpec, change: str, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another content, size or number of files: the file is named. Untouched, copied or touched files pass."""

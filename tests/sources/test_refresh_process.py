@@ -230,7 +230,7 @@ def test_a_snapshot_that_cannot_be_read_is_listed(tonnage: Run, tmp_path: Path) 
         (("diff", "2026-11-20", "2026-11-20", "--kind", "x"), "no kind of difference"),
     ],
 )
-def test_bad_input_is_told_apart(tonnage: Run, line: tuple[str, ...], says: str) -> None:
+def test_bad_input_is_distinguished(tonnage: Run, line: tuple[str, ...], says: str) -> None:
     """Exit code 2, with what to write instead."""
     done = tonnage("catalog", *line)
     assert done.returncode == 2

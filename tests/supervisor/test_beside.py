@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tonnage.places.bucket.grown import follow
-from tonnage.places.bucket.layout import Keys, things_in
+from tonnage.places.bucket.layout import Keys, artifact_names
 from tonnage.places.bucket.objects import FolderObjects
 from tonnage.places.ssh.mirror import Mirror, read_mirror, write_mirror
 from tonnage.runs import RunFolder, RunSpec
@@ -123,7 +123,7 @@ def test_what_a_further_machine_prints_comes_to_the_client(
     assert lines == [f"the second works: {number}" for number in range(len(lines))]
     assert "the second works" not in folder.log_file.read_text()
     assert folder.state().state.value == "succeeded"
-    assert log.name not in things_in(folder)
+    assert log.name not in artifact_names(folder)
     revealed = [path for path in tmp_path.rglob("*") if path.is_file() and b"pl4nted-" in path.read_bytes()]
     assert {path.name for path in revealed} <= {"job.json"}  # which has the worker's own program
 

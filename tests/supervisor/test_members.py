@@ -22,8 +22,8 @@ from tonnage.supervisor.meeting import (
     Member,
     join,
     meeting_env,
+    membership_from_cloud,
     own_address,
-    told_by_the_cloud,
 )
 
 KEYS = Keys(base="home/run", number=1)
@@ -62,8 +62,8 @@ def test_a_number_that_the_cloud_says_is_taken(monkeypatch: pytest.MonkeyPatch, 
     file = tmp_path / "resourceconfig.json"
     hosts = [f"algo-{number}" for number in range(10, 0, -1)]
     file.write_text(json.dumps({"current_host": "algo-10", "hosts": hosts}))
-    assert told_by_the_cloud({}, file) == (9, "algo-10")
-    assert told_by_the_cloud({}, tmp_path / "none") is None
+    assert membership_from_cloud({}, file) == (9, "algo-10")
+    assert membership_from_cloud({}, tmp_path / "none") is None
     monkeypatch.setenv("SM_HOSTS", json.dumps(hosts))
     monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
     found = join(FolderObjects(tmp_path), KEYS, 10)
@@ -74,9 +74,9 @@ def test_a_number_that_the_cloud_says_is_taken(monkeypatch: pytest.MonkeyPatch, 
 
 def test_azure_ml_and_batch_number_their_nodes() -> None:
     """By variables of theirs; a rank that somebody else has set is none of Azure ML's."""
-    assert told_by_the_cloud({"AZUREML_RUN_ID": "t-a", "NODE_RANK": "3"}) == (3, own_address())
-    assert told_by_the_cloud({"NODE_RANK": "3"}) is None
-    assert told_by_the_cloud({"AWS_BATCH_JOB_NODE_INDEX": "2"}) == (2, own_address())
+    assert membership_from_cloud({"AZUREML_RUN_ID": "t-a", "NODE_RANK": "3"}) == (3, own_address())
+    assert membership_from_cloud({"NODE_RANK": "3"}) is None
+    assert membership_from_cloud({"AWS_BATCH_JOB_NODE_INDEX": "2"}) == (2, own_address())
 
 
 def test_the_others_learn_where_the_first_is(store: FolderObjects) -> None:

@@ -96,7 +96,7 @@ def test_the_same_trouble_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of ours is a line, without where it came from; again and again it is one line; then that it is over."""
     said: list[str] = []
     monkeypatch.setattr(reporting, "complain", said.append)
-    monkeypatch.setattr(reporting, "_told", {})
+    monkeypatch.setattr(reporting, "_failing", {})
 
     def broken() -> None:
         raise TrackingUnavailable("http://host", "404 Not Found")

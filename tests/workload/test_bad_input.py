@@ -63,7 +63,7 @@ def test_a_hundred_faults_are_cut_short() -> None:
     assert len(str(caught.value).splitlines()) == 21
 
 
-def test_without_a_file_name_the_line_is_told() -> None:
+def test_without_a_file_name_the_line_is_reported() -> None:
     """Text from elsewhere has no file; line and key still stand."""
     with pytest.raises(WorkloadError, match=r"^4: `data.samples`: found 0"):
         parse_workload(swap(TRAIN, "67_000", "0"), file=None, folder=None, as_of=AS_OF)

@@ -195,7 +195,7 @@ def test_a_null_window_is_no_window() -> None:
         ("qwen3-0.6b", 0, 0),
     ],
 )
-def test_layers_with_and_without_a_window_are_told_apart(name: str, window: int, full: int) -> None:
+def test_layers_with_and_without_a_window_are_distinguished(name: str, window: int, full: int) -> None:
     """By the family's rule or the file's `layer_types`, the published mix of layers comes out, known or read."""
     for shape in (parse_huggingface_config(CONFIGS[name], name="mine"), find_model(name)):
         assert (shape.sliding_window, shape.full_layers) == (window, full)

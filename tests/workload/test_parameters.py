@@ -62,7 +62,7 @@ PYTHIA_NON_EMBEDDING = [  # EleutherAI/pythia README: Non-Embedding Params
 
 
 @pytest.mark.parametrize(("name", "non_embedding"), PYTHIA_NON_EMBEDDING)
-def test_embeddings_and_head_are_told_apart(name: str, non_embedding: int) -> None:
+def test_embeddings_and_head_are_distinguished(name: str, non_embedding: int) -> None:
     """What is neither table nor vocabulary projection equals Pythia's published non-embedding parameters."""
     count = count_parameters(find_model(name))
     assert count.total - count.embedding_total - count.lm_head == non_embedding

@@ -18,7 +18,7 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.places.aws.bedrock import Bedrock, BedrockThing
+    from tonnage.places.aws.bedrock import Bedrock, BedrockResource
     from tonnage.places.aws.bedrock_requests import BedrockOwner
     from tonnage.places.bucket.cloud import Request
     from tonnage.runs.spec import RunSpec
@@ -101,10 +101,10 @@ class BedrockWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedThing:
+class ListedResource:
     """Something of this home at Bedrock."""
 
-    thing: BedrockThing
+    resource: BedrockResource
     due: bool  # billed though its time is over
     why: str  # it failed
 
@@ -166,20 +166,20 @@ def bedrock_provision(
 
 def bedrock_list(
     options: BedrockAccount | None = None, *, settings: Settings | None = None
-) -> Answer[tuple[ListedThing, ...]]:
+) -> Answer[tuple[ListedResource, ...]]:
     """All of this home at Bedrock: jobs, imports, and throughput with the time when it ends."""
     from tonnage.api.bedrock_reports import bedrock_listing
 
     chosen = settings or current_settings()
     bedrock, now = _bedrock(chosen, options or BedrockAccount()), _now(chosen)
-    found = tuple(ListedThing(thing=one, due=one.due(now), why=bedrock.why(one)) for one in bedrock.listed())
+    found = tuple(ListedResource(resource=one, due=one.due(now), why=bedrock.why(one)) for one in bedrock.listed())
     remark = "`tonnage bedrock end --due` deletes throughput whose time is over"
     return Answer(found, bedrock_listing, remarks=(remark,) if any(one.due for one in found) else ())
 
 
 def bedrock_end(
     names: Sequence[str], options: BedrockAccount | None = None, *, due: bool = False, settings: Settings | None = None
-) -> Answer[tuple[ListedThing, ...]]:
+) -> Answer[tuple[ListedResource, ...]]:
     """Stop jobs and delete throughput, by name; `due`: all throughput of this home whose time is over.
 
     Raises UnknownName where nothing of this home has the name, InputError where Bedrock cannot end it.
@@ -206,7 +206,8 @@ def bedrock_end(
     for one in ended:
         bedrock.end(one)
     return Answer(
-        tuple(ListedThing(thing=replace(one, status="ended"), due=False, why="") for one in ended), bedrock_listing
+        tuple(ListedResource(resource=replace(one, status="ended"), due=False, why="") for one in ended),
+        bedrock_listing,
     )
 
 

@@ -11,7 +11,7 @@ from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_money
 
 if TYPE_CHECKING:
-    from tonnage.api.bedrock import BedrockWork, ListedThing
+    from tonnage.api.bedrock import BedrockWork, ListedResource
     from tonnage.reports.rendering import Report
 
 
@@ -52,22 +52,22 @@ def bedrock_work(found: BedrockWork) -> Report:
                   columns=("name", "value"), rows=lambda: [list(row) for row in rows])  # fmt: skip
 
 
-def bedrock_listing(found: tuple[ListedThing, ...]) -> Report:
-    """One row a thing (`tonnage/bedrock@1`)."""
+def bedrock_listing(found: tuple[ListedResource, ...]) -> Report:
+    """One row a resource (`tonnage/bedrock@1`)."""
 
     def moment(value: Any) -> str:
         return "" if value is None else str(value)[:16].replace("T", " ")
 
-    fields: Fields[ListedThing] = [
-        Field("kind", lambda one: one.thing.kind, title="kind"),
-        Field("name", lambda one: one.thing.name, title="name"),
-        Field("status", lambda one: one.thing.status, title="status"),
-        Field("created", lambda one: one.thing.created.isoformat(), title="since (UTC)", show=moment),
-        Field("units", lambda one: one.thing.units, title="units", right=True),
-        Field("until", lambda one: None if one.thing.until is None else one.thing.until.isoformat(),
+    fields: Fields[ListedResource] = [
+        Field("kind", lambda one: one.resource.kind, title="kind"),
+        Field("name", lambda one: one.resource.name, title="name"),
+        Field("status", lambda one: one.resource.status, title="status"),
+        Field("created", lambda one: one.resource.created.isoformat(), title="since (UTC)", show=moment),
+        Field("units", lambda one: one.resource.units, title="units", right=True),
+        Field("until", lambda one: None if one.resource.until is None else one.resource.until.isoformat(),
               title="ends (UTC)", show=moment),
         Field("due", lambda one: one.due, title="due", show=lambda due: "yes" if due else ""),
-        Field("model", lambda one: one.thing.model),
+        Field("model", lambda one: one.resource.model),
         Field("why", lambda one: one.why, title="why", show=lambda why: str(why or "")),
     ]  # fmt: skip
     return listing_report(

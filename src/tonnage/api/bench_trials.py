@@ -98,11 +98,11 @@ class ServiceTrials:
 
         arrivals, sending_s, words = self._arrivals(rate)
 
-        def told(sent: int, answered: int) -> None:
+        def show(sent: int, answered: int) -> None:
             self._on_step(f"{words}: {sent:,} sent, {answered:,} ended")
 
         before_s = _cpu_s()
-        exchanges: list[Exchange] = await offer_load(target, pool, arrivals, prompts.prompt, told)
+        exchanges: list[Exchange] = await offer_load(target, pool, arrivals, prompts.prompt, show)
         self._cpu_s += _cpu_s() - before_s
         warm_s = self._options.warm_up_s
         warm_s = min(0.1 * sending_s, LONGEST_WARM_UP_S) if warm_s is None else warm_s

@@ -82,9 +82,9 @@ def _bundle(settings: Settings, file: Path, options: BundleOptions) -> tuple[Ass
     from tonnage.places.databricks.bundle import bundle_faults, bundle_of
 
     bundled = _bundled(settings, file, options)
-    told = bundle_of(bundled)
+    bodies = bundle_of(bundled)
     try:
-        faults = list(bundle_faults(told))
+        faults = list(bundle_faults(bodies))
         checked = True
     except MissingExtra:
         faults, checked = [], False
@@ -92,7 +92,7 @@ def _bundle(settings: Settings, file: Path, options: BundleOptions) -> tuple[Ass
         raise InputError(f"Databricks knows no such bundle: {'; '.join(faults)}", hint=f"correct places.{options.on}")
     files = {
         name: HEAD + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
-        for name, body in told.items()
+        for name, body in bodies.items()
     }  # fmt: skip
     files[bundled.file] = file.read_text(encoding="utf-8")
     commands = tuple(_commands(bundled))

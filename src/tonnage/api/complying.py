@@ -80,10 +80,10 @@ def _least_rights(state: InstallationState) -> tuple[Outcome, str]:
     if not state.keys:
         return "unknown", state.keys_fault or "no key is kept"
     roles = {role: sum(one.role == role for one in state.keys) for role in ("viewer", "operator", "admin")}
-    told = ", ".join(f"{count} {role}" for role, count in roles.items())
+    counted = ", ".join(f"{count} {role}" for role, count in roles.items())
     everywhere = sum(one.projects is None for one in state.keys)
     outcome: Outcome = "yes" if roles["admin"] < len(state.keys) or len(state.keys) == 1 else "no"
-    return outcome, f"{told}; {everywhere} of {len(state.keys)} hold for all projects"
+    return outcome, f"{counted}; {everywhere} of {len(state.keys)} hold for all projects"
 
 
 def _ends(state: InstallationState) -> tuple[Outcome, str]:

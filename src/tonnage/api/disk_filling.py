@@ -109,7 +109,7 @@ def fill_place(
     fills = _wanted(executor, options, executor.fills(runs_folder(chosen.home), say or _said))
     if options.dry_run:
         forecasts = tuple(_forecast(chosen, one.fill, options.gbit_per_s) for one in fills)
-        return Answer(FilledPlace(name=executor.name, forecasts=forecasts), _foretold)
+        return Answer(FilledPlace(name=executor.name, forecasts=forecasts), _forecast_report)
     if options.remove:
         removed = tuple(gone for one in fills for gone in one.remove())
         return Answer(FilledPlace(name=executor.name, removed=removed), _done)
@@ -193,7 +193,7 @@ def _requests(fill: Fill) -> Iterator[dict[str, Any]]:
         yield {"service": f"POST {project}/zones/{zone}/disks", "body": body}
 
 
-def _foretold(found: FilledPlace) -> Report:
+def _forecast_report(found: FilledPlace) -> Report:
     from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Table
     from tonnage.reports.rendering import Report
 

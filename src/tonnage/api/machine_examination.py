@@ -85,8 +85,10 @@ def _cuda() -> Check:
         said = "no PyTorch" if "torch" not in has else f"PyTorch {has['torch']} names no CUDA"
         return Check(name="cuda", status="missing", found=said, advice="none is needed to plan")
     tool = shutil.which("nvidia-smi")
-    told = (_printed([tool, "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]) or "") if tool else ""
-    rows = [line.split(", ") for line in told.splitlines() if re.fullmatch(r"[\d.]+, [\d.]+", line)]
+    printed = (
+        (_printed([tool, "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]) or "") if tool else ""
+    )
+    rows = [line.split(", ") for line in printed.splitlines() if re.fullmatch(r"[\d.]+, [\d.]+", line)]
     if not rows:
         found = f"CUDA {show_version(cuda)}, and no driver answers"
         return Check(name="cuda", status="missing", found=found, advice="none is needed to plan")

@@ -32,8 +32,8 @@ class HourlyLine:
     def document(self) -> dict[str, Any]:
         """For `-o json`."""
         day = None if self.read_on is None else self.read_on.isoformat()
-        told = {"what": self.what, "usd_per_hour": self.usd_per_hour, "source": self.source, "read_on": day}
-        return {**told, "undated": self.read_on is None and self.source not in OWN}
+        document = {"what": self.what, "usd_per_hour": self.usd_per_hour, "source": self.source, "read_on": day}
+        return {**document, "undated": self.read_on is None and self.source not in OWN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class HourlyPrice:
         """Those of the catalog."""
         return tuple(line for line in self.lines if line.source not in OWN)
 
-    def told(self, today: date) -> str:
+    def described(self, today: date) -> str:
         """Where it is from, and how old it is."""
         if not self.source_lines:
             return self.lines[0].source

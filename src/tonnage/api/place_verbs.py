@@ -197,7 +197,7 @@ def _listed(found: tuple[NamedPlace, ...], *, today: date) -> Report:
             read=lambda one: one.price and round(one.price.usd_per_hour, 4),
             right=True,
         ),
-        Field(key="price_from", title="price from", read=lambda one: one.price and one.price.told(today)),
+        Field(key="price_from", title="price from", read=lambda one: one.price and one.price.described(today)),
         Field(key="fault", read=lambda one: one.fault or None),
     ]
     remarks = [f"{one.name} cannot be used: {one.fault}" for one in found if one.fault]

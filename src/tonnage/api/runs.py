@@ -136,8 +136,8 @@ def show(run: str, *, settings: Settings | None = None) -> Answer[RunSummary]:
 
     chosen = settings or current_settings()
     folder = find_run(chosen, run)
-    told = look_at_place(chosen, folder)
-    return Answer(summarise(folder), run_report, remarks=(told,) if told else ())
+    remark = look_at_place(chosen, folder)
+    return Answer(summarise(folder), run_report, remarks=(remark,) if remark else ())
 
 
 def stop(

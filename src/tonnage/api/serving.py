@@ -151,10 +151,10 @@ def planned_replica(
     if asked.model is None:
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
     name = asked.name or name
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     if job.requests.output_tokens is None:
         made = _planned_encoder(asked.model, job, name, found, asked, settings)
-        made, told = on_this_machine(made, job, settings)
+        made, remarks = on_this_machine(made, job, settings)
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
     made = replace(
@@ -162,7 +162,7 @@ def planned_replica(
         hours_per_month=job.hours_per_month, rate_varies=job.traffic is not None,
         target=absolute_target(str(target)), p95_latency_s=job.p95_latency_s,
     )  # fmt: skip
-    return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *told))
+    return Answer(made, replica_report, remarks=(*_unlike(asked.model, job.model), *remarks))
 
 
 def absolute_target(target: str) -> str:

@@ -92,14 +92,14 @@ class _BatchWorker:
         answers, errors = (Record(self._folder / f"{self._book.worker}.{kind}.jsonl") for kind in ("answers", "errors"))
         leased = LeasedRows(self._source, self._checked, self._book, self._shards)
 
-        def told(progress: BatchProgress) -> None:
+        def show(progress: BatchProgress) -> None:
             self._book.renew()
             on_progress(progress)
 
         try:
             transfer = BatchTransfer(
                 carriage, finished=read_finished((), cut=False), total=self._checked.rows,
-                sink=FileSink(answers, errors), on_progress=told, on_recorded=leased.recorded,
+                sink=FileSink(answers, errors), on_progress=show, on_recorded=leased.recorded,
             )  # fmt: skip
             ending = run_in_loop(transfer.carry(leased.rows()))
             if ending == "done":
@@ -156,10 +156,10 @@ def _agree(folder: Path, source: BatchInput, checked: CheckedInput) -> None:
     place = folder / "input.json"
     if not place.exists():
         write_whole(place, json.dumps(own), mode=SHARED)
-    told = json.loads(place.read_text(encoding="utf-8"))
-    differs = [name for name, value in own.items() if told.get(name) != value]
+    kept = json.loads(place.read_text(encoding="utf-8"))
+    differs = [name for name, value in own.items() if kept.get(name) != value]
     if differs:
         raise InputError(
-            f"{folder} is of another input: {', '.join(f'{name} {told.get(name)}' for name in differs)} there",
+            f"{folder} is of another input: {', '.join(f'{name} {kept.get(name)}' for name in differs)} there",
             hint="name another output, or move that folder away",
         )

@@ -295,5 +295,5 @@ def _plan(settings: Settings, run: str) -> str:
     best = made.best
     if best is None:
         return f"nothing fits {spec.workload_file}: tonnage plan {spec.workload_file}"
-    told = describe_option(best, horizon=made.horizon)
-    return f"the plan's first now: {told} `tonnage plan {spec.workload_file}` shows the others"
+    option = describe_option(best, horizon=made.horizon)
+    return f"the plan's first now: {option} `tonnage plan {spec.workload_file}` shows the others"

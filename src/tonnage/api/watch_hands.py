@@ -78,24 +78,24 @@ def _stopped(settings: Settings, names: list[str], *, named: bool) -> str:
     here = [one for one in folders.values() if not one.place_file.exists()]  # of others no word comes by itself
     while time.monotonic() < until and any(not one.state().state.ended for one in here):
         time.sleep(LOOK_EVERY_S)
-    told, unsaved = [], []
+    outcomes, unsaved = [], []
     for name, folder in folders.items():
         if not folder.state().state.ended:
-            told.append(f"{name} still saves")
+            outcomes.append(f"{name} still saves")
             continue
         words = _last_words(folder)
-        told.append(f"{name} is {folder.state().state.value}: {words}")
+        outcomes.append(f"{name} is {folder.state().state.value}: {words}")
         if not _is_saved(folder):
             unsaved.append(f"{name}: {words}")
     if unsaved:
         raise TonnageError(f"stopped, but no checkpoint of now was verified: {'; '.join(unsaved)}",
                            hint="an older one may be there: tonnage show RUN")  # fmt: skip
-    return f"{'; '.join(told)}; go on with `tonnage resume {asked[0]}`"
+    return f"{'; '.join(outcomes)}; go on with `tonnage resume {asked[0]}`"
 
 
 def _last_words(folder: RunFolder) -> str:
-    told = [str(one.fields["message"]) for one in folder.events() if one.fields.get("message")]
-    return told[-1] if told else ""
+    messages = [str(one.fields["message"]) for one in folder.events() if one.fields.get("message")]
+    return messages[-1] if messages else ""
 
 
 def _is_saved(folder: RunFolder) -> bool:

@@ -91,7 +91,7 @@ class PartAsker:
             self._call("report", part, progress.answered, progress.usd or 0.0)
             if transfer.reason:
                 break
-        return sink.told(part)
+        return sink.outcome(part)
 
     def _carry(self, rows: Sequence[BatchRow | BadRow], sink: _Gathered, left_s: float | None) -> BatchTransfer:
         headers = {**self._work.carriage.headers, **self._work.key_headers(self._work.key_variable)}
@@ -137,7 +137,7 @@ class _Gathered:
         self._input_tokens += progress.input_tokens
         self._output_tokens += progress.output_tokens
 
-    def told(self, part: int) -> dict[str, Any]:
+    def outcome(self, part: int) -> dict[str, Any]:
         return {
             "part": part, "answers": b"".join(self._lines[0]), "faults": b"".join(self._lines[1]),
             "answered": len(self._lines[0]), "failed": len(self._lines[1]), "retries": self._retries,
@@ -160,7 +160,7 @@ class RayBatch:
         self._faults: Counter[str] = Counter()
         self._waiting: tuple[list[bytes], list[bytes]] = ([], [])
         self._began_s = self._written_s = time.monotonic()
-        self._told: set[int] = set()
+        self._seen: set[int] = set()
 
     def run(self) -> RayEnding:
         """Until all parts are back, or none is asked any more. What came back is recorded in any case."""
@@ -201,9 +201,9 @@ class RayBatch:
             yield from table.to_pylist()
 
     def _take(self, found: Mapping[str, Any]) -> None:
-        if found["part"] in self._told:
+        if found["part"] in self._seen:
             return
-        self._told.add(found["part"])
+        self._seen.add(found["part"])
         self._answered += found["answered"]
         self._failed += found["failed"]
         self._retries += found["retries"]

@@ -117,7 +117,7 @@ def azure(row: Row) -> Iterator[BillLine]:
     if charge == "usage" and (low.get("reservationid") or low.get("benefitid")):
         charge = "commitment"
     extra = low.get("additionalinfo")
-    told: Mapping[str, Any] = json.loads(extra) if isinstance(extra, str) and extra.startswith("{") else {}
+    info: Mapping[str, Any] = json.loads(extra) if isinstance(extra, str) and extra.startswith("{") else {}
     said = [low.get(name) for name in ("metercategory", "metersubcategory", "metername", "resourceid", "productname")]
     line = BillLine(
         day=day(first(low, "date", "usagedatetime")), item=" ".join(str(one) for one in said if one), model=None,
@@ -126,7 +126,7 @@ def azure(row: Row) -> Iterator[BillLine]:
         and currency != DOLLARS, resource=text(low, "resourceid", "instanceid", "instancename"),
         hours=hours(first(low, "quantity", "usagequantity"), low.get("unitofmeasure"))
         if charge in ("usage", "commitment") and str(low.get("metercategory", "")).startswith("Virtual Machines")
-        else None, machine=_text(told.get("ServiceType")), tags=tags(low.get("tags")),
+        else None, machine=_text(info.get("ServiceType")), tags=tags(low.get("tags")),
     )  # fmt: skip
     yield _priced(line, None)
 
@@ -168,8 +168,8 @@ def _snake(name: str) -> str:
 
 def _sku_machine(row: Row) -> str | None:
     details = row.get("SkuPriceDetails")
-    told = json.loads(details) if isinstance(details, str) and details.startswith("{") else details
-    return _text(told.get("InstanceType")) if isinstance(told, Mapping) else None
+    info = json.loads(details) if isinstance(details, str) and details.startswith("{") else details
+    return _text(info.get("InstanceType")) if isinstance(info, Mapping) else None
 
 
 def _text(value: Any) -> str | None:

@@ -101,10 +101,10 @@ def _common(classes: Sequence[_Class], fitted: Sequence[Engine]) -> dict[str, fl
     """Mean deviation of each figure over the classes that tell of it, shrunk towards none."""
     sums, weights = dict.fromkeys(SPREADS, 0.0), dict.fromkeys(SPREADS, PRIOR_WEIGHT)
     for one, engine in zip(classes, fitted, strict=True):
-        told = math.sqrt(float(np.sum(one.weights)))
+        weight = math.sqrt(float(np.sum(one.weights)))
         for name in one.informed:
-            sums[name] += told * math.log(getattr(engine, name) / getattr(one.prior, name))
-            weights[name] += told
+            sums[name] += weight * math.log(getattr(engine, name) / getattr(one.prior, name))
+            weights[name] += weight
     return {name: sums[name] / weights[name] for name in SPREADS}
 
 

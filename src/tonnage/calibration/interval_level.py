@@ -1,4 +1,4 @@
-"""At which level an interval must be taken so that it holds what its sources could not have foretold of one another.
+"""At which level an interval must be taken so that it holds what its sources could not have predicted of one another.
 
 Quantiles of pooled residuals say what a further row of the same sources does. A source that is new errs in its own
 way, more than that where sources are few and differ, less where the sources that are left err more than those with

@@ -154,7 +154,7 @@ def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
         raise InputError(f"row {row.id}: seq_len and micro_batch_per_gpu say what was run; one is blank")
     if row.precision not in PRECISIONS:
         raise InputError(f"row {row.id}: precision '{row.precision}' is not measured by a local profile: fp32 or bf16")
-    told = dict(_NOTE.findall(row.note))
+    noted = dict(_NOTE.findall(row.note))
     processes = row.n_gpus or 1
     accumulation = row.grad_accum or 1
     rank = re.search(r"r=(\d+)", row.method)
@@ -163,14 +163,14 @@ def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
         global_batch=row.micro_batch_per_gpu * accumulation * processes, precision=row.precision,  # type: ignore[arg-type]
         method="lora" if row.method.startswith("lora") else "full",
         optimizer="sgd" if row.optimizer.lower().startswith("sgd") else "adamw",
-        objective="language-model" if told.get("objective") == "language-model" else
-        "classification" if told.get("objective") == "classification" else None,
+        objective="language-model" if noted.get("objective") == "language-model" else
+        "classification" if noted.get("objective") == "classification" else None,
         lora=Lora(rank=int(rank[1])) if rank else Lora(),
     )  # fmt: skip
     return LocalWork(
         job=job, micro_batch=row.micro_batch_per_gpu, accumulation=accumulation, processes=processes,
-        threads=int(told["threads"]) if "threads" in told else max(profile.threads) // processes,
-        saves_beside=told.get("saves") == "beside",
+        threads=int(noted["threads"]) if "threads" in noted else max(profile.threads) // processes,
+        saves_beside=noted.get("saves") == "beside",
     )  # fmt: skip
 
 
@@ -206,9 +206,9 @@ def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, Local
 
 
 def _noise_of_mean(row: TrainingRow) -> float:
-    told = dict(_NOTE.findall(row.note))
+    noted = dict(_NOTE.findall(row.note))
     try:
-        spread, steps = float(told.get("log_sd", 0.0)), float(told.get("steps", 1.0))
+        spread, steps = float(noted.get("log_sd", 0.0)), float(noted.get("steps", 1.0))
     except ValueError as error:
         raise InputError(f"row {row.id}: log_sd or steps in the note is not a number: {row.note}") from error
     if not (isfinite(spread) and spread >= 0 and isfinite(steps) and steps >= 1):

@@ -124,10 +124,10 @@ def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
     columns = {name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS}
     devices = _joined_devices([work.devices for _, _, _, work in parts])
     low_bit = _joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts])
-    first, which = _distinct([*columns.values(), *_told(devices).values(), low_bit])
+    first, which = _distinct([*columns.values(), *_known_columns(devices).values(), low_bit])
     taken: dict[str, Any] = {name: column[first] for name, column in columns.items()}
     operator = replace(parts[0][2], count=1.0, **taken)
-    devices = replace(devices, **{name: column[first] for name, column in _told(devices).items()})
+    devices = replace(devices, **{name: column[first] for name, column in _known_columns(devices).items()})
     return Entries(
         place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
         times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
@@ -155,7 +155,7 @@ def _distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.i
     return first, which
 
 
-def _told(devices: Devices) -> dict[str, Any]:
+def _known_columns(devices: Devices) -> dict[str, Any]:
     return {field.name: value for field in fields(Devices) if (value := getattr(devices, field.name)) is not None}
 
 

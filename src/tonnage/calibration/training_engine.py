@@ -163,7 +163,7 @@ def _offload(row: TrainingRow, usual: tuple[OffloadPart, ...]) -> tuple[OffloadP
         "parameters": True if sharded else None,
         "activations": "offload" in row.activation_checkpointing if row.activation_checkpointing else None,
     }
-    return tuple(part for part, told in said.items() if (part in usual if told is None else told))
+    return tuple(part for part, keeps in said.items() if (part in usual if keeps is None else keeps))
 
 
 def _answer(text: str) -> bool | None:

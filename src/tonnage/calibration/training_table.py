@@ -128,7 +128,7 @@ def _column(values: Sequence[Num]) -> Array:
 
 
 def _joined(devices: Sequence[Devices]) -> Devices:
-    """All devices in one; a column that none of them tells stays untold."""
+    """All devices in one; a column that none of them has stays empty."""
     columns = {name: [getattr(device, name) for device in devices] for name in Devices.__dataclass_fields__}
-    told = {name: values for name, values in columns.items() if values[0] is not None}
-    return Devices(**{name: np.concatenate(values) for name, values in told.items()})
+    known = {name: values for name, values in columns.items() if values[0] is not None}
+    return Devices(**{name: np.concatenate(values) for name, values in known.items()})

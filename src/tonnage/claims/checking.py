@@ -61,8 +61,8 @@ def _once(found: list[Finding]) -> Iterator[Finding]:
     seen: set[tuple[object, ...]] = set()
     for one in found:
         figure = re.search(r"\d[\d,.]*", one.claimed)
-        told = figure[0].rstrip(".,") if figure and one.quantity not in ("name", "sizes") else ""
-        key = (one.line, one.kind, one.subject, one.quantity, told)
+        figure_text = figure[0].rstrip(".,") if figure and one.quantity not in ("name", "sizes") else ""
+        key = (one.line, one.kind, one.subject, one.quantity, figure_text)
         if key not in seen:
             seen.add(key)
             yield one

@@ -95,9 +95,9 @@ def _others(claim: GpuClaim, held: list[_Published], known: list[_Published]) ->
     """Forms of the same GPU for which the figure does not hold, or is not known to."""
     holding, published = {one.device for one in held}, {one.device for one in known}
     others = [one for one in known if one.device not in holding]
-    untold = [device.name for device in claim.gpu.devices if device.name not in published]
+    unknown = [device.name for device in claim.gpu.devices if device.name not in published]
     parts = [f"another form differs: {_listed(others, claim.quantity)}"] if others else []
-    return "; ".join([*parts, *([f"no figure held of {', '.join(untold)}"] if untold else [])])
+    return "; ".join([*parts, *([f"no figure held of {', '.join(unknown)}"] if unknown else [])])
 
 
 def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> ClaimAnswer:

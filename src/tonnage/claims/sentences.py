@@ -68,13 +68,13 @@ def sentence_claims(block: Sequence[TextLine], names: Names) -> Iterator[Claim]:
         provider = provider_named(*line.headings, line.text)
         for text in _SENTENCE.split(line.text):
             one = _Sentence(text, names.machines_in(text, provider=provider), _outside(text, names, provider))
-            told = {found.name.text for found in one.machines}
-            if len(told) == 1:
+            named = {found.name.text for found in one.machines}
+            if len(named) == 1:
                 spoken_of = one.machines[0].name
-            subject = one.machines[0].name if len(told) == 1 else spoken_of if _PRONOUN.match(text) else None
-            if subject is not None and (len(told) == 1 or not told):
+            subject = one.machines[0].name if len(named) == 1 else spoken_of if _PRONOUN.match(text) else None
+            if subject is not None and (len(named) == 1 or not named):
                 yield from _of_machine(one, subject, place)
-            elif not told:
+            elif not named:
                 yield from _of_gpu(one, place)
 
 

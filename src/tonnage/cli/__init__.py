@@ -1,4 +1,4 @@
-"""The command line. `main` is its one door: it maps every outcome to an exit code."""
+"""The command line. `main` is its one entry point: it maps every outcome to an exit code."""
 
 from tonnage.cli.running import main, run
 

@@ -14,7 +14,7 @@ from tonnage.api.failover import ANY, PLAN, place_of
 from tonnage.api.runs import ResumeOptions, RunOptions
 from tonnage.cli.declared import ReportSession, completing
 from tonnage.cli.options import complete_run
-from tonnage.cli.running import Told
+from tonnage.cli.running import ReportedExit
 from tonnage.cli.session import Session
 from tonnage.errors import InputError
 
@@ -183,7 +183,7 @@ def _go_on(
         session.say(fault)
     session.say(last_words(folder, state))
     session.show(run_listing([folder], title="Ended"))
-    raise typer.Exit(Told(exit_code(state)))
+    raise typer.Exit(ReportedExit(exit_code(state)))
 
 
 def _nothing(_: str) -> None:

@@ -45,13 +45,13 @@ def follow(
     journal = Tail(folder.journal_file)
     list(journal.events())
     state = observed_state(folder)
-    ask_at, told = time.monotonic(), ""
+    ask_at, settled = time.monotonic(), ""
     with Meter(quiet=quiet) as meter:
         while True:
             alive = has_supervisor(folder)
             if settle is not None and (not alive or folder.mirror_file.exists()) and time.monotonic() >= ask_at:
                 ask_at = time.monotonic() + ASK_PLACE_EVERY_S
-                told = settle()
+                settled = settle()
             events = list(journal.events())
             if events or not alive:
                 state = observed_state(folder)
@@ -65,7 +65,7 @@ def follow(
             if state.state.ended and not alive:
                 return state
             shown = status_line(folder, with_mark(state, read_progress(folder.path)))
-            meter.show(f"{shown}  {told}" if told else shown)
+            meter.show(f"{shown}  {settled}" if settled else shown)
             time.sleep(LOOK_EVERY_S)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import QuietSession
-from tonnage.cli.running import Told
+from tonnage.cli.running import ReportedExit
 from tonnage.cli.streams import write_stdout
 from tonnage.errors import InputError
 
@@ -49,8 +49,8 @@ def logs(
     from tonnage.api.placing import look_at_place
 
     folder = find_run(session.settings, run)
-    if folder.mirror_file.exists() and (told := look_at_place(session.settings, folder)):
-        session.say(told)
+    if folder.mirror_file.exists() and (remark := look_at_place(session.settings, folder)):
+        session.say(remark)
     log = _log(folder, machine, follow=follow, times=times, since=since)
     position = _shown_from(log, tail=tail, since=since)
     if follow:
@@ -94,7 +94,7 @@ def _follow(run: str, folder: RunFolder, session: QuietSession, *, times: bool, 
     if fault := collect_at(session.settings, folder):
         session.say(fault)
     session.say(last_words(folder, state))
-    raise typer.Exit(Told(exit_code(state)))
+    raise typer.Exit(ReportedExit(exit_code(state)))
 
 
 def _log(folder: RunFolder, machine: int | None, *, follow: bool, times: bool, since: str | None) -> Path:

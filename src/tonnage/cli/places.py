@@ -13,7 +13,7 @@ from tonnage.api.disk_filling import FillOptions
 from tonnage.cli import options
 from tonnage.cli.carry_out import Run
 from tonnage.cli.declared import Commands, QuietSession, ReportSession
-from tonnage.cli.running import Told
+from tonnage.cli.running import ReportedExit
 
 commands = Commands(no_args_is_help=True, help="Where runs can be carried out: places.toml at home or in the project.")
 
@@ -87,7 +87,7 @@ def exec_command(
     session: QuietSession,
 ) -> None:
     """Run a command on the machine where a run runs, in the run's folder there; the exit code is the command's."""
-    raise typer.Exit(Told(api.exec_in_run(run, command, settings=session.settings)))
+    raise typer.Exit(ReportedExit(api.exec_in_run(run, command, settings=session.settings)))
 
 
 @commands.command("bundle", short_help="A workload as a Databricks Asset Bundle")

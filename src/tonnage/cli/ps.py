@@ -27,8 +27,8 @@ def ps(
     runs = list(all_runs(session.settings))
     for run in runs:
         elsewhere = run.place_file.exists() or not heartbeat_file(run).exists()  # a client died before the record
-        if elsewhere and (told := look_at_place(session.settings, run)):
-            session.say(told)
+        if elsewhere and (remark := look_at_place(session.settings, run)):
+            session.say(remark)
     remark = "" if every else "--all lists ended runs too"
     lines = service_lines(session.settings)
     session.show(run_listing(runs, title="Runs", remark=remark, every=every, services=lines))

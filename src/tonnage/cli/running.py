@@ -18,7 +18,7 @@ BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
 
 
-class Told(int):
+class ReportedExit(int):
     """An exit code of which the command itself has said why."""
 
 
@@ -82,7 +82,7 @@ def _invoke(arguments: Sequence[str]) -> int:
             raise
         _usage_error(error)
         return BAD_INPUT
-    if outcome == INTERRUPTED and not isinstance(outcome, Told):
+    if outcome == INTERRUPTED and not isinstance(outcome, ReportedExit):
         complain("interrupted")
     return outcome if isinstance(outcome, int) else OK
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli.declared import ReportSession
-from tonnage.cli.running import Told
+from tonnage.cli.running import ReportedExit
 from tonnage.cli.session import Session
 from tonnage.errors import InputError
 
@@ -123,8 +123,8 @@ def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaS
         ended = SweepSession(sweep, folder, study, runs, say=session.say).run()
     session.show(result_of(sweep, folder, study, runs))
     if ended.why == "interrupted":
-        raise typer.Exit(Told(INTERRUPTED))
+        raise typer.Exit(ReportedExit(INTERRUPTED))
     if ended.why != "done":
-        raise typer.Exit(Told(4))
+        raise typer.Exit(ReportedExit(4))
     if best_of(study.tried(), sweep.direction) is None:
-        raise typer.Exit(Told(1))
+        raise typer.Exit(ReportedExit(1))

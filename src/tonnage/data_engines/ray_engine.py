@@ -87,7 +87,7 @@ class RayDataEngine:
         try:
             self._views[view] = rows.materialize()
         except Exception as error:  # Ray passes on what workers raise
-            raise DataError(f"{what} cannot be read: {told(error)}") from error
+            raise DataError(f"{what} cannot be read: {cause_of(error)}") from error
 
     def typed(self, view: str, over: str, types: Mapping[str, ColumnType]) -> None:
         """Each column as its type."""
@@ -135,7 +135,7 @@ class RayDataEngine:
             found: list[dict[str, Any]] = rows.take_all()
             return found
         except Exception as error:  # as above
-            raise DataError(f"rows cannot be read: {told(error)}") from error
+            raise DataError(f"rows cannot be read: {cause_of(error)}") from error
 
     # steps
 
@@ -256,7 +256,7 @@ class RayDataEngine:
             if not sum(self._ray.get(written)):
                 write_part(schema.empty_table(), str(folder / f"part-00000.{kind}"), kind, schema, empty=True)
         except Exception as error:  # as above
-            raise DataError(f"{folder.parent} cannot be written: {told(error)}") from error
+            raise DataError(f"{folder.parent} cannot be written: {cause_of(error)}") from error
 
     def close(self) -> None:
         """Leave the cluster; a Ray that was started here ends."""
@@ -319,7 +319,7 @@ def _answer(query: str, tables: Mapping[str, Any]) -> Any:
         return connection.execute(query).to_arrow_table()
 
 
-def told(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """What a worker raised: the last line of its traceback that names an error."""
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]

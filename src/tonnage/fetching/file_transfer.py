@@ -139,7 +139,7 @@ class Transfer:
         try:
             return self._checked(library, wanted, path, "fetched")
         except _Damaged as error:
-            raise error.told from None
+            raise error.error from None
 
     def _patient_download(self, library: HubLibrary, file: RemoteFile) -> Path:
         retries, came = self._means.retries(), 0
@@ -214,9 +214,9 @@ class Transfer:
 class _Damaged(Exception):
     """A copy that is not what the Hub states; `report` is the error that the user sees."""
 
-    def __init__(self, told: FetchError) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, error: FetchError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _sha256_in(manifest: Manifest, name: str) -> str:

@@ -67,30 +67,30 @@ class _Shape:
     """A shape of a model file, with the names that botocore's own have: loading those takes twice as long."""
 
     def __init__(self, shapes: Mapping[str, Any], name: str) -> None:
-        self._shapes, self._told = shapes, shapes[name]
-        self.type_name: str = self._told["type"]
-        self.metadata: Mapping[str, Any] = self._told
-        self.enum: list[str] = self._told.get("enum", [])
-        self.required_members: list[str] = self._told.get("required", [])
+        self._shapes, self._shape = shapes, shapes[name]
+        self.type_name: str = self._shape["type"]
+        self.metadata: Mapping[str, Any] = self._shape
+        self.enum: list[str] = self._shape.get("enum", [])
+        self.required_members: list[str] = self._shape.get("required", [])
 
     @property
     def members(self) -> dict[str, _Shape]:
-        return {name: self._named(one) for name, one in self._told.get("members", {}).items()}
+        return {name: self._named(one) for name, one in self._shape.get("members", {}).items()}
 
     @property
     def member(self) -> _Shape:
-        return self._named(self._told["member"])
+        return self._named(self._shape["member"])
 
     @property
     def key(self) -> _Shape:
-        return self._named(self._told["key"])
+        return self._named(self._shape["key"])
 
     @property
     def value(self) -> _Shape:
-        return self._named(self._told["value"])
+        return self._named(self._shape["value"])
 
-    def _named(self, told: Mapping[str, Any]) -> _Shape:
-        return _Shape(self._shapes, told["shape"])
+    def _named(self, reference: Mapping[str, Any]) -> _Shape:
+        return _Shape(self._shapes, reference["shape"])
 
 
 @cache

@@ -17,7 +17,7 @@ import psutil
 
 from tonnage.monitoring.gpu_sample import GpuSample
 from tonnage.monitoring.nvml_health import XidEvents, health_of
-from tonnage.runs.devices import ListedGpu, list_gpus, name_of, open_nvml, said, told
+from tonnage.runs.devices import ListedGpu, answered, list_gpus, name_of, open_nvml, said
 
 IOREG: Final = ("ioreg", "-r", "-d", "1", "-w", "0", "-a", "-c", "IOAccelerator")
 TIMEOUT_S: Final = 5.0
@@ -111,8 +111,8 @@ def apple_samples(content: bytes, *, memory_bytes: int) -> Iterator[GpuSample]:
         raise ValueError(f"not a property list: {error}") from error
     known = [one for one in entries if isinstance(one, dict) and isinstance(one.get("PerformanceStatistics"), dict)]
     for number, one in enumerate(known):
-        told: dict[str, Any] = one["PerformanceStatistics"]
-        model, busy, used = one.get("model", "Apple GPU"), told.get("Device Utilization %"), told.get(
+        statistics: dict[str, Any] = one["PerformanceStatistics"]
+        model, busy, used = one.get("model", "Apple GPU"), statistics.get("Device Utilization %"), statistics.get(
             "In use system memory")  # fmt: skip
         yield GpuSample(
             index=number, name=model.decode(errors="replace").rstrip("\0") if isinstance(model, bytes) else str(model),
@@ -134,11 +134,11 @@ def _sample(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> GpuSa
 def _answered(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> GpuSample:
     handle = gpu.handle
     xids.look()  # first: a board that answers nothing else may have reported why
-    memory = told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-    rates = told(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
-    power_mw = told(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-    energy_mj = told(nvml, lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-    temperature = told(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    memory = answered(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    rates = answered(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+    power_mw = answered(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+    energy_mj = answered(nvml, lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+    temperature = answered(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
     return GpuSample(
         index=gpu.index,
         name=name_of(nvml, gpu),
@@ -159,7 +159,7 @@ def _answered(nvml: Any, gpu: ListedGpu, xids: XidEvents, pids: Set[int]) -> Gpu
 def _own_memory(nvml: Any, handle: Any, pids: Set[int]) -> int | None:
     """Device memory of these processes, CUDA's own context with it; None where NVML names none of them: inside a
     container it may know processes by the host's numbers only."""
-    listed = told(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+    listed = answered(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
     own = [one.usedGpuMemory for one in listed if one.pid in pids]
     known = [int(used) for used in own if used is not None]
     return sum(known) if known and len(known) == len(own) else None

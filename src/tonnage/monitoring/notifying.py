@@ -33,10 +33,10 @@ class AlertMessage:
 
 def notify(channel: Channel, message: AlertMessage, *, pagerduty: str = PAGERDUTY) -> None:
     """Send it. OSError where the receiver does not take it, InputError where the address is none."""
-    told = {"schema": "tonnage/alert@1", "text": message.text, **message.fields}
+    content = {"schema": "tonnage/alert@1", "text": message.text, **message.fields}
     match channel.kind:
         case "webhook":
-            post_json(channel.address, told)
+            post_json(channel.address, content)
         case "slack":
             post_json(channel.address, {"text": message.text})
         case "pagerduty":
@@ -47,17 +47,17 @@ def notify(channel: Channel, message: AlertMessage, *, pagerduty: str = PAGERDUT
                 "payload": {**summary, "custom_details": dict(message.fields)},
             })  # fmt: skip
         case "mail":
-            send_mail(channel.address, told, what=f"channels.{channel.name}")
+            send_mail(channel.address, content, what=f"channels.{channel.name}")
 
 
-def post_json(url: str, told: Mapping[str, Any]) -> None:
+def post_json(url: str, content: Mapping[str, Any]) -> None:
     """The message as JSON, tried three times. OSError where the receiver does not take it, without the
     URL, which may be secret."""
     import httpx
 
     for left in reversed(range(TRIES)):
         try:
-            with httpx.stream("POST", url, json=dict(told), timeout=TIMEOUT_S, follow_redirects=True) as answer:
+            with httpx.stream("POST", url, json=dict(content), timeout=TIMEOUT_S, follow_redirects=True) as answer:
                 answer.raise_for_status()  # its body, which may never end, is not read
         except httpx.HTTPStatusError as error:
             if not left:
@@ -71,7 +71,7 @@ def post_json(url: str, told: Mapping[str, Any]) -> None:
             return
 
 
-def send_mail(address: str, told: Mapping[str, Any], *, what: str) -> None:
+def send_mail(address: str, content: Mapping[str, Any], *, what: str) -> None:
     """The message by SMTP: smtp://[user:password@]host[:port]?to=ADDRESS[&from=ADDRESS]; smtps:// encrypts from the
     start, smtp:// as soon as the server offers it. `what` names the setting in the error."""
     parts = urlsplit(address)
@@ -79,10 +79,10 @@ def send_mail(address: str, told: Mapping[str, Any], *, what: str) -> None:
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or "to" not in asked:
         raise InputError(f"{what} is not a mail address", hint="smtp://user:password@host:587?to=me@example.org")
     message = EmailMessage()
-    message["Subject"] = str(told["text"]).splitlines()[0][:200]
+    message["Subject"] = str(content["text"]).splitlines()[0][:200]
     message["To"] = ", ".join(asked["to"])
     message["From"] = asked.get("from", asked["to"])[0]
-    message.set_content("\n".join(f"{name}: {value}" for name, value in told.items() if value is not None))
+    message.set_content("\n".join(f"{name}: {value}" for name, value in content.items() if value is not None))
     server = smtplib.SMTP_SSL if parts.scheme == "smtps" else smtplib.SMTP
     with server(parts.hostname, parts.port or 0, timeout=TIMEOUT_S) as connection:
         connection.ehlo()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.runs.devices import ListedGpu, told
+from tonnage.runs.devices import ListedGpu, answered
 
 _REASONS: Final = (  # constant of NVML, the reason's name here; idle clocks hold nothing down
     ("nvmlClocksEventReasonApplicationsClocksSetting", "application_clocks"),
@@ -37,10 +37,10 @@ def health_of(nvml: Any, gpu: ListedGpu) -> dict[str, Any]:
     """Clocks, limits, temperature of the memory and errors: fields of `GpuSample`; None where the device does not
     tell."""
     handle = gpu.handle
-    reasons = told(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    reasons = answered(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
     named = None if reasons is None else tuple(name for one, name in _REASONS if reasons & getattr(nvml, one))
-    limit_mw = told(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
-    remapped = told(nvml, lambda: nvml.nvmlDeviceGetRemappedRows(handle))
+    limit_mw = answered(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+    remapped = answered(nvml, lambda: nvml.nvmlDeviceGetRemappedRows(handle))
     fields = _fields(nvml, handle, (*_LINK_FIELDS, _MEMORY_TEMPERATURE))
     links = [fields[name] for name in _LINK_FIELDS if name in fields]
     return {
@@ -54,7 +54,7 @@ def health_of(nvml: Any, gpu: ListedGpu) -> dict[str, Any]:
         "ecc_uncorrected": _ecc(nvml, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
         "rows_remapped": None if remapped is None else int(remapped[0]) + int(remapped[1]),
         "link_errors": int(sum(links)) if links else None,
-        "pcie_replays": told(nvml, lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle)),
+        "pcie_replays": answered(nvml, lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle)),
     }
 
 
@@ -75,7 +75,7 @@ class XidEvents:
         self.last: int | None = None
         self._events: Any = None
         if not gpu.is_instance:  # events are of boards
-            self._events = told(nvml, lambda: _registered(nvml, gpu.handle))
+            self._events = answered(nvml, lambda: _registered(nvml, gpu.handle))
 
     @property
     def is_known(self) -> bool:
@@ -109,17 +109,17 @@ def _registered(nvml: Any, handle: Any) -> Any:
 
 
 def _clock_hz(nvml: Any, handle: Any, kind: int) -> float | None:
-    mhz = told(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, kind))
+    mhz = answered(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, kind))
     return None if mhz is None else mhz * HERTZ_PER_MHZ
 
 
 def _ecc(nvml: Any, handle: Any, kind: int) -> int | None:
-    return told(nvml, lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_AGGREGATE_ECC)))
+    return answered(nvml, lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_AGGREGATE_ECC)))
 
 
 def _fields(nvml: Any, handle: Any, names: tuple[str, ...]) -> dict[str, float]:
     """Field values by name; a field that this device does not have is left out."""
-    read = told(nvml, lambda: nvml.nvmlDeviceGetFieldValues(handle, [getattr(nvml, name) for name in names]))
+    read = answered(nvml, lambda: nvml.nvmlDeviceGetFieldValues(handle, [getattr(nvml, name) for name in names]))
     return {
         name: float(getattr(one.value, _VALUE_OF_TYPE[one.valueType]))
         for name, one in zip(names, read or (), strict=False)

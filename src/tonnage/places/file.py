@@ -202,10 +202,10 @@ def find_place(name: str, read: ReadPlaces, *, home: Path) -> tuple[str, Written
 def _version_of(file: Path) -> tuple[int, ...]:
     """What changes when a file does; empty where it cannot be looked at: reading it says why."""
     try:
-        told = file.stat()
+        status = file.stat()
     except OSError:
         return ()
-    return told.st_ino, told.st_size, told.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=8)

@@ -93,8 +93,8 @@ def joint_view(views: Sequence[JobView]) -> JobView:
     live = [one for one in views if one.phase in SLOWEST]
     over = [one for one in views if one.phase not in SLOWEST]
     shown = min(live, key=lambda one: SLOWEST.index(one.phase)) if live else _ended_as(over)
-    told = sorted((one for one in over if one.reason), key=lambda one: one.phase is not Phase.ENDED)
-    first = told[0] if told else over[0] if over else shown
+    reasoned = sorted((one for one in over if one.reason), key=lambda one: one.phase is not Phase.ENDED)
+    first = reasoned[0] if reasoned else over[0] if over else shown
     said = first.reason or ("no longer listed" if first.phase is Phase.GONE else "")
     reason = f"{first.job_id}: {said}" if said and over else shown.reason
     return JobView(

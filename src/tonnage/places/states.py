@@ -79,11 +79,11 @@ def joined(view: JobView, run: RunState) -> PlaceState:
     The journal's last word goes before the place's: a scheduler calls a run that was stopped on request «failed».
     """
     status = _by_journal(run) or _by_place(view, run)
-    message = run.message if _by_journal(run) or not view.word else _told(view)
+    message = run.message if _by_journal(run) or not view.word else _worded_end(view)
     return PlaceState(status=status, view=view, message=message)
 
 
-def _told(view: JobView) -> str:
+def _worded_end(view: JobView) -> str:
     known = view.reason if view.reason not in {"", "None", view.word} else ""
     return f"{view.word}: {known}" if known else view.word
 

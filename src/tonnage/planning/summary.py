@@ -111,10 +111,10 @@ PROGRAM_ANSWERS: Final = (
 
 def _program(program: Program) -> list[tuple[str, str]]:
     """The program, and what is assumed of it: as stated, else as it documents itself."""
-    told = [words.format(_word(getattr(program, name))) for name, words in PROGRAM_WORDS if getattr(program, name)]
-    told += [words for name, words in PROGRAM_ANSWERS if getattr(program, name)]
+    stated = [words.format(_word(getattr(program, name))) for name, words in PROGRAM_WORDS if getattr(program, name)]
+    stated += [words for name, words in PROGRAM_ANSWERS if getattr(program, name)]
     name = " ".join(filter(None, (program.name or "not named", program.version)))
-    return [("program", f"{name}: {', '.join(told)}")] if program.name or program.stated() else []
+    return [("program", f"{name}: {', '.join(stated)}")] if program.name or program.stated() else []
 
 
 def _word(value: str | tuple[str, ...]) -> str:

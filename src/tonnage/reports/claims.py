@@ -45,8 +45,8 @@ def _page(checked: CheckedDocument, every_claim: bool) -> Page:
 
 def _title(checked: CheckedDocument) -> str:
     counts = checked.counts
-    told = f"{counts['wrong']} wrong, {counts['stale']} stale"
-    return f"{checked.name}: {told} of {plural(len(checked.findings), 'claim')}"
+    counted = f"{counts['wrong']} wrong, {counts['stale']} stale"
+    return f"{checked.name}: {counted} of {plural(len(checked.findings), 'claim')}"
 
 
 def _blocks(checked: CheckedDocument, every_claim: bool) -> Iterator[Block]:

@@ -278,8 +278,8 @@ def _surroundings(found: BenchResult) -> Iterator[tuple[str, str]]:
     names = dict.fromkeys(name for session in found.sessions for name in session)
     for name in names:
         if name not in ("processor", "threads"):  # of the machine, above
-            told = dict.fromkeys(session.get(name, UNKNOWN) for session in found.sessions)
-            yield name, "; then ".join(told)
+            texts = dict.fromkeys(session.get(name, UNKNOWN) for session in found.sessions)
+            yield name, "; then ".join(texts)
 
 
 def _spread(figure: Figure | None, digits: int = 3) -> str:

@@ -133,14 +133,14 @@ def _plain(value: Any) -> str:
 
 
 def _events(run: RunSummary) -> Iterator[Block]:
-    told = _without_routine([event for event in run.records.events if event.kind not in _QUIET])
-    if not told:
+    events = _without_routine([event for event in run.records.events if event.kind not in _QUIET])
+    if not events:
         yield Paragraph(text="nothing yet", tone="faint")
         return
-    yield field_table(_EVENTS, told[-MOST_EVENTS:])
-    if len(told) > MOST_EVENTS:
+    yield field_table(_EVENTS, events[-MOST_EVENTS:])
+    if len(events) > MOST_EVENTS:
         yield Paragraph(
-            text=f"{len(told) - MOST_EVENTS:,} earlier ones are in the journal, and in -o json", tone="faint"
+            text=f"{len(events) - MOST_EVENTS:,} earlier ones are in the journal, and in -o json", tone="faint"
         )
 
 

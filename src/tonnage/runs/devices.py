@@ -44,7 +44,7 @@ def said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def told(nvml: Any, ask: Callable[[], T]) -> T | None:
+def answered(nvml: Any, ask: Callable[[], T]) -> T | None:
     """An answer, or None where this device does not support the question."""
     try:
         return ask()
@@ -124,13 +124,13 @@ def list_instances(nvml: Any, board: ListedGpu) -> list[ListedGpu]:
 
 def uuid_of(nvml: Any, gpu: ListedGpu) -> str:
     """`GPU-...` of a board, `MIG-...` of an instance; empty where the device does not tell."""
-    found = told(nvml, lambda: nvml.nvmlDeviceGetUUID(gpu.handle)) or ""
+    found = answered(nvml, lambda: nvml.nvmlDeviceGetUUID(gpu.handle)) or ""
     return found.decode() if isinstance(found, bytes) else found
 
 
 def memory_bytes(nvml: Any, gpu: ListedGpu) -> int | None:
     """All memory of the device: an instance's own."""
-    found = told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(gpu.handle))
+    found = answered(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(gpu.handle))
     return None if found is None else int(found.total)
 
 

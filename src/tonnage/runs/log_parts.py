@@ -100,16 +100,16 @@ def open_parts(log: str) -> list[tuple[int, int, int]]:
     while True:
         parts = [_open(log), *(_open(older_part(log, number)) for number in range(1, OLDER_PARTS + 1))]
         there = [(descriptor, os.fstat(descriptor)) for descriptor in parts if descriptor is not None]
-        if len({told.st_ino for _, told in there}) == len(there):
+        if len({status.st_ino for _, status in there}) == len(there):
             break
         for descriptor, _ in there:
             os.close(descriptor)
     newest = None if parts[0] is None else there[0][1]
     end = _begins(log, -1 if newest is None else newest.st_ino) + (0 if newest is None else newest.st_size)
     found = []
-    for descriptor, told in there:
-        end -= told.st_size
-        found.append((end, told.st_size, descriptor))
+    for descriptor, status in there:
+        end -= status.st_size
+        found.append((end, status.st_size, descriptor))
     return found[::-1]
 
 

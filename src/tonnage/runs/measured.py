@@ -255,17 +255,17 @@ def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:
 def _device_memory(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The fullest device: by the run's own processes where NVML could tell them, else by everything on it."""
     for key in ("memory_own_bytes", "memory_used_bytes"):
-        told = [gpu[key] for gpu in gpus if gpu.get(key) is not None]
-        if told:
-            return {"peak_device_bytes": max(told), "device_memory_is_own": key == "memory_own_bytes"}
+        bytes_used = [gpu[key] for gpu in gpus if gpu.get(key) is not None]
+        if bytes_used:
+            return {"peak_device_bytes": max(bytes_used), "device_memory_is_own": key == "memory_own_bytes"}
     return {}
 
 
 def _throttling(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    told = [gpu["throttled_by"] for gpu in gpus if gpu.get("throttled_by") is not None]
-    held = [reason for reason in told if reason]
+    reasons = [gpu["throttled_by"] for gpu in gpus if gpu.get("throttled_by") is not None]
+    held = [reason for reason in reasons if reason]
     words = [word for word in ("temperature", "power") if any(word in reason for reason in held)]
-    return {"throttled_fraction": len(held) / len(told) if told else None, "throttled_by": " and ".join(words)}
+    return {"throttled_fraction": len(held) / len(reasons) if reasons else None, "throttled_by": " and ".join(words)}
 
 
 def _other_load(records: Records) -> float | None:

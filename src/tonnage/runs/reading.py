@@ -127,10 +127,10 @@ class _SpecReader:
         """A folder of weights or a tokenizer, made absolute; hub names stay."""
         if reference is None or reference.startswith("hf://"):
             return reference
-        found = self._told(("run", name), absolute, reference, self.folder)
+        found = self._located(("run", name), absolute, reference, self.folder)
         if not is_remote(found) and not self.there(found) and not Path(found).exists():
             hint = "give a folder (from this file), hf://org/name or pkg://package/folder"
-            self._told(("run", name), _refuse, f"no such folder: {found}", hint)
+            self._located(("run", name), _refuse, f"no such folder: {found}", hint)
         return found
 
     def _data(self, data: RunDataFields, task: Task) -> DataSpec:
@@ -151,14 +151,14 @@ class _SpecReader:
         path: KeyPath = ("run", "data", name)
         form = source.format or ("sql" if source.query is not None else format_of(source.location[0]))
         assert form is not None
-        first, *more = (self._told(path, absolute, one, self.folder) for one in source.location)
+        first, *more = (self._located(path, absolute, one, self.folder) for one in source.location)
         for location in (first, *more):
             if form not in ("hf", "sql") and not is_remote(location) and not self.there(location):
-                self._told(path, files_at, location)
+                self._located(path, files_at, location)
         split = (source.split or "train") if form == "hf" else None
         return DataSource(location=first, format=form, query=source.query, split=split, more=tuple(more))
 
-    def _told(self, path: KeyPath, work: Callable[..., Found], *arguments: Any) -> Found:
+    def _located(self, path: KeyPath, work: Callable[..., Found], *arguments: Any) -> Found:
         """The work's result; what it refuses is reported with file, line and key."""
         try:
             return work(*arguments)

@@ -72,7 +72,7 @@ def hide_secrets(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
         return replace_secrets(text, name_of)
 
     def source(given: DataSource | None) -> DataSource | None:
-        if given is None or given.format == "sql":  # the file's door takes no password in a database's URL
+        if given is None or given.format == "sql":  # the file takes no password in a database's URL
             return given
         return replace(given, location=hidden(given.location), more=tuple(hidden(one) for one in given.more))
 

@@ -153,5 +153,5 @@ def _place(step: int, event: Event) -> dict[str, Any]:
     """The step of the run that an event gives, where it gives one."""
     if event.fields.get("step") is None:
         return {}
-    told = int(event.fields["step"])
-    return {"step": told, "placed_at": event.at} if event.kind in _PLACING else {"step": max(step, told)}
+    reported = int(event.fields["step"])
+    return {"step": reported, "placed_at": event.at} if event.kind in _PLACING else {"step": max(step, reported)}

@@ -97,17 +97,17 @@ def summarise(folder: RunFolder) -> RunSummary:
 
 def _checkpoints(folder: RunFolder, records: Records) -> list[CheckpointRecord]:
     """By step, the newest word of each."""
-    told: dict[int, Mapping[str, Any]] = {
+    saves: dict[int, Mapping[str, Any]] = {
         int(event.fields["step"]): event.fields for event in records.events if event.kind is EventKind.CHECKPOINT
     }
-    places = {step: join(folder.path, str(fields["path"])) for step, fields in told.items() if fields.get("path")}
+    places = {step: join(folder.path, str(fields["path"])) for step, fields in saves.items() if fields.get("path")}
     kept = {place for parent in {dirname(place) for place in places.values()} for place in _folders_in(parent)}
     return [
         CheckpointRecord(
             step=step, path=str(fields.get("path", "")), bytes=fields.get("bytes"), seconds=fields.get("seconds"),
             there=places.get(step) in kept,
         )
-        for step, fields in sorted(told.items())
+        for step, fields in sorted(saves.items())
     ]  # fmt: skip
 
 

@@ -70,8 +70,8 @@ def _call(asked: SecretReference, environment: Mapping[str, str], service: str, 
 
 
 def _worded(asked: SecretReference, service: str, operation: str, error: Any) -> TonnageError:
-    told = error.response.get("Error", {})
-    code, said = str(told.get("Code", "")), str(told.get("Message", ""))
+    fault = error.response.get("Error", {})
+    code, said = str(fault.get("Code", "")), str(fault.get("Message", ""))
     if code in _ABSENT:
         listed = "secretsmanager list-secrets" if service == "secretsmanager" else "ssm describe-parameters"
         return InputError(f"{asked}: there is no such secret", hint=f"`aws {listed}` lists those of the region")

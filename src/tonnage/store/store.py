@@ -227,9 +227,9 @@ def _table_of(row: Mapping[str, str]) -> FactTable:
 
 def _digest(table: FactTable, cells: Mapping[str, str]) -> str:
     """Of the cells every file has, and of those optional ones that are filled: older rows keep their digest."""
-    told: list[str | list[str]] = [cells[name] for name in FACT_COLUMNS[table]]
-    told += [[name, cell] for name, cell in cells.items() if cell and name not in FACT_COLUMNS[table]]
-    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()
+    cells_in_order: list[str | list[str]] = [cells[name] for name in FACT_COLUMNS[table]]
+    cells_in_order += [[name, cell] for name, cell in cells.items() if cell and name not in FACT_COLUMNS[table]]
+    return hashlib.sha256(json.dumps(cells_in_order, ensure_ascii=False).encode()).hexdigest()
 
 
 def _text(instant: datetime) -> str:

@@ -26,7 +26,7 @@ from tonnage.files import make_private_folder, write_whole
 from tonnage.places.bucket.grown import Writer, restore, write_beat
 from tonnage.places.bucket.layout import ALONG, GROWN, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
-from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint
+from tonnage.places.bucket.saving import Saver, bring, newest_checkpoint, saved_artifacts
 from tonnage.places.several import silence_s
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import load_job
@@ -148,7 +148,7 @@ def lay(objects: Objects, keys: Keys, folder: RunFolder, token: str) -> bool:
     for file in load_job((folder.path / SENT[1]).read_text(encoding="utf-8"), where=SENT[1]).files:
         make_private_folder((folder.path / file.path).parent)
         write_whole(folder.path / file.path, file.text)
-    checkpoint = newest_checkpoint(made_things(objects, keys.base), number=keys.number)
+    checkpoint = newest_checkpoint(saved_artifacts(objects, keys.base), number=keys.number)
     if checkpoint is not None:
         bring(objects, keys.base, checkpoint, folder)
     _write_place(objects, keys, folder)

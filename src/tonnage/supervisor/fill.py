@@ -149,9 +149,9 @@ class DiskWriter:
             stage="verified", digest=content_digest(files), files=len(files), size_bytes=size,
             arrived_bytes=self._state.arrived_bytes,
         )  # fmt: skip
-        told = {"schema": "tonnage/filled-disk@1", "key": self._request().key, "digest": state.digest, "files": files}
+        note = {"schema": "tonnage/filled-disk@1", "key": self._request().key, "digest": state.digest, "files": files}
         shutil.rmtree(self._folder / WORKING)  # links into it stay whole in the folder
-        write_whole(self._folder / FILLED, json.dumps(told, indent=1, sort_keys=True) + "\n", mode=0o644)
+        write_whole(self._folder / FILLED, json.dumps(note, indent=1, sort_keys=True) + "\n", mode=0o644)
         os.sync()
         return state
 

@@ -44,8 +44,8 @@ class Gathering:
 
     def look(self, attempt: int) -> None:
         """Renew the word. Where another machine is lost, or will be: say so, and have the run saved and ended."""
-        told = member_word(self._member, endpoint=self.endpoint, attempt=attempt, over=None)
-        self._objects.write(self._keys.meeting, told)
+        word = member_word(self._member, endpoint=self.endpoint, attempt=attempt, over=None)
+        self._objects.write(self._keys.meeting, word)
         if self.lost:
             return
         self.lost = next(filter(None, (self._fault(number) for number in range(1, self._member.machines))), "")
@@ -62,11 +62,11 @@ class Gathering:
         named = f"machine {number + 1} of {self._member.machines}"
         if found is None:
             return self._absent(named) if self._clock() - self._since > JOIN_S else ""
-        told = json.loads(found.content)
-        if told.get("leaves"):
+        word = json.loads(found.content)
+        if word.get("leaves"):
             return f"{named} is taken away"
         if found.age_s <= self._silent_s:
-            self._seen[number] = str(told["address"])
+            self._seen[number] = str(word["address"])
         elif number in self._seen:
             return f"{named} has been silent for {found.age_s:.0f} s"
         return ""
@@ -112,13 +112,13 @@ class Beside:
     def _newer_start(self) -> str:
         """Where the first machine's workers meet, of a start that this machine has not taken part in; else empty."""
         found = self._objects.read(self._keys.meeting)
-        told: dict[str, Any] = {} if found is None else json.loads(found.content)
-        lately = found is not None and found.age_s <= self._silent_s and told["over"] is None
-        newer = told.get("identity") != self._first or told.get("attempt", 0) > self._attempt
-        if not (lately and newer and told["attempt"]):
+        word: dict[str, Any] = {} if found is None else json.loads(found.content)
+        lately = found is not None and found.age_s <= self._silent_s and word["over"] is None
+        newer = word.get("identity") != self._first or word.get("attempt", 0) > self._attempt
+        if not (lately and newer and word["attempt"]):
             return ""
-        self._first, self._attempt = told["identity"], told["attempt"]
-        return str(told["endpoint"])
+        self._first, self._attempt = word["identity"], word["attempt"]
+        return str(word["endpoint"])
 
     def flush(self, *, waiting: bool = False) -> None:
         """One exchange, where it is time for one: this machine's word, and whether the first still works."""
@@ -147,10 +147,10 @@ class Beside:
         if found is None or found.age_s > self._silent_s:
             sys.stderr.write("tonnage: the first machine is lost\n")
             return int(WorkerExit.PREEMPTED)
-        told = json.loads(found.content)
-        if told["identity"] != self._first:  # another start of the same job
+        word = json.loads(found.content)
+        if word["identity"] != self._first:  # another start of the same job
             return int(WorkerExit.PREEMPTED)
-        return None if told["over"] is None else int(told["over"])
+        return None if word["over"] is None else int(word["over"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +174,16 @@ def own_address() -> str:
         return str(asked.getsockname()[0])
 
 
-def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -> tuple[int, str] | None:
+def membership_from_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -> tuple[int, str] | None:
     """(number, own address) where a managed service says which machine this is; None where none does.
 
     SageMaker: `hosts` and `current_host` of resourceconfig.json, which its toolkit shows as SM_HOSTS and
     SM_CURRENT_HOST; Vertex AI: CLUSTER_SPEC; Azure ML: NODE_RANK of its PyTorch launcher; AWS Batch: the node's index;
     Ray: our own driver.
 
-    >>> told_by_the_cloud({"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"})
+    >>> membership_from_cloud({"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"})
     (1, 'algo-2')
-    >>> told_by_the_cloud({"CLUSTER_SPEC": '{"cluster": {"workerpool0": ["a-0:2222"], "workerpool1": ["b-0:2222"]},'
+    >>> membership_from_cloud({"CLUSTER_SPEC": '{"cluster": {"workerpool0": ["a-0:2222"], "workerpool1": ["b-0:2222"]},'
     ...                                    '"task": {"type": "workerpool1", "index": 0}}'})
     (1, 'b-0')
     """
@@ -191,14 +191,14 @@ def told_by_the_cloud(environ: Mapping[str, str], resources: Path = RESOURCES) -
         if "SM_HOSTS" in environ:
             hosts, mine = json.loads(environ["SM_HOSTS"]), environ["SM_CURRENT_HOST"]
         else:
-            told_here = json.loads(resources.read_text(encoding="utf-8"))
-            hosts, mine = told_here["hosts"], str(told_here["current_host"])
+            hosts_file = json.loads(resources.read_text(encoding="utf-8"))
+            hosts, mine = hosts_file["hosts"], str(hosts_file["current_host"])
         return sorted(hosts, key=_by_number).index(mine), mine
     if spec := environ.get("CLUSTER_SPEC"):
-        told: dict[str, Any] = json.loads(spec)
-        pools: dict[str, list[str]] = told["cluster"]
+        cluster: dict[str, Any] = json.loads(spec)
+        pools: dict[str, list[str]] = cluster["cluster"]
         order = [(pool, index) for pool in sorted(pools) for index in range(len(pools[pool]))]
-        pool, index = str(told["task"]["type"]), int(told["task"]["index"])
+        pool, index = str(cluster["task"]["type"]), int(cluster["task"]["index"])
         return order.index((pool, index)), pools[pool][index].partition(":")[0]
     if MACHINE_NUMBER in environ:
         return int(environ[MACHINE_NUMBER]), own_address()
@@ -219,9 +219,9 @@ def join(objects: Objects, keys: Keys, machines: int) -> Member | None:
 
     None where all places are taken.
     """
-    identity, told = uuid.uuid4().hex, told_by_the_cloud(os.environ)
-    if told is not None:
-        return Member(number=told[0], machines=machines, address=told[1], identity=identity)
+    identity, membership = uuid.uuid4().hex, membership_from_cloud(os.environ)
+    if membership is not None:
+        return Member(number=membership[0], machines=machines, address=membership[1], identity=identity)
     member = Member(number=0, machines=machines, address=own_address(), identity=identity)
     for number in range(machines):
         key, word = keys.member(number), member_word(member)

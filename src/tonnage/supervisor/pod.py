@@ -191,11 +191,11 @@ def until_its_end(
     if log is not None and child.stdout is not None:
         keeping = threading.Thread(target=LogKeeper(log).keep, args=(child.stdout.fileno(),), daemon=True)
         keeping.start()
-    told = threading.Event()
+    forwarded = threading.Event()
 
     def tell(number: int, _: object) -> None:
-        if not told.is_set():
-            told.set()
+        if not forwarded.is_set():
+            forwarded.set()
             child.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -226,11 +226,11 @@ class Repeater:
         self._offsets = dict.fromkeys(names, 0)
         self._since_journal = 0  # bytes of stdout since the journal was begun again
         try:
-            told = json.loads(self._note.read_text(encoding="utf-8"))
+            offsets = json.loads(self._note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            told = {}
+            offsets = {}
         self._logs = [name for name in names if name not in WHOLE]
-        self._offsets |= {name: int(told.get(name, 0)) for name in self._logs}
+        self._offsets |= {name: int(offsets.get(name, 0)) for name in self._logs}
 
     def flush(self, *, last: bool = False) -> None:
         """Repeat what there is."""
@@ -259,8 +259,8 @@ class Repeater:
             return  # its supervisor has not begun
         self._beat_at = time.monotonic()
         progress = self._folder.path / "progress"
-        told = base64.b64encode(progress.read_bytes()).decode() if progress.exists() else ""
-        content = {"at": beat["at"], "beat": beat, "progress": told, "supervised": supervised}
+        encoded = base64.b64encode(progress.read_bytes()).decode() if progress.exists() else ""
+        content = {"at": beat["at"], "beat": beat, "progress": encoded, "supervised": supervised}
         sys.stdout.buffer.write(b"beat %s\n" % json.dumps(content).encode())
 
     def _repeat(self, name: str, *, last: bool) -> bool:

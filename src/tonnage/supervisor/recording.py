@@ -27,18 +27,18 @@ class Trouble:
     """A repeated failure: logged when it begins, not every time."""
 
     def __init__(self, what: str) -> None:
-        self._what, self._told = what, ""
+        self._what, self._reason = what, ""
 
     def met(self, error: OSError) -> None:
         """It failed."""
         why = error.strerror or str(error)
-        if why != self._told:
-            self._told = why
+        if why != self._reason:
+            self._reason = why
             complain(f"{self._what}: {why}")
 
     def over(self) -> None:
         """It worked."""
-        self._told = ""
+        self._reason = ""
 
 
 class Reserve:

@@ -59,7 +59,7 @@ class PeriodicDuty:
         self.due = time.monotonic() + self._delay_s
 
 
-_told: dict[str, str] = {}  # part -> the trouble that its newest try met
+_failing: dict[str, str] = {}  # part -> the trouble that its newest try met
 
 
 def attempted(name: str, do: Callable[[], None]) -> bool:
@@ -69,12 +69,12 @@ def attempted(name: str, do: Callable[[], None]) -> bool:
         do()
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
-        if _told.get(name) != said:
+        if _failing.get(name) != said:
             ours = isinstance(error, TonnageError)
             complain(f"{name} failed: {error}" if ours else f"{name} failed:\n{traceback.format_exc().rstrip()}")
-        _told[name] = said
+        _failing[name] = said
         return False
-    if _told.pop(name, None) is not None:
+    if _failing.pop(name, None) is not None:
         complain(f"{name} works again")
     return True
 
@@ -278,11 +278,11 @@ def end_of(folder: RunFolder, state: RunState) -> dict[str, Any]:
 def tell_end(folder: RunFolder, environ: Mapping[str, str] | None = None) -> None:
     """Send the message to each address, independently. Raises the last error, once all were tried."""
     known = os.environ if environ is None else environ
-    told, failed = end_of(folder, folder.state()), None
+    message, failed = end_of(folder, folder.state()), None
     for name, send in ((URL, post_json), (MAIL, partial(send_mail, what=MAIL))):
         if address := known.get(name):
             try:
-                send(address, told)
+                send(address, message)
             except (OSError, InputError) as error:
                 failed = error
     if failed is not None:

@@ -147,8 +147,8 @@ def reason_in(said: str) -> str:
     'worker lost'
     """
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = next((line.partition("Reason: ")[2] for line in lines if "Reason: " in line), "")
-    return (told or (lines[0] if lines else "no reason"))[:MOST_REASON]
+    reason = next((line.partition("Reason: ")[2] for line in lines if "Reason: " in line), "")
+    return (reason or (lines[0] if lines else "no reason"))[:MOST_REASON]
 
 
 def epoch_before(objects: Objects, base: str, token: str) -> int | None:
@@ -176,9 +176,9 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
 
 def drive(asked: argparse.Namespace, machines: Any) -> int:
     """Look after the submission until its end; 0. `machines`: makes them from the terms of a task."""
-    told = read_tag(asked.tag)
-    assert told is not None, asked.tag
-    home, token, run = told
+    tag = read_tag(asked.tag)
+    assert tag is not None, asked.tag
+    home, token, run = tag
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     note = DriverNote(objects, asked.tag)
     epoch = insisted(lambda: epoch_before(objects, f"{home}/{run}", token), LAST_WORDS_S)

@@ -40,8 +40,8 @@ class Proxy:
         headers = {name: value for name, value in asked.headers.items() if name not in OF_ONE_WAY}
         address = f"{self._target}{quote(asked.path)}" + (f"?{urlencode(asked.query)}" if asked.query else "")
         found = self._client.request(asked.method, address, headers=headers, content=asked.content)
-        told = {name: value for name, value in found.headers.items() if name.lower() not in OF_ONE_WAY}
-        return HTTPAnswer(status=found.status_code, content=found.content, headers=told)
+        returned = {name: value for name, value in found.headers.items() if name.lower() not in OF_ONE_WAY}
+        return HTTPAnswer(status=found.status_code, content=found.content, headers=returned)
 
     def tick(self) -> None:
         """Nothing happens by itself."""

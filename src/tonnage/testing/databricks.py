@@ -120,9 +120,9 @@ class FakeWorkspace:
         run = self.runs.get(int(asked.query["run_id"]))
         if run is None:
             return _fault(404, "RESOURCE_DOES_NOT_EXIST", f"Run {asked.query['run_id']} does not exist.")
-        return HTTPAnswer(document=self._told(run, expand=True))
+        return HTTPAnswer(document=self._document(run, expand=True))
 
-    def _told(self, run: FakeRun, *, expand: bool) -> Document:
+    def _document(self, run: FakeRun, *, expand: bool) -> Document:
         ended = {"termination_details": {"code": run.code[0], "message": run.code[1]}} if run.code[0] else {}
         tasks = [{**task, "run_id": run.number + 1} for task in run.asked["tasks"]]
         return {
@@ -140,7 +140,7 @@ class FakeWorkspace:
             and not (query.get("completed_only") == "true" and run.state != "TERMINATED")
         ]  # fmt: skip
         at, most = int(query.get("page_token", 0)), min(self.page, int(query["limit"]))
-        some = [self._told(run, expand=query.get("expand_tasks") == "true") for run in wanted[at : at + most]]
+        some = [self._document(run, expand=query.get("expand_tasks") == "true") for run in wanted[at : at + most]]
         more = at + most < len(wanted)
         pages = {"next_page_token": str(at + most)} if more else {}
         return HTTPAnswer(document={"runs": some, "has_more": more, **pages})

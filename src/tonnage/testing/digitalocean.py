@@ -39,7 +39,7 @@ class FakeDroplet:
     machine: FakeMachine | None = None
 
     @property
-    def told(self) -> Document:
+    def document(self) -> Document:
         """As the API tells of it."""
         return {"id": self.number, "name": self.body["name"], "status": self.status, "tags": self.body["tags"]}
 
@@ -127,7 +127,7 @@ class FakeDigitalOcean:
             if one.machine is not None:
                 one.machine.kill()
             return HTTPAnswer(status=204)
-        return HTTPAnswer(document={"droplet": one.told})
+        return HTTPAnswer(document={"droplet": one.document})
 
     def _list(self, asked: Asked) -> HTTPAnswer:
         if "tag_name" in asked.query and "type" in asked.query:
@@ -137,7 +137,7 @@ class FakeDigitalOcean:
         if found and self.hidden:
             self.hidden -= 1
             found = found[:-1]
-        return self._paged(asked, "droplets", [one.told for one in found])
+        return self._paged(asked, "droplets", [one.document for one in found])
 
     def _create(self, asked: Asked) -> HTTPAnswer:
         body = asked.body
@@ -150,7 +150,7 @@ class FakeDigitalOcean:
         made = FakeDroplet(number=next(self._numbers), body=body, since=time.monotonic())
         self.droplets[made.number] = made
         self.tags |= set(body["tags"])
-        return HTTPAnswer(status=202, document={"droplet": made.told})
+        return HTTPAnswer(status=202, document={"droplet": made.document})
 
     def _keys(self, asked: Asked, access: str) -> HTTPAnswer:
         if asked.method == "POST":

@@ -76,8 +76,8 @@ class SparkCluster:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         script = folder / "gpus.sh"
-        told = json.dumps({"name": "gpu", "addresses": [str(number) for number in range(gpus)]})
-        script.write_text(f"#!/bin/sh\necho '{told}'\n")
+        listed = json.dumps({"name": "gpu", "addresses": [str(number) for number in range(gpus)]})
+        script.write_text(f"#!/bin/sh\necho '{listed}'\n")
         script.chmod(0o755)
         options = (f"-Dspark.worker.resource.gpu.amount={gpus} -Dspark.worker.resource.gpu.discoveryScript={script}"
                    if gpus else "")  # fmt: skip

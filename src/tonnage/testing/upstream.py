@@ -42,7 +42,7 @@ class PretendedUpstream:
         self.seen: Counter[bytes] = Counter()
         self.answered: Counter[bytes] = Counter()
         self.most_tokens: int | None = None  # of a text; longer ones get 413
-        self.told = [0, 0]  # tokens in and out, in the usage of whole answers
+        self.reported_tokens = [0, 0]  # tokens in and out, in the usage of whole answers
         self.info: dict[str, Any] | None = None  # what `/info` states; None: it has no such page
         self.most_at_once = 0
         self.at_once = 0
@@ -84,8 +84,8 @@ class PretendedUpstream:
 
     def tell(self, read: int, written: int) -> None:
         """Count the usage of an answer that was written whole."""
-        self.told[0] += read
-        self.told[1] += written
+        self.reported_tokens[0] += read
+        self.reported_tokens[1] += written
 
     def first_time(self, body: bytes) -> bool:
         known = body in self._once

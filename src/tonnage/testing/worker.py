@@ -48,8 +48,8 @@ class Pretence:
 
 def run_worker(folder: RunFolder) -> int:
     """Pretend, and return the exit code."""
-    told = json.loads(os.environ.get("TONNAGE_FAKE", "{}"))
-    return _Worker(folder, Pretence(**told)).run()
+    settings = json.loads(os.environ.get("TONNAGE_FAKE", "{}"))
+    return _Worker(folder, Pretence(**settings)).run()
 
 
 class _Worker:

@@ -239,8 +239,8 @@ class Tracker:
         """Of what `finish` sends: a resumed run has another end."""
         state = self._folder.state()
         result = self._folder.result_file
-        told = [state.state.value, str(state.ended_at), result.read_text(encoding="utf-8") if result.exists() else ""]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        parts = [state.state.value, str(state.ended_at), result.read_text(encoding="utf-8") if result.exists() else ""]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def _save(self, sent: Sent) -> None:
         save_sent(self._folder, self._uri, sent)

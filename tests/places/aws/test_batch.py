@@ -193,7 +193,7 @@ def test_only_a_lost_host_starts_a_job_again(batch: FakeBatch) -> None:
 
 def test_several_nodes_know_their_numbers_and_end_with_the_main_one(batch: FakeBatch) -> None:
     batch.resources["type"] = "EC2"
-    told = ("from tonnage.supervisor.meeting import told_by_the_cloud as t; import os, time; n = t(os.environ)[0]; "
+    told = ("from tonnage.supervisor.meeting import membership_from_cloud as t; import os, time; n = t(os.environ)[0]; "
             "print(n, flush=True); time.sleep(60 if n else 2)")  # fmt: skip
     one = cloud(spot=False, nodes=3)
     job = made(one, replace(WORK, command=(sys.executable, "-c", told)))

@@ -85,7 +85,7 @@ def test_a_customisation_is_priced_sent_once_and_followed(bedrock: FakeBedrock) 
     assert dry.found.cost.usd_per_month == pytest.approx(1.95)
     bedrock.holds = True
     first = customise().found
-    assert (first.status, len(bedrock.things)) == ("InProgress", 1)
+    assert (first.status, len(bedrock.resources)) == ("InProgress", 1)
     assert customise().found.arn == first.arn
     assert customise(hyper=("epochCount=3",)).found.arn == first.arn  # the name is the job
     bedrock.holds = False
@@ -122,7 +122,7 @@ def test_throughput_ends_without_this_machine(bedrock: FakeBedrock) -> None:
     [schedule] = bedrock.schedules.values()
     ends = datetime.now(UTC) - timedelta(seconds=1)
     schedule["ScheduleExpression"] = f"at({ends:%Y-%m-%dT%H:%M:%S})"
-    until(lambda: not bedrock.things)
+    until(lambda: not bedrock.resources)
     assert tonnage.bedrock_list().found == ()
     assert bedrock.schedules == {}
 
@@ -131,8 +131,8 @@ def test_throughput_that_is_over_is_due_and_ended(bedrock: FakeBedrock) -> None:
     """Where a schedule did not do it; one without an end, which this program never makes, is due as well."""
     provision("old")
     provision("new", hours=3)
-    [thing] = [one for one in bedrock.things.values() if "old" in one.asked["provisionedModelName"]]
-    for tag in thing.asked["tags"]:
+    [resource] = [one for one in bedrock.resources.values() if "old" in one.asked["provisionedModelName"]]
+    for tag in resource.asked["tags"]:
         if tag["key"] == "tonnage-until":
             tag["value"] = "2026-01-01T00:00:00Z"
     listed = tonnage.bedrock_list()
@@ -140,12 +140,12 @@ def test_throughput_that_is_over_is_due_and_ended(bedrock: FakeBedrock) -> None:
     assert listed.remarks
     [ended] = tonnage.bedrock_end([], due=True).found
     assert "old" in ended.thing.name
-    assert [one["provisionedModelName"] for one in (one.asked for one in bedrock.things.values())] == [
+    assert [one["provisionedModelName"] for one in (one.asked for one in bedrock.resources.values())] == [
         provision("new").found.requests[1].body["provisionedModelName"]
     ]  # fmt: skip
     assert len(bedrock.schedules) == 1
     tonnage.bedrock_end(["new"])
-    assert (bedrock.things, bedrock.schedules) == ({}, {})
+    assert (bedrock.resources, bedrock.schedules) == ({}, {})
 
 
 def test_what_cannot_be_had_leaves_no_schedule(bedrock: FakeBedrock) -> None:
@@ -172,7 +172,7 @@ def test_lost_answers_and_throttling_make_nothing_twice(bedrock: FakeBedrock) ->
     )
     bedrock.before.append(times(2, throttled, "POST", "/model-custom"))
     customise()
-    assert len(bedrock.things) == 1
+    assert len(bedrock.resources) == 1
 
 
 def test_an_import_is_listed_and_cannot_be_stopped(bedrock: FakeBedrock) -> None:
@@ -193,8 +193,8 @@ def test_of_another_home_nothing_is_taken(
 ) -> None:
     """Its things are not listed, and a name that is in use by it is said."""
     provision()
-    [thing] = bedrock.things.values()
-    thing.asked["tags"][0]["value"] = "another"
+    [resource] = bedrock.resources.values()
+    resource.asked["tags"][0]["value"] = "another"
     with pytest.raises(TonnageError, match="not this home's"):
         provision()
     monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "other"))
@@ -255,7 +255,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert run(words) == 0
     assert run(["bedrock", "list", "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out.partition("{")[2].join(("{", "")))
-    assert told["things"][0]["kind"] == "customisation"
+    assert told["resources"][0]["kind"] == "customisation"
     assert run(["bedrock", "provision", "p", "--model", "x", "--hours", "0", "--end-role", ROLE]) == 2
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

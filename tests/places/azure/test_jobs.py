@@ -269,7 +269,7 @@ def test_check_says_what_it_doubts_and_what_it_could_not_ask(azure: FakeAzure) -
 
 def test_each_node_starts_the_command_and_knows_its_number(azure: FakeAzure, tmp_path: Path) -> None:
     """As Azure ML's launcher says it to members of a run."""
-    told = "from tonnage.supervisor.meeting import told_by_the_cloud as t; import os; print(t(os.environ)[0])"
+    told = "from tonnage.supervisor.meeting import membership_from_cloud as t; import os; print(t(os.environ)[0])"
     one = cloud(nodes=3)
     job = made(one, replace(WORK, command=(sys.executable, "-c", told)))
     while one.view(job).phase is not Phase.ENDED:

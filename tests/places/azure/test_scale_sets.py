@@ -177,7 +177,7 @@ def test_one_that_is_evicted_is_why_the_job_ends(azure: FakeAzure) -> None:
     assert left.view.phase is Phase.ENDING  # it is billed until it is deleted
 
 
-def test_machines_alone_and_sets_are_told_apart(azure: FakeAzure) -> None:
+def test_machines_alone_and_sets_are_distinguished(azure: FakeAzure) -> None:
     """Whatever places.toml says of `nodes` by now."""
     alone = cloud(nodes=1)
     single = made(alone, replace(WORK, token="ba9876543210", name="t-b",

@@ -18,9 +18,9 @@ import pytest
 
 from tonnage.errors import TonnageError
 from tonnage.places.bucket.grown import Writer, follow, restore
-from tonnage.places.bucket.layout import SEGMENT_BYTES, Keys, thing_of, things_in
+from tonnage.places.bucket.layout import SEGMENT_BYTES, Keys, artifact_names, artifact_of
 from tonnage.places.bucket.objects import FolderObjects, StoredObject
-from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
+from tonnage.places.bucket.saving import Saver, bring, newest_checkpoint, newest_of_each, saved_artifacts
 from tonnage.places.ssh.mirror import Mirror, read_mirror, write_mirror
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.job import Job, dump_job
@@ -61,7 +61,7 @@ def test_a_checkpoint_counts_when_it_is_whole(store: FolderObjects, tmp_path: Pa
     (old / "model.bin").unlink()
     old.rmdir()
     saver.save(steps_only=True, ours=lambda: True)
-    [found] = made_things(store, KEYS.base)
+    [found] = saved_artifacts(store, KEYS.base)
     assert (found.step, found.number) == (10, 1)
     assert len(store.sizes(f"{KEYS.part}/data/")) == 1
     other = machine(tmp_path, "other")
@@ -87,7 +87,7 @@ def test_a_checkpoint_whose_files_are_there_and_whose_word_is_not(store: FolderO
         whole.save(steps_only=True, ours=lambda: True)
     store.write = store_write  # type: ignore[method-assign]
     assert store.sizes(f"{KEYS.part}/data/")
-    assert made_things(store, KEYS.base) == []
+    assert saved_artifacts(store, KEYS.base) == []
 
 
 def test_an_older_submission_touches_nothing_of_a_newer_one(store: FolderObjects, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_an_older_submission_touches_nothing_of_a_newer_one(store: FolderObjects
     Saver(store, newer, second).save(steps_only=True, ours=lambda: True)
     checkpoint(first, 20, "stale")
     Saver(store, KEYS, first).save(steps_only=True, ours=lambda: True)
-    found = newest_checkpoint(made_things(store, KEYS.base), number=2)
+    found = newest_checkpoint(saved_artifacts(store, KEYS.base), number=2)
     assert found is not None
     assert (found.number, found.step) == (2, 15)
-    assert set(newest_of_each(made_things(store, KEYS.base))) == {"checkpoints/step-000015"}
-    again = newest_checkpoint(made_things(store, KEYS.base), number=1)
+    assert set(newest_of_each(saved_artifacts(store, KEYS.base))) == {"checkpoints/step-000015"}
+    again = newest_checkpoint(saved_artifacts(store, KEYS.base), number=1)
     assert again is not None
     assert again.step == 20
 
@@ -110,7 +110,7 @@ def test_an_older_submission_touches_nothing_of_a_newer_one(store: FolderObjects
 def test_files_outside_the_run_are_refused() -> None:
     for name in ("../passwd", "/etc/passwd"):
         with pytest.raises(TonnageError, match="outside"):
-            thing_of("b/000001/made/model.json", {"files": {name: [1, "a"]}})
+            artifact_of("b/000001/made/model.json", {"files": {name: [1, "a"]}})
 
 
 def here(tmp_path: Path) -> RunFolder:
@@ -193,7 +193,7 @@ def test_a_log_that_begins_anew_on_its_machine_goes_on_here(store: FolderObjects
     follow(store, KEYS, client, "t")
     assert folder.log_file.stat().st_size < 400_000 < len(said)
     assert client.log_file.read_bytes() == said
-    assert "log.1.txt" not in things_in(folder)
+    assert "log.1.txt" not in artifact_names(folder)
 
 
 def test_a_journal_longer_than_an_object_comes_whole(store: FolderObjects, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_newer_submission_ends_the_older(store: FolderObjects, tmp_path: Path)
     exchange.flush()
     exchange.finish()
     assert json.loads(folder.place_file.read_text())["token"] == "new"
-    assert made_things(store, KEYS.base) == []
+    assert saved_artifacts(store, KEYS.base) == []
     assert not lay(store, KEYS, machine(tmp_path, "late"), "old")
 
 
@@ -274,7 +274,7 @@ def test_a_machine_that_dies_at_once_is_gone_on_with(
     folder, words = trial_of_a_folder(store)
     first = subprocess.Popen(words, start_new_session=True)
     until = time.monotonic() + 60
-    while not [one for one in made_things(store, KEYS.base) if (one.step or 0) >= 20]:
+    while not [one for one in saved_artifacts(store, KEYS.base) if (one.step or 0) >= 20]:
         assert time.monotonic() < until
         time.sleep(0.05)
     for child in psutil.Process(first.pid).children(recursive=True):
@@ -284,8 +284,8 @@ def test_a_machine_that_dies_at_once_is_gone_on_with(
     shutil.rmtree(tmp_path / "machine")
     assert subprocess.run(words, check=False, timeout=60).returncode == 0
     follow(store, KEYS, folder, "t")
-    for thing in newest_of_each(made_things(store, KEYS.base)).values():
-        bring(store, KEYS.base, thing, folder)
+    for artifact in newest_of_each(saved_artifacts(store, KEYS.base)).values():
+        bring(store, KEYS.base, artifact, folder)
     lines = [json.loads(line) for line in folder.metrics_file.read_text().splitlines()]
     assert {one["step"]: one["loss"] for one in lines} == {step: 1 / step for step in range(1, 121)}
     assert json.loads(folder.result_file.read_text())["steps"] == 120

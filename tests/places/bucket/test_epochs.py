@@ -16,7 +16,7 @@ from tonnage.errors import TonnageError
 from tonnage.places.bucket.grown import Writer, follow, write_beat
 from tonnage.places.bucket.layout import Keys
 from tonnage.places.bucket.objects import FolderObjects
-from tonnage.places.bucket.saving import Saver, made_things, newest_checkpoint, newest_of_each
+from tonnage.places.bucket.saving import Saver, newest_checkpoint, newest_of_each, saved_artifacts
 from tonnage.places.ssh.mirror import Mirror, write_mirror
 from tonnage.runs import RunFolder, RunSpec
 from tonnage.runs.job import Job, dump_job
@@ -87,10 +87,10 @@ def test_a_newer_start_goes_on_and_the_older_one_counts_no_more(
     follow(store, SECOND, client, "t")
     assert client.metrics_file.read_text() == '{"step": 0}\n{"step": 5, "by": 1}\n{"step": 6, "by": 2}\n'
     assert client.journal_file.read_text() == '{"sent": 1}\n{"at": 5, "by": 1}\n{"at": 6, "by": 2}\n'
-    newest = newest_checkpoint(made_things(store, FIRST.base), number=1)
+    newest = newest_checkpoint(saved_artifacts(store, FIRST.base), number=1)
     assert newest is not None
     assert (newest.writer, newest.step) == ((1, 2), 6)
-    assert set(newest_of_each(made_things(store, FIRST.base))) == {"checkpoints/step-000006"}
+    assert set(newest_of_each(saved_artifacts(store, FIRST.base))) == {"checkpoints/step-000006"}
 
 
 def test_a_client_that_read_too_far_reads_again(store: FolderObjects, client: RunFolder, tmp_path: Path) -> None:

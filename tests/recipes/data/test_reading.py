@@ -120,7 +120,7 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
     assert "'txt'" in (caught.value.hint or "")
 
 
-def test_missing_shards_are_told(tmp_path: Path) -> None:
+def test_missing_shards_are_reported(tmp_path: Path) -> None:
     """A pattern that matches nothing, a file not there, and a set named -of-00003 that is not whole."""
     for number in (0, 2):
         (tmp_path / f"rows-{number:05}-of-00003.jsonl").write_text(as_jsonl(ROWS))

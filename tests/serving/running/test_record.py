@@ -176,7 +176,7 @@ def test_stop_ends_a_service(home: Path, process: subprocess.Popen[bytes]) -> No
     assert process.wait(timeout=10.0) != 0
 
 
-def test_names_that_are_none_are_told(home: Path) -> None:
+def test_names_that_are_none_are_reported(home: Path) -> None:
     """`service:` with a name that never ran lists what there is."""
     with recorded(folder_of(home), service()):
         pass

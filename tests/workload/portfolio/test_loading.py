@@ -56,7 +56,7 @@ def test_shares_of_one_and_of_a_hundred_are_the_same(catalog: Catalog) -> None:
     assert [share.fraction for share in one.shares] == pytest.approx([share.fraction for share in hundred.shares])
 
 
-def test_names_are_told_apart(catalog: Catalog) -> None:
+def test_names_are_distinguished(catalog: Catalog) -> None:
     """The same file twice has two names."""
     assert [entry.name for entry in read(BERT + BERT.splitlines()[1] + "\n", catalog).entries] == [
         "bert-finetune #1", "bert-finetune #2",

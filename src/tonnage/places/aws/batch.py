@@ -210,18 +210,18 @@ def job_of(place: BatchPlace, work: Work, definition: str) -> Body:
     return body
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(job: Mapping[str, Any]) -> JobView:
     """A job as DescribeJobs tells of it.
 
     >>> view_of({"jobId": "j", "status": "RUNNABLE", "attempts": [{"statusReason": "Host EC2 terminated."}]}).reason
     'Host EC2 terminated.'
     """
-    status = str(told["status"])
-    attempts: Sequence[Mapping[str, Any]] = told.get("attempts") or ()
+    status = str(job["status"])
+    attempts: Sequence[Mapping[str, Any]] = job.get("attempts") or ()
     last = str(attempts[-1].get("statusReason") or "") if attempts else ""
-    reason = str((told.get("container") or {}).get("reason") or told.get("statusReason") or last)
-    asked_to_end = bool(told.get("isCancelled") or told.get("isTerminated"))
+    reason = str((job.get("container") or {}).get("reason") or job.get("statusReason") or last)
+    asked_to_end = bool(job.get("isCancelled") or job.get("isTerminated"))
     phase = PHASES.get(status, Phase.QUEUED)
     if asked_to_end:
         phase = Phase.CANCELLED if status == "FAILED" else Phase.ENDING if status in LIVE else phase
-    return JobView(phase=phase, job_id=str(told["jobId"]), word=status, reason=reason)
+    return JobView(phase=phase, job_id=str(job["jobId"]), word=status, reason=reason)

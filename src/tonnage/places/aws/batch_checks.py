@@ -53,23 +53,23 @@ def _queue(account: AWSAccount, place: BatchPlace) -> Iterator[PlaceFinding]:
     names = [str(one["computeEnvironment"]) for one in order]
     try:
         asked = {"computeEnvironments": names}
-        told = account.call(SERVICE, "DescribeComputeEnvironments", asked)["computeEnvironments"]
+        environments = account.call(SERVICE, "DescribeComputeEnvironments", asked)["computeEnvironments"]
     except AwsError as error:
         yield unasked(f"the compute environments of {place.queue}", error)
         return
-    for one in told:
+    for one in environments:
         yield from _environment(account, place, one)
 
 
-def _environment(account: AWSAccount, place: BatchPlace, told: dict[str, Any]) -> Iterator[PlaceFinding]:
-    name, resources = str(told["computeEnvironmentName"]), told.get("computeResources") or {}
+def _environment(account: AWSAccount, place: BatchPlace, environment: dict[str, Any]) -> Iterator[PlaceFinding]:
+    name, resources = str(environment["computeEnvironmentName"]), environment.get("computeResources") or {}
     update = f"`aws batch update-compute-environment --compute-environment {name}"
-    if told.get("state") != "ENABLED":
-        yield refused(f"the compute environment {name} is {told.get('state')}", f"{update} --state ENABLED`")
-    if told.get("status") == "INVALID":
-        yield refused(f"the compute environment {name} is INVALID: {told.get('statusReason')}",
+    if environment.get("state") != "ENABLED":
+        yield refused(f"the compute environment {name} is {environment.get('state')}", f"{update} --state ENABLED`")
+    if environment.get("status") == "INVALID":
+        yield refused(f"the compute environment {name} is INVALID: {environment.get('statusReason')}",
                       f"`aws batch describe-compute-environments --compute-environments {name}`")  # fmt: skip
-    if told.get("type") == "UNMANAGED":
+    if environment.get("type") == "UNMANAGED":
         if place.nodes > 1:
             yield refused(f"the compute environment {name} is UNMANAGED, which takes no multi-node jobs "
                           f"({MULTI_NODE_SOURCE})", "a queue whose compute environment is MANAGED")  # fmt: skip

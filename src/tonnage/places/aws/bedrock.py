@@ -27,7 +27,7 @@ TAKEN: Final = frozenset({"ConflictException", "ValidationException"})  # codes 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BedrockThing:
+class BedrockResource:
     """One of them, as Bedrock lists it."""
 
     kind: Kind
@@ -95,61 +95,69 @@ class Bedrock:
             raise TonnageError(f"{name} is at Bedrock already and is not this home's", hint="--name NAME gives another")
         return found.arn
 
-    def listed(self) -> list[BedrockThing]:
+    def listed(self) -> list[BedrockResource]:
         """All that bears the mark of the home, the newest first."""
         found = [one for kind in LISTS for one in self._listed(kind, self.home)]
         return sorted(found, key=lambda one: (one.created, one.name), reverse=True)
 
-    def _listed(self, kind: Kind, part: str) -> Iterator[BedrockThing]:
+    def _listed(self, kind: Kind, part: str) -> Iterator[BedrockResource]:
         operation, key, name, arn = LISTS[kind]
         token: str | None = None
         while True:
             more = {"nextToken": token} if token else {}
             answer = self.account.call(SERVICE, operation, {"nameContains": part, "maxResults": 100, **more})
             for one in answer.get(key) or ():
-                yield self._thing(kind, one, str(one[name]), str(one[arn]))
+                yield self._resource(kind, one, str(one[name]), str(one[arn]))
             token = answer.get("nextToken")
             if token is None:
                 return
 
-    def _thing(self, kind: Kind, told: dict[str, Any], name: str, arn: str) -> BedrockThing:
-        model = str(told.get("customModelArn") or told.get("importedModelArn") or told.get("modelArn") or "")
+    def _resource(self, kind: Kind, description: dict[str, Any], name: str, arn: str) -> BedrockResource:
+        model = str(
+            description.get("customModelArn")
+            or description.get("importedModelArn")
+            or description.get("modelArn")
+            or ""
+        )
         until = self._tags(arn).get(UNTIL) if kind == "throughput" else None
-        return BedrockThing(
-            kind=kind, name=name, arn=arn, status=str(told["status"]), created=told["creationTime"].astimezone(UTC),
-            units=told.get("modelUnits"), model=model, until=None if until is None else _moment(until),
+        return BedrockResource(
+            kind=kind, name=name, arn=arn, status=str(description["status"]),
+            created=description["creationTime"].astimezone(UTC),
+            units=description.get("modelUnits"), model=model, until=None if until is None else _moment(until),
         )  # fmt: skip
 
     def _tags(self, arn: str) -> dict[str, str]:
         answer = self.account.call(SERVICE, "ListTagsForResource", {"resourceARN": arn})
         return {str(one["key"]): str(one["value"]) for one in answer.get("tags") or ()}
 
-    def why(self, thing: BedrockThing) -> str:
+    def why(self, resource: BedrockResource) -> str:
         """What Bedrock says of a failure; empty where there is none."""
-        if thing.status != "Failed":
+        if resource.status != "Failed":
             return ""
         operation, key = {
             "customisation": ("GetModelCustomizationJob", "jobIdentifier"),
             "import": ("GetModelImportJob", "jobIdentifier"),
             "throughput": ("GetProvisionedModelThroughput", "provisionedModelId"),
-        }[thing.kind]  # fmt: skip
-        return str(self.account.call(SERVICE, operation, {key: thing.arn}).get("failureMessage") or "")
+        }[resource.kind]  # fmt: skip
+        return str(self.account.call(SERVICE, operation, {key: resource.arn}).get("failureMessage") or "")
 
-    def end(self, thing: BedrockThing) -> None:
+    def end(self, resource: BedrockResource) -> None:
         """Stop a job, or delete throughput and its schedule. InputError where Bedrock cannot end it."""
-        if thing.kind == "throughput":
+        if resource.kind == "throughput":
             try:
-                self.account.call(SERVICE, "DeleteProvisionedModelThroughput", {"provisionedModelId": thing.arn})
+                self.account.call(SERVICE, "DeleteProvisionedModelThroughput", {"provisionedModelId": resource.arn})
             except AwsError as error:
                 if error.code != "ResourceNotFoundException":
                     raise
-            self._unschedule(thing.name)
-        elif thing.status != "InProgress":
-            raise InputError(f"{thing.name} has ended: {thing.status}", hint="`tonnage bedrock list` shows what works")
-        elif thing.kind == "import":
+            self._unschedule(resource.name)
+        elif resource.status != "InProgress":
+            raise InputError(
+                f"{resource.name} has ended: {resource.status}", hint="`tonnage bedrock list` shows what works"
+            )
+        elif resource.kind == "import":
             raise InputError("Bedrock stops no import", hint="it ends by itself; nothing is billed for it")
         else:
-            self.account.call(SERVICE, "StopModelCustomizationJob", {"jobIdentifier": thing.arn})
+            self.account.call(SERVICE, "StopModelCustomizationJob", {"jobIdentifier": resource.arn})
 
     def _unschedule(self, name: str) -> None:
         try:

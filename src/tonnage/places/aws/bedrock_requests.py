@@ -55,7 +55,7 @@ HYPER: Final[Mapping[str, Mapping[str, HyperRange]]] = {  # by the beginning of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BedrockOwner:
-    """Whose a thing is: what its name and its tags are made of."""
+    """Who owns a resource: what its name and its tags are made of."""
 
     name: str
     home: str  # 8 digits of the folder of runs
@@ -72,11 +72,11 @@ class BedrockOwner:
         return f"t-{plain}-{self.home}"
 
     def tags(self, **more: str) -> list[Body]:
-        told = {"tonnage-home": self.home, "tonnage-run": self.name, "tonnage-owner": self.owner}
+        own = {"tonnage-home": self.home, "tonnage-run": self.name, "tonnage-owner": self.owner}
         named = {key.replace("_", "-"): value for key, value in more.items()}
         return [
             {"key": key, "value": re.sub(r"[^a-zA-Z0-9\s._:/=+@-]", "-", value)[:256]}
-            for key, value in (told | named).items()
+            for key, value in (own | named).items()
         ]
 
 

@@ -269,26 +269,26 @@ def fleet(place: EC2Place, work: Work) -> Body:
     return body
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(instance: Mapping[str, Any]) -> JobView:
     """An instance as DescribeInstances tells of it.
 
     >>> view_of({"InstanceId": "i-1", "State": {"Name": "running"}}).phase
     <Phase.RUNNING: 'running'>
     """
-    word, why = str(told["State"]["Name"]), told.get("StateReason") or {}
+    word, why = str(instance["State"]["Name"]), instance.get("StateReason") or {}
     phase = PHASES.get(word, Phase.PROVISIONING)
     if phase is Phase.ENDED and why.get("Code") == BY_A_USER:
         phase = Phase.CANCELLED
-    return JobView(phase=phase, job_id=str(told["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
+    return JobView(phase=phase, job_id=str(instance["InstanceId"]), word=word, reason=str(why.get("Message") or ""))
 
 
 def _nothing_started(errors: list[dict[str, Any]], name: str, *, has: int, of: int) -> TonnageError:
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for one in errors:
         overrides = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
         where = overrides.get("SubnetId") or overrides.get("AvailabilityZone") or "anywhere"
-        told[where] = f"{one.get('ErrorCode')}: {one.get('ErrorMessage')}"
-    words = "; ".join(f"{where}: {why}" for where, why in told.items()) or "no reason was given"
+        reasons[where] = f"{one.get('ErrorCode')}: {one.get('ErrorMessage')}"
+    words = "; ".join(f"{where}: {why}" for where, why in reasons.items()) or "no reason was given"
     codes = {str(one.get("ErrorCode")) for one in errors}
     capacity = bool(codes) and codes <= NO_CAPACITY
     hint = (
@@ -300,5 +300,5 @@ def _nothing_started(errors: list[dict[str, Any]], name: str, *, has: int, of: i
     return TonnageError(f"{few}: {words}", hint=hint)
 
 
-def _tags(told: Mapping[str, Any]) -> dict[str, str]:
-    return {one["Key"]: one["Value"] for one in told.get("Tags") or ()}
+def _tags(resource: Mapping[str, Any]) -> dict[str, str]:
+    return {one["Key"]: one["Value"] for one in resource.get("Tags") or ()}

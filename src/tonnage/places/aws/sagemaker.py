@@ -101,10 +101,10 @@ class SageMaker(AWSJobs):
                 body: Body = {"NameContains": home, "StatusEquals": status, "MaxResults": 100}
                 answer = self.account.call(SERVICE, "ListTrainingJobs", body | ({"NextToken": token} if token else {}))
                 for one in answer["TrainingJobSummaries"]:
-                    told = self._described(one["TrainingJobName"])
-                    if told is not None:
-                        tag = told.get("Environment", {}).get("TONNAGE_TAG", "")
-                        found.append(TaggedCloudJob(job_id=one["TrainingJobName"], tag=tag, view=view_of(told)))
+                    job = self._described(one["TrainingJobName"])
+                    if job is not None:
+                        tag = job.get("Environment", {}).get("TONNAGE_TAG", "")
+                        found.append(TaggedCloudJob(job_id=one["TrainingJobName"], tag=tag, view=view_of(job)))
                 token = answer.get("NextToken")
                 if token is None:
                     break
@@ -173,20 +173,20 @@ def training_job(place: SageMakerPlace, work: Work) -> Body:
     return body
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(job: Mapping[str, Any]) -> JobView:
     """A job as DescribeTrainingJob tells of it.
 
     >>> view_of({"TrainingJobName": "t", "TrainingJobStatus": "InProgress", "SecondaryStatus": "Interrupted"}).phase
     <Phase.QUEUED: 'queued'>
     """
-    status, second = str(told["TrainingJobStatus"]), str(told.get("SecondaryStatus", ""))
-    steps = told.get("SecondaryStatusTransitions") or []
+    status, second = str(job["TrainingJobStatus"]), str(job.get("SecondaryStatus", ""))
+    steps = job.get("SecondaryStatusTransitions") or []
     message = str(steps[-1].get("StatusMessage") or "") if steps else ""
-    reason = str(told.get("FailureReason") or "") or (f"{second}: {message}" if message else second)
+    reason = str(job.get("FailureReason") or "") or (f"{second}: {message}" if message else second)
     if status in {"InProgress", "Stopping"}:
         phase = Phase.ENDING if status == "Stopping" else SECONDARY.get(second, Phase.PROVISIONING)
     elif status == "Stopped" and second == "Stopped":
         phase = Phase.CANCELLED
     else:
         phase = Phase.ENDED  # Completed, Failed, and Stopped at a limit of time
-    return JobView(phase=phase, job_id=str(told["TrainingJobName"]), word=status, reason=reason)
+    return JobView(phase=phase, job_id=str(job["TrainingJobName"]), word=status, reason=reason)

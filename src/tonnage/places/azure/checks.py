@@ -78,11 +78,11 @@ def group_questions(call: Call, place: AzureTerms) -> Iterator[PlaceFinding]:
 def right_questions(call: Call, group: str, wanted: Sequence[str]) -> Iterator[PlaceFinding]:
     """Whether the caller has these rights in a resource group."""
     try:
-        told = call("GET", f"{group}/providers/Microsoft.Authorization/permissions", version=V_RIGHTS)
+        permissions = call("GET", f"{group}/providers/Microsoft.Authorization/permissions", version=V_RIGHTS)
     except TonnageError as error:
         yield unasked("your rights", error)
         return
-    lacking = [right for right in wanted if not any(grants(one, right) for one in told.get("value") or ())]
+    lacking = [right for right in wanted if not any(grants(one, right) for one in permissions.get("value") or ())]
     if lacking:
         words = f'--assignee YOU --role Contributor --scope "{group}"'
         yield refused(f"you may not: {', '.join(lacking)}", f"`az role assignment create {words}`")
@@ -106,11 +106,11 @@ def _size(call: Call, place: AzurePlace, name: str) -> Iterator[PlaceFinding]:
     """The size: whether the region and its zones sell it to this subscription, what it has, and the quota of it."""
     compute = f"/subscriptions/{place.subscription}/providers/Microsoft.Compute"
     try:
-        told = call("GET", f"{compute}/skus", version=V_SKUS, params={"$filter": f"location eq '{place.region}'"})
+        skus = call("GET", f"{compute}/skus", version=V_SKUS, params={"$filter": f"location eq '{place.region}'"})
     except TonnageError as error:
         yield unasked(f"the size {place.instance_type}", error)
         return
-    found = next((one for one in told.get("value") or () if one.get("resourceType") == "virtualMachines"
+    found = next((one for one in skus.get("value") or () if one.get("resourceType") == "virtualMachines"
                   and one["name"] == place.instance_type), None)  # fmt: skip
     listing = f"`az vm list-skus --location {place.region} --size {place.instance_type} --all`"
     if found is None:
@@ -152,11 +152,11 @@ def _restrictions(place: AzurePlace, found: dict[str, Any], listing: str) -> Ite
 def _quota(call: Call, place: AzurePlace, compute: str, family: str, cores: int) -> Iterator[PlaceFinding]:
     wanted = SPOT_QUOTA if place.spot else family
     try:
-        told = call("GET", f"{compute}/locations/{place.region}/usages").get("value") or ()
+        usages = call("GET", f"{compute}/locations/{place.region}/usages").get("value") or ()
     except TonnageError as error:
         yield unasked("the quota", error)
         return
-    found = next((one for one in told if str(one["name"]["value"]).lower() == wanted.lower()), None)
+    found = next((one for one in usages if str(one["name"]["value"]).lower() == wanted.lower()), None)
     if found is None:
         yield PlaceFinding(kind="unchecked", message=f"{place.region} lists no quota {wanted}",
                            hint=f"`az vm list-usage --location {place.region}`")  # fmt: skip
@@ -251,10 +251,10 @@ def vault_questions(call: Call, place: AzureTerms) -> Iterator[PlaceFinding]:
     vault, _ = azure_secret(asked)
     params = {"$filter": f"resourceType eq 'Microsoft.KeyVault/vaults' and name eq '{vault}'"}
     try:
-        told = call("GET", f"/subscriptions/{place.subscription}/resources", version=V_RESOURCES, params=params)
+        resources = call("GET", f"/subscriptions/{place.subscription}/resources", version=V_RESOURCES, params=params)
     except TonnageError as error:
         yield unasked(f"the vault {vault}", error)
         return
-    if not told.get("value"):
+    if not resources.get("value"):
         words = f"--name {vault} --resource-group {place.resource_group}"
         yield refused(f"there is no vault {vault}", f"`az keyvault create {words}`")

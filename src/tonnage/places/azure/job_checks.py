@@ -56,7 +56,7 @@ def _cluster(call: Call, place: AzureMLPlace, name: str) -> Iterator[PlaceFindin
         return
     words = f"--workspace-name {place.workspace} --resource-group {place.resource_group}"
     try:
-        told = call("GET", f"{place.workspace_path}/computes/{place.compute}", version=V_ML)
+        found = call("GET", f"{place.workspace_path}/computes/{place.compute}", version=V_ML)
     except AzureError as error:
         if error.status == 404:
             tier = "low_priority" if place.spot else "dedicated"
@@ -66,13 +66,13 @@ def _cluster(call: Call, place: AzureMLPlace, name: str) -> Iterator[PlaceFindin
         else:
             yield unasked(f"the compute {place.compute}", error)
         return
-    compute: dict[str, Any] = told.get("properties") or {}
+    compute: dict[str, Any] = found.get("properties") or {}
     if compute.get("computeType") != "AmlCompute":
         yield refused(f"the compute {place.compute} is {compute.get('computeType')}, no cluster",
                       "`az ml compute list --type AmlCompute`")  # fmt: skip
         return
     yield from _nodes(place, compute.get("properties") or {}, name, f"--name {place.compute} {words}")
-    known = ((told.get("identity") or {}).get("userAssignedIdentities") or {}).values()
+    known = ((found.get("identity") or {}).get("userAssignedIdentities") or {}).values()
     if place.identity not in {str((one or {}).get("clientId")) for one in known}:
         yield refused(f"the compute {place.compute} has no identity {place.identity}",
                       f"`az ml compute update --identity-type UserAssigned --user-assigned-identities ID "

@@ -89,7 +89,7 @@ class AzureMLJobs:
         try:
             self.call("PUT", _path(job), body=job.body)
         except AzureError as error:
-            there = self._told(name) if error.status in {400, 409} else None
+            there = self._job_or_none(name) if error.status in {400, 409} else None
             if there is None:
                 raise
             if _marks(there).get("tonnage-token") != token:
@@ -111,7 +111,7 @@ class AzureMLJobs:
         return next((name for name, one in self._listed("tonnage-token", token)), None)
 
     def view(self, job_id: str) -> JobView:
-        found = self._told(job_id)
+        found = self._job_or_none(job_id)
         return JobView(phase=Phase.GONE, job_id=job_id) if found is None else view_of(job_id, found)
 
     def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the name has the token
@@ -135,7 +135,7 @@ class AzureMLJobs:
     def questions(self) -> Iterator[PlaceFinding]:
         yield from questions_of(self.call, self.place, name=self.name)
 
-    def _told(self, name: str) -> dict[str, Any] | None:
+    def _job_or_none(self, name: str) -> dict[str, Any] | None:
         try:
             return self.call("GET", f"{self.place.workspace_path}/jobs/{name}")
         except AzureError as error:
@@ -192,13 +192,13 @@ def command_job(place: AzureMLPlace, work: Work) -> Body:
     return {"properties": job}
 
 
-def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
+def view_of(job_id: str, job: Mapping[str, Any]) -> JobView:
     """A job as Azure ML tells of it; why one failed the studio alone says.
 
     >>> view_of("t", {"properties": {"status": "Preparing"}}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    properties = told.get("properties") or {}
+    properties = job.get("properties") or {}
     word = str(properties.get("status") or "")
     studio = ((properties.get("services") or {}).get("Studio") or {}).get("endpoint")
     reason = f"see {studio}" if studio and word in {"Failed", "Canceled", "NotResponding"} else ""
@@ -209,6 +209,6 @@ def _path(request: Request) -> str:
     return request.service.partition("?")[0].removeprefix(f"PUT {MANAGEMENT}")
 
 
-def _marks(told: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = (told.get("properties") or {}).get("properties") or {}
+def _marks(job: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = (job.get("properties") or {}).get("properties") or {}
     return found

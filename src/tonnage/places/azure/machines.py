@@ -124,11 +124,11 @@ class AzureMachines:
         operation = answer.headers.get("azure-asyncoperation")
         until = time.monotonic() + WAIT_S
         while operation is not None:
-            told = self.client.call("GET", operation)
-            if told["status"] not in {"InProgress", "Running", "Accepted"}:
-                why = told.get("error") or {}
-                done = told["status"] == "Succeeded"
-                return None if done else (str(why.get("code") or told["status"]), str(why.get("message") or ""))
+            state = self.client.call("GET", operation)
+            if state["status"] not in {"InProgress", "Running", "Accepted"}:
+                why = state.get("error") or {}
+                done = state["status"] == "Succeeded"
+                return None if done else (str(why.get("code") or state["status"]), str(why.get("message") or ""))
             if time.monotonic() > until:
                 message = f"{name} is not made after {WAIT_S:.0f} s"
                 raise TonnageError(message, hint="`tonnage resume`, or `tonnage places orphans --end`")
@@ -141,13 +141,13 @@ class AzureMachines:
 
     def view(self, job_id: str) -> JobView:
         try:
-            told = self.call("GET", self._machine(job_id), params={"$expand": "instanceView"})
+            machine = self.call("GET", self._machine(job_id), params={"$expand": "instanceView"})
         except AzureError as error:
             if error.status == 404:
                 reason = EVICTED if self.place.spot else ""
                 return JobView(phase=Phase.GONE, job_id=job_id, word="gone" if reason else "", reason=reason)
             raise
-        view = view_of(job_id, told)
+        view = view_of(job_id, machine)
         if view.phase is not Phase.ENDED:
             return view
         said = last_words(self.console(job_id))
@@ -206,10 +206,10 @@ class AzureMachines:
     def console(self, name: str) -> str:
         """What the machine wrote to its console; empty where Azure does not have it."""
         try:
-            told = self.call("POST", f"{self._machine(name)}/retrieveBootDiagnosticsData")
+            diagnostics = self.call("POST", f"{self._machine(name)}/retrieveBootDiagnosticsData")
         except AzureError:
             return ""
-        return read_signed(str(told.get("serialConsoleLogBlobUri") or ""))
+        return read_signed(str(diagnostics.get("serialConsoleLogBlobUri") or ""))
 
 
 def still_there(view: JobView) -> JobView:
@@ -218,13 +218,13 @@ def still_there(view: JobView) -> JobView:
     return JobView(phase=phase, job_id=view.job_id, word=view.word, reason=view.reason)
 
 
-def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
+def view_of(job_id: str, machine: Mapping[str, Any]) -> JobView:
     """A machine as the Resource Manager tells of it.
 
     >>> view_of("t", {"properties": {"provisioningState": "Creating"}}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    properties = told.get("properties") or {}
+    properties = machine.get("properties") or {}
     made = str(properties.get("provisioningState") or "")
     statuses = (properties.get("instanceView") or {}).get("statuses") or ()
     reason = next((str(one.get("message")) for one in statuses if "/failed" in one["code"] and one.get("message")), "")
@@ -235,8 +235,8 @@ def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
     return JobView(phase=POWER.get(power, Phase.PROVISIONING), job_id=job_id, word=power, reason=reason)
 
 
-def tags_of(told: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = told.get("tags") or {}
+def tags_of(machine: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = machine.get("tags") or {}
     return found
 
 

@@ -93,7 +93,10 @@ class AzureScaleSets(AzureMachines):
 
     def _wait_until_made(self, name: str) -> None:
         until = time.monotonic() + WAIT_S
-        while (self._told(name) or {}).get("properties", {}).get("provisioningState") in {"Creating", "Updating"}:
+        while (self._set_or_none(name) or {}).get("properties", {}).get("provisioningState") in {
+            "Creating",
+            "Updating",
+        }:
             if time.monotonic() > until:
                 raise TonnageError(f"{name} is not made after {WAIT_S:.0f} s",
                                    hint="`tonnage resume`, or `tonnage places orphans --end`")  # fmt: skip
@@ -111,13 +114,13 @@ class AzureScaleSets(AzureMachines):
         if not job_id.startswith(MARK):
             return super().view(job_id)
         name = job_id.removeprefix(MARK)
-        told = self._told(name)
-        if told is None:
+        found = self._set_or_none(name)
+        if found is None:
             return JobView(phase=Phase.GONE, job_id=job_id)
-        made = str((told.get("properties") or {}).get("provisioningState") or "")
+        made = str((found.get("properties") or {}).get("provisioningState") or "")
         if made in PROVISIONING:
             return JobView(phase=PROVISIONING[made], job_id=job_id, word=made)
-        view = self._joint_view(name, int(tags_of(told).get(MACHINES) or 0))
+        view = self._joint_view(name, int(tags_of(found).get(MACHINES) or 0))
         return JobView(phase=view.phase, job_id=job_id, word=view.word, reason=view.reason)
 
     def _joint_view(self, name: str, wanted: int) -> JobView:
@@ -136,7 +139,7 @@ class AzureScaleSets(AzureMachines):
         wanted = {"$filter": f"'virtualMachineScaleSet/id' eq '{self._set(name)}'", "$expand": "instanceView"}
         return dict(self.listed("virtualMachines", **wanted))
 
-    def _told(self, name: str) -> dict[str, Any] | None:
+    def _set_or_none(self, name: str) -> dict[str, Any] | None:
         try:
             return self.call("GET", self._set(name))
         except AzureError as error:
@@ -163,11 +166,11 @@ class AzureScaleSets(AzureMachines):
 def scale_set_of(place: AzurePlace, work: Work, zone: str) -> Body:
     """The set: every machine as one alone would be, but that it learns its own name when it ends."""
     machine = machine_of(place, work, zone, itself=ITSELF)
-    told: Body = machine.pop("properties")
-    told.pop("hardwareProfile")
-    system: Body = told.pop("osProfile")
+    properties: Body = machine.pop("properties")
+    properties.pop("hardwareProfile")
+    system: Body = properties.pop("osProfile")
     system.pop("computerName")
-    profile: Body = {**told, "osProfile": {**system, "computerNamePrefix": f"t-{work.token}"}}
+    profile: Body = {**properties, "osProfile": {**system, "computerNamePrefix": f"t-{work.token}"}}
     near = place.proximity_placement_group
     return {
         **machine, "tags": {**machine["tags"], MACHINES: str(place.nodes)},

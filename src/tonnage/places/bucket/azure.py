@@ -36,21 +36,21 @@ class AzureClient(ApiClient):
         if time.time() > self._until - EARLY_S:
             credentials, core = self._credentials, import_module("azure.core.exceptions")
             try:
-                told = credentials.get_token(self._scope)
+                token = credentials.get_token(self._scope)
             except core.AzureError as error:
                 said = str(error).splitlines()[0]
                 raise InputError(
                     f"Azure: no sign-in, or one that is refused or has expired: {said}", hint=SIGN_IN
                 ) from error
-            self._token, self._until = told.token, float(told.expires_on)
+            self._token, self._until = token.token, float(token.expires_on)
         return {**(headers or {}), "Authorization": f"Bearer {self._token}"}
 
     def refusal(self, answer: httpx.Response, url: str) -> TonnageError:
         try:
-            told: dict[str, Any] = answer.json()["error"]
+            error: dict[str, Any] = answer.json()["error"]
         except (ValueError, KeyError, TypeError):
-            told = {}
-        code, said = str(told.get("code") or ""), str(told.get("message") or answer.text[:200])
+            error = {}
+        code, said = str(error.get("code") or ""), str(error.get("message") or answer.text[:200])
         host = url.split("/")[2]
         if answer.status_code == 401:
             return InputError(f"{host}: the sign-in is refused or has expired: {said}", hint=SIGN_IN)

@@ -44,8 +44,8 @@ class BlobClient(AzureClient):
         self.sas = dict(parse_qsl(os.environ.get("AZURE_STORAGE_SAS_TOKEN", "").lstrip("?")))
 
     def signed(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        told = {"x-ms-version": VERSION, **(headers or {})}
-        return told if self.sas else super().signed(told)
+        signed = {"x-ms-version": VERSION, **(headers or {})}
+        return signed if self.sas else super().signed(signed)
 
     def refusal(self, answer: httpx.Response, url: str) -> TonnageError:
         code = answer.headers.get("x-ms-error-code", "")

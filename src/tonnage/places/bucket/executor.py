@@ -18,7 +18,7 @@ from tonnage.places.bucket.grown import follow
 from tonnage.places.bucket.layout import ALONG, GROWN, LEASE, SENT, Keys, input_key
 from tonnage.places.bucket.objects import Objects, open_objects
 from tonnage.places.bucket.place import BucketPlace
-from tonnage.places.bucket.saving import Saver, bring, made_things, newest_checkpoint, newest_of_each
+from tonnage.places.bucket.saving import Saver, bring, newest_checkpoint, newest_of_each, saved_artifacts
 from tonnage.places.contract import (
     DeclaredGap,
     Orphan,
@@ -231,7 +231,7 @@ class BucketRuns:
         steps = [int(path.name[5:]) for path in folder.checkpoints.glob("step-*") if path.name[5:].isdigit()]
         if not steps:
             return
-        there = newest_checkpoint(made_things(self.objects, self._base(folder)), number=number)
+        there = newest_checkpoint(saved_artifacts(self.objects, self._base(folder)), number=number)
         if there is None or (there.step or 0) < max(steps):
             newest = [path for path in folder.checkpoints.glob("step-*") if path.name[5:].isdigit()
                       and int(path.name[5:]) == max(steps)]  # fmt: skip
@@ -296,8 +296,8 @@ class BucketRuns:
 
     def collect(self, folder: RunFolder) -> None:
         self.logs(folder)
-        for thing in newest_of_each(made_things(self.objects, self._base(folder))).values():
-            bring(self.objects, self._base(folder), thing, folder)
+        for artifact in newest_of_each(saved_artifacts(self.objects, self._base(folder))).values():
+            bring(self.objects, self._base(folder), artifact, folder)
         record = read_record(folder)
         if self.terms.stays and record is not None and folder.state().state.ended:
             self._end(record)
@@ -346,9 +346,9 @@ class BucketRuns:
     def _follow(self, folder: RunFolder, record: PlaceRecord) -> None:
         keys = self._keys(folder, record.number)
         if self.terms.starts_again and (lease := self.objects.read(keys.lease)) is not None:
-            told = json.loads(lease.content)
-            if told.get("token") == record.token:
-                keys = replace(keys, epoch=int(told.get("epoch", 0)))
+            holder = json.loads(lease.content)
+            if holder.get("token") == record.token:
+                keys = replace(keys, epoch=int(holder.get("epoch", 0)))
         follow(self.objects, keys, folder, record.token)
 
     def _job(self, folder: RunFolder, record: PlaceRecord) -> str | None:

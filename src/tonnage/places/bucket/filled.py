@@ -55,9 +55,9 @@ def state_key(disk_id: str) -> str:
 
 
 def read_request(content: bytes) -> FillRequest:
-    told = json.loads(content)
-    lists = {name: tuple(told[name]) for name in ("sources", "include", "exclude")}
-    return FillRequest(key=told["key"], sums=told["sums"], **lists)
+    request = json.loads(content)
+    lists = {name: tuple(request[name]) for name in ("sources", "include", "exclude")}
+    return FillRequest(key=request["key"], sums=request["sums"], **lists)
 
 
 def read_state(content: bytes, where: str) -> FillState:

@@ -70,13 +70,13 @@ def _library() -> tuple[Any, Any]:
 def refusal_of(answer: httpx.Response, url: str) -> TonnageError:
     """An answer that is none, in the API's own words, with the command that mends it where there is one."""
     try:
-        told: dict[str, Any] = answer.json()["error"]
+        error: dict[str, Any] = answer.json()["error"]
     except (ValueError, KeyError, TypeError):
-        told = {}
-    details = [one for one in told.get("details") or () if "reason" in one]
-    older = (str(one.get("reason", "")) for one in told.get("errors") or ())
+        error = {}
+    details = [one for one in error.get("details") or () if "reason" in one]
+    older = (str(one.get("reason", "")) for one in error.get("errors") or ())
     reasons = [*(str(one["reason"]) for one in details), *older]
-    reason, said = next(iter(reasons), str(told.get("status") or "")), str(told.get("message") or answer.text[:200])
+    reason, said = next(iter(reasons), str(error.get("status") or "")), str(error.get("message") or answer.text[:200])
     service = url.split("/")[2]
     if answer.status_code == 401:
         return InputError(f"{service}: the sign-in is refused or has expired: {said}", hint=SIGN_IN)

@@ -146,8 +146,8 @@ def write_beat(objects: Objects, keys: Keys, folder: RunFolder, *, supervised: b
     except (FileNotFoundError, ValueError):
         beat = {}
     progress = folder.path / "progress"
-    told = progress.read_bytes() if progress.exists() else b""
-    content = {"beat": beat, "progress": base64.b64encode(told).decode(), "supervised": supervised}
+    progress_bytes = progress.read_bytes() if progress.exists() else b""
+    content = {"beat": beat, "progress": base64.b64encode(progress_bytes).decode(), "supervised": supervised}
     objects.write(keys.beat, json.dumps(content).encode())
 
 
@@ -156,6 +156,6 @@ def _keep_beat(objects: Objects, keys: Keys, folder: RunFolder) -> None:
     found = objects.read(keys.beat)
     if found is None:
         return
-    told = json.loads(found.content)
-    keep_beat(folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=found.age_s,
-              supervised=told["supervised"], host="bucket")  # fmt: skip
+    content = json.loads(found.content)
+    keep_beat(folder, content["beat"], progress=base64.b64decode(content["progress"]), age_s=found.age_s,
+              supervised=content["supervised"], host="bucket")  # fmt: skip

@@ -92,8 +92,8 @@ class Keys:
     def grown(self, name: str, segment: int) -> str:
         return f"{self.part}/grown/{name}/{segment:08d}"
 
-    def made(self, thing: str) -> str:
-        return f"{self.part}/made/{thing}.json"
+    def made(self, artifact: str) -> str:
+        return f"{self.part}/made/{artifact}.json"
 
     def data(self, digest: str) -> str:
         return f"{self.part}/data/{digest}"
@@ -105,8 +105,8 @@ def input_key(digest: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
-    """Something that a run has made and that is whole in the bucket: a checkpoint, the model, the result."""
+class SavedArtifact:
+    """An artifact of a run that is whole in the bucket: a checkpoint, the model, the result."""
 
     number: int  # of the submission that wrote it
     epoch: int = 0  # of its start
@@ -125,15 +125,15 @@ class Thing:
         return int(found[1]) if found else None
 
 
-def thing_of(key: str, content: dict[str, Any]) -> Thing:
+def artifact_of(key: str, content: dict[str, Any]) -> SavedArtifact:
     """What lies under a key of `made`. TonnageError where it names files outside the run's folder."""
     before, _, rest = key.partition("/made/")
     files = {str(_inside(name)): (int(size), str(digest)) for name, (size, digest) in content["files"].items()}
     number, _, epoch = before.rpartition("/")[2].partition("-")
-    return Thing(number=int(number), epoch=int(epoch or 0), name=rest.removesuffix(".json"), files=files)
+    return SavedArtifact(number=int(number), epoch=int(epoch or 0), name=rest.removesuffix(".json"), files=files)
 
 
-def things_in(folder: RunFolder) -> list[str]:
+def artifact_names(folder: RunFolder) -> list[str]:
     """The names of what a run's folder has to save: whole checkpoints, and everything else that is not apart."""
     steps = sorted(one.name for one in folder.checkpoints.glob("step-*") if one.is_dir())
     others = sorted(
@@ -144,9 +144,9 @@ def things_in(folder: RunFolder) -> list[str]:
     return [*(f"checkpoints/{name}" for name in steps if STEP.fullmatch(f"checkpoints/{name}")), *others]
 
 
-def files_of(folder: Path, thing: str) -> list[Path]:
-    """Every file of a thing."""
-    path = folder / thing
+def files_of(folder: Path, artifact: str) -> list[Path]:
+    """Every file of an artifact."""
+    path = folder / artifact
     return [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
 
 

@@ -116,8 +116,8 @@ class S3Objects:
                     content = body.read()
         except Absent:
             return None
-        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        now = parsedate_to_datetime(told) if told else datetime.now(UTC)
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
         age_s = max(0.0, (now - answer["LastModified"]).total_seconds())
         return StoredObject(content=content, age_s=age_s, version=str(answer["ETag"]))
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.files import PRIVATE, make_private_folder, move_whole
-from tonnage.places.bucket.layout import STEP, Keys, Thing, files_of, thing_of, things_in
+from tonnage.places.bucket.layout import STEP, Keys, SavedArtifact, artifact_names, artifact_of, files_of
 from tonnage.places.bucket.objects import Objects
 from tonnage.runs.folder import RunFolder
 
@@ -20,7 +20,7 @@ Print = tuple[tuple[str, int, int], ...]  # path, size, time of change of each f
 
 
 class Saver:
-    """Brings what a run's folder has to the bucket, each thing once; and takes away what the run has dropped."""
+    """Brings what a run's folder has to the bucket, each artifact once; and takes away what the run has dropped."""
 
     def __init__(self, objects: Objects, keys: Keys, folder: RunFolder) -> None:
         self._objects, self._keys, self._folder = objects, keys, folder
@@ -30,59 +30,59 @@ class Saver:
     def save(self, *, steps_only: bool, ours: Callable[[], bool]) -> None:
         """`steps_only`: checkpoints, which are whole as soon as they have their name; else everything there is.
 
-        `ours`: whether the submission is still the run's newest; asked before each thing.
+        `ours`: whether the submission is still the run's newest; asked before each artifact.
         """
-        there = things_in(self._folder)
-        for thing in there:
-            if steps_only and not STEP.fullmatch(thing):
+        there = artifact_names(self._folder)
+        for artifact in there:
+            if steps_only and not STEP.fullmatch(artifact):
                 continue
             try:
-                shown = _print_of(self._folder.path, thing)
-                if self._saved.get(thing) == shown:
+                shown = _print_of(self._folder.path, artifact)
+                if self._saved.get(artifact) == shown:
                     continue
                 if not ours():
                     return
-                self.send(thing)
+                self.send(artifact)
             except FileNotFoundError:  # the run has dropped it meanwhile
                 continue
-            self._saved[thing] = shown
-        self._drop([thing for thing in self._saved if thing not in there])
+            self._saved[artifact] = shown
+        self._drop([artifact for artifact in self._saved if artifact not in there])
 
-    def send(self, thing: str) -> None:
+    def send(self, artifact: str) -> None:
         """The files first, and then the word that they are whole."""
         files: dict[str, tuple[int, str]] = {}
-        for path in files_of(self._folder.path, thing):
+        for path in files_of(self._folder.path, artifact):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             self._objects.put(self._keys.data(digest), path)
             files[str(path.relative_to(self._folder.path))] = (path.stat().st_size, digest)
-        self._objects.write(self._keys.made(thing), json.dumps({"files": files}).encode())
-        self._digests[thing] = {digest for _, digest in files.values()}
+        self._objects.write(self._keys.made(artifact), json.dumps({"files": files}).encode())
+        self._digests[artifact] = {digest for _, digest in files.values()}
 
-    def _drop(self, things: Iterable[str]) -> None:
-        for thing in things:
-            gone = self._digests.pop(thing, set())
+    def _drop(self, artifacts: Iterable[str]) -> None:
+        for artifact in artifacts:
+            gone = self._digests.pop(artifact, set())
             kept = {digest for others in self._digests.values() for digest in others}
-            del self._saved[thing]
-            self._objects.remove([self._keys.made(thing), *(self._keys.data(one) for one in sorted(gone - kept))])
+            del self._saved[artifact]
+            self._objects.remove([self._keys.made(artifact), *(self._keys.data(one) for one in sorted(gone - kept))])
 
 
-def made_things(objects: Objects, base: str) -> list[Thing]:
+def saved_artifacts(objects: Objects, base: str) -> list[SavedArtifact]:
     """All that submissions of a run have saved, the newest submission's last."""
     keys = [key for key in objects.sizes(f"{base}/") if "/made/" in key]
     found = []
     for key in keys:
         content = objects.read(key)
         if content is not None:
-            found.append(thing_of(key, json.loads(content.content)))
+            found.append(artifact_of(key, json.loads(content.content)))
     return sorted(found, key=lambda one: (*one.writer, one.step or 0))
 
 
-def newest_of_each(things: Iterable[Thing]) -> dict[str, Thing]:
-    """Of things with one name that of the newest start; of checkpoints those of the newest one that has any."""
-    found: dict[str, Thing] = {}
-    steps: list[Thing] = []
-    for one in things:
+def newest_of_each(artifacts: Iterable[SavedArtifact]) -> dict[str, SavedArtifact]:
+    """Of artifacts with one name that of the newest start; of checkpoints those of the newest one that has any."""
+    found: dict[str, SavedArtifact] = {}
+    steps: list[SavedArtifact] = []
+    for one in artifacts:
         if one.step is None:
             found[one.name] = one
         else:
@@ -91,20 +91,20 @@ def newest_of_each(things: Iterable[Thing]) -> dict[str, Thing]:
     return found | {one.name: one for one in steps if one.writer == last}
 
 
-def newest_checkpoint(things: Iterable[Thing], *, number: int) -> Thing | None:
+def newest_checkpoint(artifacts: Iterable[SavedArtifact], *, number: int) -> SavedArtifact | None:
     """Where submission `number` goes on: the furthest checkpoint of the newest start up to it that has one."""
-    steps = [one for one in things if one.step is not None and one.number <= number]
+    steps = [one for one in artifacts if one.step is not None and one.number <= number]
     return max(steps, key=lambda one: (*one.writer, one.step or 0), default=None)
 
 
-def bring(objects: Objects, base: str, thing: Thing, folder: RunFolder) -> None:
-    """Every file of a thing, verified, then all at once in their place. TonnageError where one is not what it was."""
-    if is_here(folder, thing):
+def bring(objects: Objects, base: str, artifact: SavedArtifact, folder: RunFolder) -> None:
+    """Verify every file of an artifact, then move all into place at once. TonnageError where one differs."""
+    if is_here(folder, artifact):
         return
     incoming = folder.path / INCOMING
     shutil.rmtree(incoming, ignore_errors=True)
-    keys = Keys(base=base, number=thing.number, epoch=thing.epoch)
-    for inside, (size, digest) in thing.files.items():
+    keys = Keys(base=base, number=artifact.number, epoch=artifact.epoch)
+    for inside, (size, digest) in artifact.files.items():
         path = incoming / inside
         make_private_folder(path.parent)
         objects.get(keys.data(digest), path)
@@ -113,22 +113,22 @@ def bring(objects: Objects, base: str, thing: Thing, folder: RunFolder) -> None:
             raise TonnageError(
                 f"{objects.url}/{keys.data(digest)} is not what was saved", hint="the same command tries it again"
             )
-    goal = folder.path / thing.name
+    goal = folder.path / artifact.name
     make_private_folder(goal.parent)
     if goal.is_dir():
         shutil.rmtree(goal)
-    move_whole(incoming / thing.name, goal)
+    move_whole(incoming / artifact.name, goal)
     shutil.rmtree(incoming, ignore_errors=True)
 
 
-def is_here(folder: RunFolder, thing: Thing) -> bool:
+def is_here(folder: RunFolder, artifact: SavedArtifact) -> bool:
     """Whether the folder has all of it, byte by byte."""
 
     def same(inside: str, size: int, digest: str) -> bool:
         path = folder.path / inside
         return path.is_file() and path.stat().st_size == size and _digest(path) == digest
 
-    return all(same(inside, size, digest) for inside, (size, digest) in thing.files.items())
+    return all(same(inside, size, digest) for inside, (size, digest) in artifact.files.items())
 
 
 def _digest(path: Path) -> str:
@@ -136,9 +136,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _print_of(folder: Path, thing: str) -> Print:
+def _print_of(folder: Path, artifact: str) -> Print:
     found: list[Any] = []
-    for path in files_of(folder, thing):
-        told = path.stat()
-        found.append((str(path.relative_to(folder)), told.st_size, told.st_mtime_ns))
+    for path in files_of(folder, artifact):
+        status = path.stat()
+        found.append((str(path.relative_to(folder)), status.st_size, status.st_mtime_ns))
     return tuple(found)

@@ -126,8 +126,8 @@ class VolumeObjects:
             return None
         if start and start >= len(content):
             return None
-        changed, told = answer.get("last-modified"), answer.get("date")
-        now = parsedate_to_datetime(told) if told else datetime.now(UTC)
+        changed, date = answer.get("last-modified"), answer.get("date")
+        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
         age_s = 0.0 if not changed else max(0.0, (now - parsedate_to_datetime(changed)).total_seconds())
         return StoredObject(content=content[start:], age_s=age_s, version=hashlib.sha256(content).hexdigest())
 

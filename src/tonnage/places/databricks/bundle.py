@@ -128,8 +128,8 @@ def _policy(one: Bundled) -> str:
         "spark_version": one.place.runtime, "num_workers": 0, "data_security_mode": "SINGLE_USER",
         "enable_local_disk_encryption": True,
     }  # fmt: skip
-    told = {key: {"type": "fixed", "value": value} for key, value in fixed.items()}
-    return json.dumps(told, sort_keys=True)
+    rules = {key: {"type": "fixed", "value": value} for key, value in fixed.items()}
+    return json.dumps(rules, sort_keys=True)
 
 
 def _job(one: Bundled) -> Body:
@@ -211,8 +211,8 @@ def bundle_faults(files: Mapping[str, Body]) -> Iterator[str]:
     MissingExtra where databricks-bundles is not installed.
     """
 
-    for file, told in files.items():
-        for kind, made in told["resources"].items():
+    for file, content in files.items():
+        for kind, made in content["resources"].items():
             for key, one in made.items():
                 try:
                     model_of(kind).from_dict(one)

@@ -237,19 +237,19 @@ def _init_script(path: str, place: DatabricksPlace) -> Body:
     )
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(run: Mapping[str, Any]) -> JobView:
     """A run as `runs/get` tells of it.
 
     >>> view_of({"run_id": 7, "status": {"state": "PENDING"}}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    status = told.get("status") or {}
+    status = run.get("status") or {}
     word, details = str(status.get("state") or ""), status.get("termination_details") or {}
     phase, code = PHASES.get(word, Phase.PROVISIONING), str(details.get("code") or "")
     if phase is Phase.ENDED and code == BY_A_USER:
         phase = Phase.CANCELLED
     queued = (status.get("queue_details") or {}).get("message")
-    reason = str(details.get("message") or queued or (told.get("state") or {}).get("state_message") or "")
+    reason = str(details.get("message") or queued or (run.get("state") or {}).get("state_message") or "")
     return JobView(
-        phase=phase, job_id=str(told["run_id"]), word=code or word, reason=re.sub(r"\s+", " ", reason).strip()
+        phase=phase, job_id=str(run["run_id"]), word=code or word, reason=re.sub(r"\s+", " ", reason).strip()
     )

@@ -37,14 +37,14 @@ class DigitalOceanClient(ApiClient):
 
     def refusal(self, answer: httpx.Response, url: str) -> TonnageError:  # noqa: ARG002 - one host
         try:
-            told: dict[str, Any] = answer.json()
+            error: dict[str, Any] = answer.json()
         except ValueError:
-            told = {}
-        said = f"DigitalOcean: {told.get('message') or answer.text[:200]}"
+            error = {}
+        said = f"DigitalOcean: {error.get('message') or answer.text[:200]}"
         if answer.status_code == 401:
             return InputError(f"{said}: the token is refused or has expired", hint=SIGN_IN)
         hint = "the token needs more scopes: docs/places.md lists them" if answer.status_code == 403 else GOES_ON
-        return DigitalOceanError(answer.status_code, str(told.get("id") or ""), said, hint=hint)
+        return DigitalOceanError(answer.status_code, str(error.get("id") or ""), said, hint=hint)
 
     def listed(self, path: str, member: str, **params: Any) -> Iterator[dict[str, Any]]:
         """Every one of a list, page by page."""

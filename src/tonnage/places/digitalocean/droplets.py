@@ -105,8 +105,8 @@ class Droplets:
         known = {ACCESS: key["access_key"], SECRET: key["secret_key"], DOCKER: "{}"}
         if LOGIN in bodies:
             path = self.client.address(f"registries/{self.place.registry}/docker-credentials")
-            told = self.client.call("GET", path, params={"expiry_seconds": PULL_S, "read_write": "false"})
-            known[DOCKER] = json.dumps(told)
+            login = self.client.call("GET", path, params={"expiry_seconds": PULL_S, "read_write": "false"})
+            known[DOCKER] = json.dumps(login)
         body = {**bodies[CREATE], "user_data": filled(str(bodies[CREATE]["user_data"]), known)}
         made = self._create(body, token)
         ours = self._of_token(token)
@@ -140,12 +140,12 @@ class Droplets:
 
     def view(self, job_id: str) -> JobView:
         try:
-            told = self.client.call("GET", self.client.address(f"droplets/{job_id}"))["droplet"]
+            droplet = self.client.call("GET", self.client.address(f"droplets/{job_id}"))["droplet"]
         except DigitalOceanError as error:
             if error.status == 404:
                 return JobView(phase=Phase.GONE, job_id=job_id)
             raise
-        return view_of(told)
+        return view_of(droplet)
 
     def end(self, job_id: str, token: str) -> None:
         """Every droplet of the submission, its key and its tag. A droplet is deleted at once, without a signal."""
@@ -264,14 +264,14 @@ def filled(text: str, known: Mapping[str, str]) -> str:
     return text
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(droplet: Mapping[str, Any]) -> JobView:
     """A droplet as the API tells of it.
 
     >>> view_of({"id": 3, "status": "new"}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    word = str(told.get("status") or "")
-    return JobView(phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(told["id"]), word=word)
+    word = str(droplet.get("status") or "")
+    return JobView(phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(droplet["id"]), word=word)
 
 
 def _token_in(tag: str) -> str | None:

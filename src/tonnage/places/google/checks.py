@@ -166,11 +166,11 @@ def _quota(call: Call, place: GCEPlace, accelerators: list[tuple[str, int]]) -> 
     if place.reservation is not None:
         return
     try:
-        told = call("GET", f"projects/{place.project}/regions/{place.region}").get("quotas") or ()
+        quotas = call("GET", f"projects/{place.project}/regions/{place.region}").get("quotas") or ()
     except TonnageError as error:
         yield unasked("the region's quotas", error)
         return
-    limits = {str(one["metric"]): (float(one["limit"]), float(one.get("usage") or 0)) for one in told}
+    limits = {str(one["metric"]): (float(one["limit"]), float(one.get("usage") or 0)) for one in quotas}
     for metric, wanted in quotas_of(place, accelerators).items():
         if metric not in limits:
             yield PlaceFinding(kind="unchecked", message=f"{place.region} lists no quota {metric}",

@@ -200,10 +200,10 @@ class Compute:
             return {}
         zone, _, name = gone[0].partition("/")
         target = name if len(gone) == 1 else named_by(base_of(name))
-        told: dict[str, list[dict[str, Any]]] = {}
+        operations: dict[str, list[dict[str, Any]]] = {}
         for one in self._operations(zone, f'targetLink eq ".*/instances/{target}"'):
-            told.setdefault(str(one.get("targetLink")).rpartition("/")[2], []).append(one)
-        return {one: _end_of(one, told.get(one.partition("/")[2], [])) for one in gone}
+            operations.setdefault(str(one.get("targetLink")).rpartition("/")[2], []).append(one)
+        return {one: _end_of(one, operations.get(one.partition("/")[2], [])) for one in gone}
 
     def end(self, job_id: str, token: str) -> None:  # noqa: ARG002 - the instances' names are enough
         """Deleted with their disks; each machine's ACPI signal comes first."""
@@ -268,15 +268,15 @@ def request_id(token: str, zone: str) -> str:
     return str(uuid.uuid5(IDS, f"{token}/{zone}"))
 
 
-def view_of(job_id: str, told: Mapping[str, Any]) -> JobView:
+def view_of(job_id: str, instance: Mapping[str, Any]) -> JobView:
     """An instance as instances.get tells of it.
 
     >>> view_of("us-central1-a/t", {"name": "t", "status": "STAGING"}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    word = str(told.get("status") or "")
+    word = str(instance.get("status") or "")
     phase = PHASES.get(word, Phase.PROVISIONING)
-    return JobView(phase=phase, job_id=job_id, word=word, reason=str(told.get("statusMessage") or ""))
+    return JobView(phase=phase, job_id=job_id, word=word, reason=str(instance.get("statusMessage") or ""))
 
 
 def _names(body: Body) -> tuple[str, ...]:

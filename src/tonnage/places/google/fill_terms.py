@@ -62,8 +62,8 @@ class FillTerms(StrictModel):
     @property
     def key(self) -> str:
         """Of the content: the same for the same bytes, whoever fills the disk. 64 hexadecimal digits."""
-        told = [FORMAT, self.sources, self.include, self.exclude, self.sums.split()]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        identity = [FORMAT, self.sources, self.include, self.exclude, self.sums.split()]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     @property
     def fetched_gib(self) -> float:

@@ -171,7 +171,7 @@ class Filling:
 
     def _filled(self, zone: str, disk: Body) -> Body:
         """Machines one after the other, until one has said that the disk is filled."""
-        starts, seen, told = 0, False, ""
+        starts, seen, reported = 0, False, ""
         while True:
             view = self.compute.view(f"{zone}/{self.fill.machine}")
             state = self._state(disk)  # after the machine was looked at: what it said last is there by then
@@ -192,8 +192,8 @@ class Filling:
                 starts, seen = starts + 1, True
                 continue
             seen, now = True, f"{view.phase.value}, {to_gib(state.arrived_bytes):,.1f} GiB have arrived"
-            if now != told:
-                told = now
+            if now != reported:
+                reported = now
                 self.say(f"{zone}: the machine is {now}")
             self._pause()
 

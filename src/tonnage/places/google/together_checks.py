@@ -55,8 +55,8 @@ def _reserved(call: Call, place: GCEPlace, name: str) -> Iterator[PlaceFinding]:
                 yield unasked(f"the reservation {name} in {zone}", error)
                 return
             continue
-        told = found.get("specificReservation") or {}
-        left = int(told.get("count") or 0) - int(told.get("inUseCount") or 0)
+        reserved = found.get("specificReservation") or {}
+        left = int(reserved.get("count") or 0) - int(reserved.get("inUseCount") or 0)
         most = left if most is None else max(most, left)
     if most is None:
         hint = f"`gcloud compute reservations list --filter=name={name}`, and its zone in `zones`"

@@ -202,12 +202,12 @@ def custom_job(place: VertexPlace, work: Work) -> Body:
     return body
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(job: Mapping[str, Any]) -> JobView:
     """A job as customJobs.get tells of it.
 
     >>> view_of({"name": "projects/1/locations/r/customJobs/2", "state": "JOB_STATE_PENDING"}).phase
     <Phase.PROVISIONING: 'provisioning'>
     """
-    word = str(told.get("state") or "")
-    reason = str((told.get("error") or {}).get("message") or "")
-    return JobView(phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(told["name"]), word=word, reason=reason)
+    word = str(job.get("state") or "")
+    reason = str((job.get("error") or {}).get("message") or "")
+    return JobView(phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(job["name"]), word=word, reason=reason)

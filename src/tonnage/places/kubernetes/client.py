@@ -164,17 +164,17 @@ class KubernetesClient:
         """A 500 by a webhook that says no is no fault of the server."""
         return answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR and "denied the request" in answer.text
 
-    def _wait(self, number: int, told: str | None) -> None:
+    def _wait(self, number: int, retry_after: str | None) -> None:
         if number == TRIES - 1:
             return
         usual = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**number) * (0.5 + self._chance() / 2)
-        self._sleep(min(LONGEST_WAIT_S, float(told)) if told and told.isdigit() else usual)
+        self._sleep(min(LONGEST_WAIT_S, float(retry_after)) if retry_after and retry_after.isdigit() else usual)
 
     def _note_time(self, answer: httpx.Response) -> None:
         from email.utils import parsedate_to_datetime
 
-        if told := answer.headers.get("Date"):
-            self.server_time = parsedate_to_datetime(told).astimezone(UTC)
+        if date := answer.headers.get("Date"):
+            self.server_time = parsedate_to_datetime(date).astimezone(UTC)
 
     def _error(self, answer: httpx.Response) -> ApiError:
         try:

@@ -120,12 +120,12 @@ def merge_whole(folder: RunFolder, token: str, where: Path) -> None:
         for line in _whole_lines(apart / JOURNAL):
             copies.take(b"journal.jsonl@%d %s" % (offset, line))
             offset += len(line) + 1
-        told = _whole_lines(apart / METRICS)
-        known = set(told)
+        packed = _whole_lines(apart / METRICS)
+        known = set(packed)
         ours = [line for line in _whole_lines(folder.metrics_file) if line not in known]
-        if told:
-            write_whole(folder.metrics_file, b"".join(line + b"\n" for line in (*told, *ours)))
-            copies.has(METRICS, sum(len(line) + 1 for line in told))
+        if packed:
+            write_whole(folder.metrics_file, b"".join(line + b"\n" for line in (*packed, *ours)))
+            copies.has(METRICS, sum(len(line) + 1 for line in packed))
         copies.keep({}, last=True)
     shutil.rmtree(apart)
 
@@ -234,14 +234,14 @@ class _Copies:
         if self._beat is None:
             return
         try:
-            told: dict[str, Any] = json.loads(self._beat)
+            content: dict[str, Any] = json.loads(self._beat)
         except ValueError:
             return  # a line cut by the node's own limit: the next one comes in seconds
-        self._mirror = with_clock(self._mirror, str(told["at"]), now=now, pod=pod)
-        at = datetime.fromisoformat(told["at"]) - timedelta(seconds=self._mirror.ahead_s)
+        self._mirror = with_clock(self._mirror, str(content["at"]), now=now, pod=pod)
+        at = datetime.fromisoformat(content["at"]) - timedelta(seconds=self._mirror.ahead_s)
         age_s = max((now - at).total_seconds(), 0.0)
-        keep_beat(self._folder, told["beat"], progress=base64.b64decode(told["progress"]), age_s=age_s,
-                  supervised=told["supervised"], host="kubernetes")  # fmt: skip
+        keep_beat(self._folder, content["beat"], progress=base64.b64decode(content["progress"]), age_s=age_s,
+                  supervised=content["supervised"], host="kubernetes")  # fmt: skip
 
     def _is_new(self, name: str, text: bytes) -> bool:
         if name not in self._known:

@@ -137,9 +137,9 @@ class RayJobs:
     def _jobs(self, key: str, value: str) -> list[TaggedCloudJob]:
         found = []
         for job in self.dashboard.json("GET", "/api/jobs/"):
-            told = job.get("metadata") or {}
-            if told.get(key) == value and job.get("submission_id"):
-                tag = str(told.get("tonnage", ""))
+            metadata = job.get("metadata") or {}
+            if metadata.get(key) == value and job.get("submission_id"):
+                tag = str(metadata.get("tonnage", ""))
                 found.append(TaggedCloudJob(job_id=str(job["submission_id"]), tag=tag, view=view_of(job, {})))
         return found
 

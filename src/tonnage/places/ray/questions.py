@@ -19,7 +19,7 @@ def against(name: str, place: RayPlace, dashboard: RayDashboard) -> Iterator[Pla
     """Address and token first; then the versions of Ray and Python, and a node that has what the run takes."""
     try:
         version = dashboard.json("GET", "/api/version")
-        told = dashboard.json("GET", "/api/v0/cluster_metadata")["data"]
+        cluster = dashboard.json("GET", "/api/v0/cluster_metadata")["data"]
         listed = dashboard.json("GET", f"/api/v0/nodes?detail=1&limit={MOST_NODES}")
         nodes = listed["data"]["result"]["result"]
     except RayRefused as error:
@@ -31,7 +31,7 @@ def against(name: str, place: RayPlace, dashboard: RayDashboard) -> Iterator[Pla
     except TonnageError as error:
         yield PlaceFinding(kind="refused", message=error.message, hint=error.hint or "")
         return
-    yield from against_versions(str(version["ray_version"]), str(told["pythonVersion"]))
+    yield from against_versions(str(version["ray_version"]), str(cluster["pythonVersion"]))
     yield from against_nodes(name, place, nodes)
 
 

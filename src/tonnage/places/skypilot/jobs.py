@@ -103,11 +103,11 @@ class SkyPilotJobs:
     def questions(self) -> Iterator[PlaceFinding]:
         """Whether SkyPilot is there and has each of the clouds."""
         try:
-            told = self._json("check", "-o", "json")
+            checked = self._json("check", "-o", "json")
         except TonnageError as error:
             yield refused(error.message, error.hint or "")
             return
-        enabled = str(told).lower()
+        enabled = str(checked).lower()
         for cloud in dict.fromkeys(one.split("/")[0] for one in self.place.candidates):
             known = CLOUDS.get(cloud, cloud)
             if f"'{known}'" not in enabled:
@@ -181,15 +181,15 @@ def task_text(body: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(body), sort_keys=False, allow_unicode=True, width=1000)
 
 
-def view_of(told: Mapping[str, Any]) -> JobView:
+def view_of(job: Mapping[str, Any]) -> JobView:
     """A job as `sky jobs queue -o json` tells of it.
 
     >>> view_of({"job_id": 7, "status": "RECOVERING"}).phase
     <Phase.QUEUED: 'queued'>
     """
-    word = str(told.get("status") or "").rpartition(".")[2]
-    reason = str(told.get("failure_reason") or told.get("details") or "")
+    word = str(job.get("status") or "").rpartition(".")[2]
+    reason = str(job.get("failure_reason") or job.get("details") or "")
     return JobView(
-        phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(told["job_id"]), word=word,
-        reason=" ".join(reason.split()), nodes=str(told.get("infra") or ""),
+        phase=PHASES.get(word, Phase.PROVISIONING), job_id=str(job["job_id"]), word=word,
+        reason=" ".join(reason.split()), nodes=str(job.get("infra") or ""),
     )  # fmt: skip

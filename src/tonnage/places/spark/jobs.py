@@ -111,7 +111,7 @@ class SparkJobs:
 
     def find(self, token: str) -> str | None:
         """The newest driver of a submission."""
-        found = [one["id"] for one in self._drivers() if (told := _tag(one)) is not None and told[1] == token]
+        found = [one["id"] for one in self._drivers() if (tag := _tag(one)) is not None and tag[1] == token]
         return found[-1] if found else None
 
     def view(self, job_id: str) -> JobView:
@@ -132,8 +132,8 @@ class SparkJobs:
     def tagged(self, home: str) -> list[TaggedCloudJob]:
         found = []
         for driver in self._drivers():
-            told = _tag(driver)
-            if told is not None and told[0] == home and driver["state"] not in ENDED:
+            tag = _tag(driver)
+            if tag is not None and tag[0] == home and driver["state"] not in ENDED:
                 found.append(TaggedCloudJob(job_id=driver["id"], tag=tag_in(driver["mainclass"]),
                                             view=view_of(driver, {})))  # fmt: skip
         return found

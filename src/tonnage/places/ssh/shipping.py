@@ -147,9 +147,9 @@ def send(line: SSHConnection, run: str, objects: Iterable[Object]) -> tuple[Mapp
                 return reply.answer["sizes"], reply.answer["saved"]
             here = sum(one.size for one in wanted.values()) - sum(one.size - have for one, have in parts)
             left, arrived = (TRIES if here > arrived else left), max(here, arrived)
-            told = [[one.digest, offset, one.size - offset] for one, offset in parts]
+            missing = [[one.digest, offset, one.size - offset] for one, offset in parts]
             blocks = (block for one, offset in parts for block in one.blocks(offset))
-            line.ask("take", {"run": run, "parts": told}, blocks).close()
+            line.ask("take", {"run": run, "parts": missing}, blocks).close()
         except ConnectionCut as error:
             left -= 1
             if error.why != "unreachable" or not left:

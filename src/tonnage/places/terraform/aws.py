@@ -291,8 +291,8 @@ def role_name(place: AWSPlace) -> str:
 
     InputError where it names one with a path, which nothing here makes.
     """
-    told = place.instance_profile if isinstance(place, EC2Place) else place.role
-    path = told.partition(":instance-profile/")[2] or told.partition(":role/")[2] or told
+    arn = place.instance_profile if isinstance(place, EC2Place) else place.role
+    path = arn.partition(":instance-profile/")[2] or arn.partition(":role/")[2] or arn
     if "/" in path:
         raise InputError(f"the role {path} has a path: none is made by these files", hint="a name without `/`")
     return path

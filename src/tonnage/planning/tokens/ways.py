@@ -156,14 +156,14 @@ class _WayMaker:
         ]
         some = next(iter(listed.values()))
         said = some.conditions.removeprefix("on-demand; ")
-        told = ConditionsRisk(of="price", conditions=said, source=some.source.text)
+        risk = ConditionsRisk(of="price", conditions=said, source=some.source.text)
         return Way(
             platform=platform,
             model=model,
             purchase=purchase,
             region=some.region,
             lines=tuple(lines),
-            mind=(*mind, *(() if said in PLAIN else (told,))),
+            mind=(*mind, *(() if said in PLAIN else (risk,))),
             missing=_unpriced("tokens", absent[0]) if absent else None,
         )
 

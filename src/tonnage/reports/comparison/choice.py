@@ -211,12 +211,12 @@ def _weight_rows(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     for one in scored:
         if (weight := weights.get(one.key, 0.0)) > 0:
             rows.setdefault((one.key not in given, -weight), []).append(one.title)
-    told = [
+    shown = [
         (f"{-weight:g}, {'default' if default else 'yours'}", ", ".join(titles))
         for (default, weight), titles in sorted(rows.items())
     ]
     out = [one.title for one in scored if weights.get(one.key, 0.0) > 0 and one.key not in comparison.counted]
-    return (*told, *([("not counted: not known for all", ", ".join(out))] if out else []))
+    return (*shown, *([("not counted: not known for all", ", ".join(out))] if out else []))
 
 
 def implied_lines(comparison: Comparison) -> tuple[str, ...]:

@@ -106,13 +106,13 @@ def _chart(comparison: Comparison, place: int, name: str) -> Chart:
         key=f"chart-architecture-{place}",
         title=title,
         note="",
-        text="; ".join(map(_told, lanes)),
+        text="; ".join(map(_lane_text, lanes)),
         drawing=Architecture(platform=title, lanes=lanes),
         mermaid=architecture_mermaid(title, lanes),
     )
 
 
-def _told(lane: Lane) -> str:
+def _lane_text(lane: Lane) -> str:
     stations = (lane.source, lane.does, lane.result, lane.beside)
     return " -> ".join(f"{one.title} ({', '.join(one.lines)})" for one in stations if one is not None)
 

@@ -235,13 +235,13 @@ def risk_section(comparison: Comparison) -> Section:
     """Risks of the profiles, and of the very offers that the costs rest on."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for alternative in comparison.request.alternatives:
-        told = [
+        notes = [
             f"{row.work} on {row.option.instance_type}: {risk_words(risk)}"
             for row in comparison.totals[alternative.name].rows
             if row.option is not None
             for risk in row.option.risks
         ]
-        found.append((alternative.title, tuple(dict.fromkeys([*alternative.profile.risks, *told]))))
+        found.append((alternative.title, tuple(dict.fromkeys([*alternative.profile.risks, *notes]))))
     parts: list[Part] = []
     for titles, said in alike(found):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
@@ -277,13 +277,13 @@ def _rubric_table(comparison: Comparison) -> Table:
 
 
 def _hours_table(comparison: Comparison) -> Table:
-    told: dict[tuple[str, str, str], list[str]] = {}
+    titles_by_text: dict[tuple[str, str, str], list[str]] = {}
     for alternative in comparison.request.alternatives:
         for what, hours in (("set-up", alternative.setup_hours), ("a month", alternative.operation_hours_per_month)):
             if hours is not None:
                 span = f"{short(hours.likely)} ({short(hours.low)}–{short(hours.high)}) h"
-                told.setdefault((what, span, hours.because), []).append(alternative.title)
-    rows = tuple((", ".join(titles), *said) for said, titles in told.items())
+                titles_by_text.setdefault((what, span, hours.because), []).append(alternative.title)
+    rows = tuple((", ".join(titles), *said) for said, titles in titles_by_text.items())
     columns = (
         Column(title="Alternative", wraps=True), Column(title="For"), Column(title="Hours"),
         Column(title="Because", wraps=True),

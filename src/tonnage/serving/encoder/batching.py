@@ -54,11 +54,11 @@ class EncodedText:
 class Waiting(Generic[Answer]):
     """The items of one request: answered together when the last is, or failed together."""
 
-    __slots__ = ("answers", "deadline", "done", "fault", "left", "since", "told")
+    __slots__ = ("answers", "deadline", "done", "fault", "left", "on_done", "since")
 
-    def __init__(self, count: int, told: Callable[[Waiting[Answer]], None], deadline: float | None) -> None:
+    def __init__(self, count: int, on_done: Callable[[Waiting[Answer]], None], deadline: float | None) -> None:
         self.answers: list[Answer | None] = [None] * count
-        self.left, self.told, self.deadline = count, told, deadline
+        self.left, self.on_done, self.deadline = count, on_done, deadline
         self.since = time.monotonic()
         self.fault: Fault | None = None
         self.done = False  # answered, failed or given up
@@ -100,14 +100,14 @@ class Batcher(Generic[Answer]):
         for worker in self.workers:
             worker.start()
 
-    def submit(self, items: Sequence[Item], told: Callable[[Waiting[Answer]], None], *,
+    def submit(self, items: Sequence[Item], on_done: Callable[[Waiting[Answer]], None], *,
                deadline: float | None = None) -> Waiting[Answer]:  # fmt: skip
-        """Queue the items of one request; `told` is called in a worker's thread once all are answered or one failed.
+        """Queue the items of one request; `on_done` is called in a worker's thread once all are answered or one failed.
 
         `deadline` is of time.monotonic. Raises Overloaded where the queue has no room for all of them, Draining after
         `drain`.
         """
-        request: Waiting[Answer] = Waiting(len(items), told, deadline)
+        request: Waiting[Answer] = Waiting(len(items), on_done, deadline)
         count = sum(item.count for item in items)
         with self._changed:
             if self._ending:
@@ -217,7 +217,7 @@ class Batcher(Generic[Answer]):
     def _tell(self, request: Waiting[Answer]) -> None:
         """No fault where the loop that asked has ended."""
         with suppress(RuntimeError):
-            request.told(request)
+            request.on_done(request)
 
     def _settle(self, batch: list[_Placed], began: float) -> None:
         count = _count(batch)

@@ -96,10 +96,10 @@ class Encoder:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
-        def told(_: Waiting[Any]) -> None:
+        def wake(_: Waiting[Any]) -> None:
             loop.call_soon_threadsafe(_finish, future)
 
-        request = self.batcher.submit(items, told, deadline=deadline)
+        request = self.batcher.submit(items, wake, deadline=deadline)
         try:
             await future
         finally:

@@ -236,9 +236,12 @@ def amd_devices(nodes: Path, say: Callable[[str], None]) -> tuple[Device, ...]:
         except OSError as error:
             say(f"an AMD device is left out: {node / 'properties'} is not readable ({error.strerror})")
             continue
-        told = dict(line.split(" ", 1) for line in lines if " " in line)
-        if int(told.get("simd_count", "0")):
-            uuid, model = f"GPU-{int(told.get('unique_id', '0')):x}", f"gfx {told.get('gfx_target_version', 'unknown')}"
+        properties = dict(line.split(" ", 1) for line in lines if " " in line)
+        if int(properties.get("simd_count", "0")):
+            uuid, model = (
+                f"GPU-{int(properties.get('unique_id', '0')):x}",
+                f"gfx {properties.get('gfx_target_version', 'unknown')}",
+            )
             found.append(Device(index=len(found), uuid=uuid, model=model, vendor="amd"))
     return tuple(found)
 

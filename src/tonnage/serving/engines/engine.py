@@ -112,11 +112,12 @@ class EncoderEngine:
     def render(self, service: EncoderService, place: EnginePlace) -> EngineCommand:
         """The command of one replica, with the service as its file; it is ready once model and queue are."""
         key = KEY_VARIABLE if place.api_key else None
-        told = replace(service, host=place.host, port=place.port, key_variable=key)
+        placed = replace(service, host=place.host, port=place.port, key_variable=key)
         file = str(PurePosixPath(place.folder) / SERVICE_FILE)
         return EngineCommand(
             engine=self.name, argv=(sys.executable, "-m", "tonnage.serving.encoder", file), host=place.host,
             port=place.port, health="/ready", metrics="/metrics", running=RUNNING, waiting=WAITING,
             requests=ANSWERED,
-            secrets=(key,) if key else (), drains=True, files=(EngineFile(path=SERVICE_FILE, text=dump_service(told)),),
+            secrets=(key,) if key else (), drains=True,
+            files=(EngineFile(path=SERVICE_FILE, text=dump_service(placed)),),
         )  # fmt: skip

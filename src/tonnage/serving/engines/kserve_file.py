@@ -90,8 +90,8 @@ def render_kserve(
         "metadata": {"name": name}, "spec": {"predictor": predictor},
     }  # fmt: skip
     foreign = vendor != "NVIDIA" and replicas.gpus
-    told = f"# {container['image']} is built for CUDA: name one for {vendor}\n" if foreign else ""
-    return told + yaml.safe_dump(document, sort_keys=False, width=110)
+    remark = f"# {container['image']} is built for CUDA: name one for {vendor}\n" if foreign else ""
+    return remark + yaml.safe_dump(document, sort_keys=False, width=110)
 
 
 def _resource(vendor: str) -> str:

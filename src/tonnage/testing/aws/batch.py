@@ -140,9 +140,9 @@ class FakeBatch:
             found = [name for name, job in self.jobs.items() if job.status == wanted]
         at = int(body.get("nextToken", 0))
         more = {"nextToken": str(at + self.page)} if at + self.page < len(found) else {}
-        told = [{"jobId": name, "jobName": self.jobs[name].asked["jobName"], "createdAt": self.jobs[name].created,
+        summaries = [{"jobId": name, "jobName": self.jobs[name].asked["jobName"], "createdAt": self.jobs[name].created,
                  "status": self.jobs[name].status} for name in found[at : at + self.page]]  # fmt: skip
-        return {"jobSummaryList": told, **more}
+        return {"jobSummaryList": summaries, **more}
 
     def _describe(self, body: Document) -> Document:
         found = []

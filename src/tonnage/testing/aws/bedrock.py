@@ -33,7 +33,7 @@ LISTED: Final = {  # by path: the list's key
 
 
 @dataclass(slots=True, kw_only=True)
-class FakeThing:
+class FakeResource:
     """A job, an import or throughput."""
 
     path: str
@@ -52,7 +52,7 @@ class FakeBedrock:
         self.before: list[Fault] = []
         self.after: list[Fault] = []
         self.asked: list[Asked] = []
-        self.things: dict[str, FakeThing] = {}  # by ARN
+        self.resources: dict[str, FakeResource] = {}  # by ARN
         self.schedules: dict[str, Document] = {}
         self.fails: str = ""  # why jobs fail; empty: they do not
         self.holds = False  # nothing moves by itself
@@ -71,17 +71,17 @@ class FakeBedrock:
         """Jobs end, throughput comes into service, and schedules whose time has come delete it."""
         now = time.time()
         with self.lock:
-            for thing in self.things.values():
-                states = KINDS[thing.path][3]
-                if thing.status == "Stopping":
-                    thing.status = "Stopped"
-                elif not self.holds and thing.status == states[0] and now - thing.since > STEP_S:
-                    thing.status, thing.reason = ("Failed", self.fails) if self.fails else (states[1], "")
-            for name, told in list(self.schedules.items()):
-                at = datetime.strptime(told["ScheduleExpression"], "at(%Y-%m-%dT%H:%M:%S)").replace(tzinfo=UTC)
+            for resource in self.resources.values():
+                states = KINDS[resource.path][3]
+                if resource.status == "Stopping":
+                    resource.status = "Stopped"
+                elif not self.holds and resource.status == states[0] and now - resource.since > STEP_S:
+                    resource.status, resource.reason = ("Failed", self.fails) if self.fails else (states[1], "")
+            for name, schedule in list(self.schedules.items()):
+                at = datetime.strptime(schedule["ScheduleExpression"], "at(%Y-%m-%dT%H:%M:%S)").replace(tzinfo=UTC)
                 if at.timestamp() <= now:
-                    wanted = json.loads(told["Target"]["Input"])["ProvisionedModelId"]
-                    self.things = {arn: one for arn, one in self.things.items() if self._name(one) != wanted}
+                    wanted = json.loads(schedule["Target"]["Input"])["ProvisionedModelId"]
+                    self.resources = {arn: one for arn, one in self.resources.items() if self._name(one) != wanted}
                     del self.schedules[name]
 
     def answer(self, asked: Asked) -> HTTPAnswer:
@@ -91,19 +91,19 @@ class FakeBedrock:
             if path == "/schedules":
                 return self._schedule(asked.method, rest, asked.body)
             if asked.path == "/listTagsForResource":
-                thing = self.things.get(asked.body["resourceARN"])
-                return _missing() if thing is None else HTTPAnswer(document={"tags": self._tags(thing)})
+                resource = self.resources.get(asked.body["resourceARN"])
+                return _missing() if resource is None else HTTPAnswer(document={"tags": self._tags(resource)})
             if asked.method == "POST" and not rest and path in KINDS:
                 return self._create(path, asked.body)
             if asked.method == "GET" and not rest and path in LISTED:
                 return self._list(path, asked.query)
             name = rest.removesuffix("/stop")
-            found = next((one for one in self.things.values()
+            found = next((one for one in self.resources.values()
                           if one.path == path and name in (one.arn, self._name(one))), None)  # fmt: skip
             if found is None:
                 return _missing()
             if asked.method == "DELETE":
-                del self.things[found.arn]
+                del self.resources[found.arn]
                 return HTTPAnswer(document={})
             if rest.endswith("/stop"):
                 found.status = "Stopping"
@@ -119,42 +119,50 @@ class FakeBedrock:
         faults = list(shape_faults(body, request_shape("bedrock", operation)))
         if faults:
             return _refused("ValidationException", "; ".join(faults))
-        for one in self.things.values():
+        for one in self.resources.values():
             if one.path == path and one.asked[name] == body[name]:
                 if one.asked["clientRequestToken"] == body["clientRequestToken"]:
                     return HTTPAnswer(status=201, document={key: one.arn})
                 return _refused("ConflictException", f"{body[name]} is in use")
-        number = f"{len(self.things):012d}"
+        number = f"{len(self.resources):012d}"
         kind = {
             "/model-customization-jobs": "model-customization-job/amazon.nova-micro-v1:0:128k",
             "/model-import-jobs": "model-import-job", "/provisioned-model-throughput": "provisioned-model",
         }[path]  # fmt: skip
-        thing = FakeThing(path=path, arn=f"{ARN}:{kind}/{number}", asked=body, created=time.time(), status=states[0],
-                          since=time.time())  # fmt: skip
-        self.things[thing.arn] = thing
-        return HTTPAnswer(status=201, document={key: thing.arn})
+        resource = FakeResource(
+            path=path,
+            arn=f"{ARN}:{kind}/{number}",
+            asked=body,
+            created=time.time(),
+            status=states[0],
+            since=time.time(),
+        )
+        self.resources[resource.arn] = resource
+        return HTTPAnswer(status=201, document={key: resource.arn})
 
     def _list(self, path: str, query: Any) -> HTTPAnswer:
         key, kind = LISTED[path]
         wanted = query.get("nameContains", "")
-        found = [self._summary(one) for one in self.things.values() if one.path == kind and wanted in self._name(one)]
+        found = [
+            self._summary(one) for one in self.resources.values() if one.path == kind and wanted in self._name(one)
+        ]
         start = int(query.get("nextToken") or 0)
         more = {"nextToken": str(start + self.page)} if start + self.page < len(found) else {}
         return HTTPAnswer(document={key: found[start : start + self.page], **more})
 
-    def _summary(self, one: FakeThing) -> Document:
+    def _summary(self, one: FakeResource) -> Document:
         _, name, key, states = KINDS[one.path]
-        told = {name: one.asked[name], key: one.arn, "status": one.status,
+        summary = {name: one.asked[name], key: one.arn, "status": one.status,
                 "creationTime": datetime.fromtimestamp(one.created, UTC).isoformat()}  # fmt: skip
         if one.path == "/provisioned-model-throughput":
-            return {**told, "modelUnits": one.asked["modelUnits"], "modelArn": one.asked["modelId"]}
+            return {**summary, "modelUnits": one.asked["modelUnits"], "modelArn": one.asked["modelId"]}
         made = "customModelArn" if one.path == "/model-customization-jobs" else "importedModelArn"
-        return told | ({made: f"{ARN}:custom-model/x/{one.arn[-12:]}"} if one.status == states[1] else {})
+        return summary | ({made: f"{ARN}:custom-model/x/{one.arn[-12:]}"} if one.status == states[1] else {})
 
-    def _name(self, one: FakeThing) -> str:
+    def _name(self, one: FakeResource) -> str:
         return str(one.asked[KINDS[one.path][1]])
 
-    def _tags(self, one: FakeThing) -> list[Document]:
+    def _tags(self, one: FakeResource) -> list[Document]:
         found: list[Document] = one.asked.get("jobTags") or one.asked.get("tags") or []
         return found
 

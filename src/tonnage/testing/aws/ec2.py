@@ -159,13 +159,13 @@ class FakeEC2:
         market = body["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
         for override in config["Overrides"]:
             if code := self.full.get(override["SubnetId"]):
-                told = {"Overrides": {"SubnetId": override["SubnetId"]}}
-                errors.append({"LaunchTemplateAndOverrides": told, "ErrorCode": code, "ErrorMessage": "not now"})
+                template = {"Overrides": {"SubnetId": override["SubnetId"]}}
+                errors.append({"LaunchTemplateAndOverrides": template, "ErrorCode": code, "ErrorMessage": "not now"})
                 continue
             has = min(count, self.has.get(override["SubnetId"], count))
             if has < count:
-                told = {"Overrides": {"SubnetId": override["SubnetId"]}}
-                errors.append({"LaunchTemplateAndOverrides": told, "ErrorCode": "InsufficientInstanceCapacity",
+                template = {"Overrides": {"SubnetId": override["SubnetId"]}}
+                errors.append({"LaunchTemplateAndOverrides": template, "ErrorCode": "InsufficientInstanceCapacity",
                                "ErrorMessage": f"{has} are left"})  # fmt: skip
                 if has < int(options.get("MinTargetCapacity") or 0):  # all or nothing
                     continue
@@ -183,7 +183,7 @@ class FakeEC2:
 
     def _describe(self, body: Document) -> Document | FakeEC2Error:
         found = [
-            self._told(name, one)
+            self._document(name, one)
             for name, one in self.instances.items()
             if time.monotonic() - one.since >= self.unseen_s
             or one.state != "pending"
@@ -195,7 +195,7 @@ class FakeEC2:
         more = {"NextToken": str(at + self.page)} if at + self.page < len(found) else {}
         return {"Reservations": [{"ReservationId": "r-1", "Instances": [one]} for one in some], **more}
 
-    def _told(self, name: str, one: FakeInstance) -> Document:
+    def _document(self, name: str, one: FakeInstance) -> Document:
         reason = {"StateReason": {"Code": one.reason[0], "Message": one.reason[1]}} if one.reason[0] else {}
         return {
             "InstanceId": name, "InstanceType": one.data["InstanceType"], "LaunchTime": one.launched,

@@ -106,16 +106,20 @@ class FakeAzure(FakeCompute):
                 return self._machines(asked, found)
             if found := SETS.fullmatch(asked.path):
                 return self._sets(asked, *found.groups())
-            if (told := self.ml.answer(asked)) is not None:
-                return told
+            if (answer := self.ml.answer(asked)) is not None:
+                return answer
             return self._others(asked)
 
     def _token(self, asked: Asked) -> HTTPAnswer:
         if asked.headers.get("x-identity-header") != HEADER:
             return azure_fault(400, "invalid_request", "no identity")
         until = str(int(time.time()) + 3600)
-        told = {"access_token": f"test-token of {asked.query['resource']}", "expires_on": until, "token_type": "Bearer"}
-        return HTTPAnswer(document=told)
+        token = {
+            "access_token": f"test-token of {asked.query['resource']}",
+            "expires_on": until,
+            "token_type": "Bearer",
+        }
+        return HTTPAnswer(document=token)
 
     def _events(self, name: str) -> HTTPAnswer:
         one = self.machines.get(name)
@@ -134,8 +138,10 @@ class FakeAzure(FakeCompute):
             found = self.skus if asked.query["$filter"] == "location eq 'eastus'" else []
             return HTTPAnswer(document={"value": found})
         if path.endswith("/usages"):
-            told = [{"name": {"value": name}, "limit": limit, "currentValue": 1} for name, limit in self.quotas.items()]
-            return HTTPAnswer(document={"value": told})
+            usages = [
+                {"name": {"value": name}, "limit": limit, "currentValue": 1} for name, limit in self.quotas.items()
+            ]
+            return HTTPAnswer(document={"value": usages})
         if path == f"/subscriptions/{SUBSCRIPTION}/resources":
             return HTTPAnswer(document={"value": [{"name": "keys"}] if "'keys'" in asked.query["$filter"] else []})
         if path in self.there:
@@ -232,8 +238,8 @@ class FakeBlobs:
         start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
         if start and start >= len(found.content):
             return blob_fault(416, "InvalidRange")
-        told = {"ETag": found.etag, "Last-Modified": formatdate(found.changed, usegmt=True)}
-        return HTTPAnswer(status=206 if start else 200, content=found.content[start:], headers=told)
+        headers = {"ETag": found.etag, "Last-Modified": formatdate(found.changed, usegmt=True)}
+        return HTTPAnswer(status=206 if start else 200, content=found.content[start:], headers=headers)
 
     def _delete(self, asked: Asked, container: str, name: str) -> HTTPAnswer:  # noqa: ARG002 - as its siblings
         if self.containers[container].pop(name, None) is None:

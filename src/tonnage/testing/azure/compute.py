@@ -81,7 +81,7 @@ class FakeCompute:
         if asked.method == "DELETE":
             self._take(name, one, self.grace_s)
             return HTTPAnswer(status=202)
-        return HTTPAnswer(document=self._told(name, one, instance=asked.query.get("$expand") == "instanceView"))
+        return HTTPAnswer(document=self._document(name, one, instance=asked.query.get("$expand") == "instanceView"))
 
     def _create(self, asked: Asked, name: str) -> HTTPAnswer:
         body = asked.body
@@ -94,7 +94,7 @@ class FakeCompute:
         if before is not None:
             if before.body != body:
                 return azure_fault(409, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed.")
-            return HTTPAnswer(document=self._told(name, before))
+            return HTTPAnswer(document=self._document(name, before))
         zone = (body.get("zones") or [""])[0]
         made = FakeVM(body=body, since=time.monotonic())
         self.machines[name] = made
@@ -103,13 +103,13 @@ class FakeCompute:
         number = str(next(self._numbers))
         self.operations[number] = name
         address = f"{self.url}/operations/{number}?api-version=x"
-        return HTTPAnswer(status=201, document=self._told(name, made), headers={"Azure-AsyncOperation": address})
+        return HTTPAnswer(status=201, document=self._document(name, made), headers={"Azure-AsyncOperation": address})
 
     def _sets(self, asked: Asked, kind: str, name: str | None) -> HTTPAnswer:
         """Scale sets of flexible orchestration: their machines are ordinary ones."""
         if name is None:
-            told = [self._set_told(path) for path in sorted(self.sets)]
-            return HTTPAnswer(document={"value": told})
+            sets = [self._set_document(path) for path in sorted(self.sets)]
+            return HTTPAnswer(document={"value": sets})
         path = f"{kind}/{name}"
         if asked.method == "PUT":
             return self._create_set(asked, path)
@@ -123,14 +123,14 @@ class FakeCompute:
                 if one.of == path:
                     self._take(machine, one, self.grace_s)
             return HTTPAnswer(status=202)
-        return HTTPAnswer(document=self._set_told(path))
+        return HTTPAnswer(document=self._set_document(path))
 
     def _create_set(self, asked: Asked, path: str) -> HTTPAnswer:
         body, name = asked.body, path.rpartition("/")[2]
         wrong = list(faults_of(body, {"$ref": "VirtualMachineScaleSet"}, "", _schemas()))
-        told = body["properties"]
-        profile: Document = told.get("virtualMachineProfile") or {}
-        if not wrong and (told.get("orchestrationMode") != "Flexible" or "singlePlacementGroup" in told):
+        properties = body["properties"]
+        profile: Document = properties.get("virtualMachineProfile") or {}
+        if not wrong and (properties.get("orchestrationMode") != "Flexible" or "singlePlacementGroup" in properties):
             wrong = ["a flexible scale set names no placement group"]
         if not wrong and "networkApiVersion" not in profile["networkProfile"]:
             wrong = ["networkApiVersion is needed in Flexible orchestration mode"]
@@ -150,9 +150,9 @@ class FakeCompute:
         number = str(next(self._numbers))
         self.operations[number] = path
         address = f"{self.url}/operations/{number}?api-version=x"
-        return HTTPAnswer(status=201, document=self._set_told(path), headers={"Azure-AsyncOperation": address})
+        return HTTPAnswer(status=201, document=self._set_document(path), headers={"Azure-AsyncOperation": address})
 
-    def _set_told(self, path: str) -> Document:
+    def _set_document(self, path: str) -> Document:
         body, fault = self.sets[path]
         some = [one.made for one in self.machines.values() if one.of == path]
         made = "Failed" if fault else "Creating" if "Creating" in some else "Succeeded"
@@ -162,7 +162,7 @@ class FakeCompute:
     def _operation(self, number: str) -> HTTPAnswer:
         path = self.operations[number]
         if path in self.sets:
-            fault, made = self.sets[path][1], self._set_told(path)["properties"]["provisioningState"]
+            fault, made = self.sets[path][1], self._set_document(path)["properties"]["provisioningState"]
             words = {"error": {"code": fault, "message": "We do not have sufficient capacity"}} if fault else {}
             return HTTPAnswer(document={"status": "InProgress" if made == "Creating" else made, **words})
         one = self.machines.get(path)
@@ -177,15 +177,17 @@ class FakeCompute:
         if inside is None and "$expand" in asked.query:
             return azure_fault(400, "InvalidParameter", "$expand needs a $filter")
         if inside is not None:
-            some = [self._told(name, one, instance=True) for name, one in self.machines.items() if one.of == inside[1]]
+            some = [
+                self._document(name, one, instance=True) for name, one in self.machines.items() if one.of == inside[1]
+            ]
             return HTTPAnswer(document={"value": some})
         at, names = int(asked.query.get("$skiptoken") or 0), sorted(self.machines)
         path = f"{self.url}{GROUP}/providers/Microsoft.Compute/virtualMachines"
         more = {"nextLink": f"{path}?api-version=x&$skiptoken={at + self.page}"} if at + self.page < len(names) else {}
-        some = [self._told(name, self.machines[name]) for name in names[at : at + self.page]]
+        some = [self._document(name, self.machines[name]) for name in names[at : at + self.page]]
         return HTTPAnswer(document={"value": some, **more})
 
-    def _told(self, name: str, one: FakeVM, *, instance: bool = False) -> Document:
+    def _document(self, name: str, one: FakeVM, *, instance: bool = False) -> Document:
         properties: Document = {"provisioningState": one.made}
         if instance:
             states = [{"code": f"ProvisioningState/{one.made.lower()}/{one.why[0]}", "message": one.why[1]}]

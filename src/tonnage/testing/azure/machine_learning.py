@@ -82,9 +82,9 @@ class FakeAzureML:
         if asked.path.endswith("Services/locations/eastus/vmSizes"):
             return HTTPAnswer(document={"value": self.sizes})
         if asked.path.endswith("Services/locations/eastus/usages"):
-            told = [{"name": {"value": name}, "limit": limit, "currentValue": used}
+            usages = [{"name": {"value": name}, "limit": limit, "currentValue": used}
                     for name, (limit, used) in self.quotas.items()]  # fmt: skip
-            return HTTPAnswer(document={"value": told})
+            return HTTPAnswer(document={"value": usages})
         return None
 
     def _environment(self, asked: Asked) -> HTTPAnswer:
@@ -114,7 +114,7 @@ class FakeAzureML:
             for one in job.nodes:
                 one.process.terminate()
             return HTTPAnswer(status=202)
-        return HTTPAnswer(document=self._told(name, job))
+        return HTTPAnswer(document=self._document(name, job))
 
     def _create(self, asked: Asked, name: str) -> HTTPAnswer:
         wrong = list(faults_of(asked.body, {"$ref": "JobBase"}, "", _schemas()))
@@ -130,9 +130,9 @@ class FakeAzureML:
             if _fixed(before.body["properties"]) != _fixed(job):
                 return self._refuse(400, "UserError", "A job with this name already exists. Only description, tags, "
                                     "displayName, properties, and isArchived can be updated.")  # fmt: skip
-            return HTTPAnswer(document=self._told(name, before))
+            return HTTPAnswer(document=self._document(name, before))
         self.jobs[name] = FakeMLJob(body=asked.body, since=time.monotonic(), nodes=[])
-        return HTTPAnswer(status=201, document=self._told(name, self.jobs[name]))
+        return HTTPAnswer(status=201, document=self._document(name, self.jobs[name]))
 
     def _list(self, asked: Asked) -> HTTPAnswer:
         mark, _, value = asked.query["properties"].partition("=")
@@ -141,10 +141,10 @@ class FakeAzureML:
         at = int(asked.query.get("$skip") or 0)
         link = f"{self._url()}{self.home}/jobs?api-version=x&properties={mark}%3D{value}&$skip={at + self.page}"
         more = {"nextLink": link} if at + self.page < len(names) else {}
-        some = [self._told(name, self.jobs[name]) for name in names[at : at + self.page]]
+        some = [self._document(name, self.jobs[name]) for name in names[at : at + self.page]]
         return HTTPAnswer(document={"value": some, **more})
 
-    def _told(self, name: str, job: FakeMLJob) -> Document:
+    def _document(self, name: str, job: FakeMLJob) -> Document:
         studio = {"Studio": {"endpoint": f"https://ml.azure.com/runs/{name}"}}
         return {"name": name, "properties": {**job.body["properties"], "status": job.status, "services": studio}}
 

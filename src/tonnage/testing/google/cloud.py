@@ -186,7 +186,7 @@ class FakeGoogle:
         if asked.method == "DELETE":
             self._take(name, one, "delete", self.grace_s)
             return HTTPAnswer(document=self._operation(zone, name, "delete"))
-        return HTTPAnswer(document=self._told(name, one))
+        return HTTPAnswer(document=self._document(name, one))
 
     def _insert(self, asked: Asked, zone: str) -> HTTPAnswer:
         body, request = asked.body, asked.query["requestId"]
@@ -278,12 +278,14 @@ class FakeGoogle:
                 return re.fullmatch(named[1], name) is not None
             return has_labels(wanted, one.body["labels"])
 
-        found = [self._told(name, one) for name, one in self.instances.items() if one.zone == zone and fits(name, one)]
+        found = [
+            self._document(name, one) for name, one in self.instances.items() if one.zone == zone and fits(name, one)
+        ]
         at = int(asked.query.get("pageToken") or 0)
         more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
         return HTTPAnswer(document={"items": found[at : at + self.page], **more})
 
-    def _told(self, name: str, one: FakeGoogleInstance) -> Document:
+    def _document(self, name: str, one: FakeGoogleInstance) -> Document:
         return {"name": name, "status": one.status, "labels": one.body["labels"], "metadata": one.body["metadata"]}
 
     def _users(self, zone: str, disk: str) -> list[str]:

@@ -100,8 +100,8 @@ class FakeStorage:
         start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
         if start and start >= len(found.content):
             return google_fault(416, "requestedRangeNotSatisfiable", "Request range not satisfiable")
-        told = {"X-Goog-Generation": str(found.generation), "Last-Modified": formatdate(found.changed, usegmt=True)}
-        return HTTPAnswer(status=206 if start else 200, content=found.content[start:], headers=told)
+        headers = {"X-Goog-Generation": str(found.generation), "Last-Modified": formatdate(found.changed, usegmt=True)}
+        return HTTPAnswer(status=206 if start else 200, content=found.content[start:], headers=headers)
 
     def _list(self, asked: Asked, bucket: str) -> HTTPAnswer:
         prefix = asked.query.get("prefix", "")
@@ -114,5 +114,5 @@ class FakeStorage:
 
 def google_fault(status: int, reason: str, message: str) -> HTTPAnswer:
     """An error as Google's APIs write it."""
-    told = {"code": status, "message": message, "errors": [{"reason": reason, "message": message}]}
-    return HTTPAnswer(status=status, content=json.dumps({"error": told}).encode())
+    error = {"code": status, "message": message, "errors": [{"reason": reason, "message": message}]}
+    return HTTPAnswer(status=status, content=json.dumps({"error": error}).encode())

@@ -60,7 +60,7 @@ class FakeVertex:
                 if job.machine is not None:
                     job.machine.process.terminate()
             return HTTPAnswer(document={})
-        return HTTPAnswer(document=self._told(job))
+        return HTTPAnswer(document=self._document(job))
 
     def _create(self, parent: str, body: Document) -> HTTPAnswer:
         faults = list(faults_of(body, {"$ref": JOB_ROOT}, "", custom_job_schemas()))
@@ -68,19 +68,19 @@ class FakeVertex:
             return google_fault(400, "badRequest", "; ".join(faults))
         name = f"{parent}/{next(self._numbers)}"
         self.jobs[name] = FakeCustomJob(name=name, body=body, since=time.monotonic())
-        return HTTPAnswer(document=self._told(self.jobs[name]))
+        return HTTPAnswer(document=self._document(self.jobs[name]))
 
     def _list(self, asked: Asked) -> HTTPAnswer:
         wanted = asked.query["filter"]
         label, states = LABEL.search(wanted), set(STATE.findall(wanted))
         assert label is not None, wanted
-        found = [self._told(one) for one in self.jobs.values() if one.body["labels"].get(label[1]) == label[2]
+        found = [self._document(one) for one in self.jobs.values() if one.body["labels"].get(label[1]) == label[2]
                  and (not states or one.state in states)]  # fmt: skip
         at = int(asked.query.get("pageToken") or 0)
         more = {"nextPageToken": str(at + self.page)} if at + self.page < len(found) else {}
         return HTTPAnswer(document={"customJobs": found[at : at + self.page], **more})
 
-    def _told(self, one: FakeCustomJob) -> Document:
+    def _document(self, one: FakeCustomJob) -> Document:
         error = {"error": {"message": one.message}} if one.message else {}
         return {**one.body, "name": one.name, "state": one.state, **error}
 

@@ -1,2 +1,2 @@
-"""The workload file at the door: its keys, what they may hold, which contradict each other, and the place of an
+"""The workload file: its keys, what they may hold, which contradict each other, and the place of an
 error."""
