@@ -66,7 +66,7 @@ def provision(name: str = "peak", *, dry_run: bool = False, **more: Any) -> Any:
 
 
 def states() -> dict[str, str]:
-    return {one.thing.kind: one.thing.status for one in tonnage.bedrock_list().found}
+    return {one.resource.kind: one.resource.status for one in tonnage.bedrock_list().found}
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -91,7 +91,7 @@ def test_a_customisation_is_priced_sent_once_and_followed(bedrock: FakeBedrock) 
     bedrock.holds = False
     until(lambda: states() == {"customisation": "Completed"})
     [listed] = tonnage.bedrock_list().found
-    assert listed.thing.model.startswith("arn:aws:bedrock")
+    assert listed.resource.model.startswith("arn:aws:bedrock")
     with pytest.raises(InputError, match="has ended: Completed"):
         tonnage.bedrock_end(["nova"])
 
@@ -105,8 +105,8 @@ def test_a_job_that_fails_says_why_and_one_that_works_is_stopped(bedrock: FakeBe
     bedrock.fails, bedrock.holds = "", True
     customise(name="other")
     [ended] = tonnage.bedrock_end(["other"]).found
-    assert ended.thing.status == "ended"
-    until(lambda: "Stopped" in {one.thing.status for one in tonnage.bedrock_list().found})
+    assert ended.resource.status == "ended"
+    until(lambda: "Stopped" in {one.resource.status for one in tonnage.bedrock_list().found})
 
 
 def test_throughput_ends_without_this_machine(bedrock: FakeBedrock) -> None:
@@ -136,10 +136,10 @@ def test_throughput_that_is_over_is_due_and_ended(bedrock: FakeBedrock) -> None:
         if tag["key"] == "tonnage-until":
             tag["value"] = "2026-01-01T00:00:00Z"
     listed = tonnage.bedrock_list()
-    assert [one.due for one in listed.found if "old" in one.thing.name] == [True]
+    assert [one.due for one in listed.found if "old" in one.resource.name] == [True]
     assert listed.remarks
     [ended] = tonnage.bedrock_end([], due=True).found
-    assert "old" in ended.thing.name
+    assert "old" in ended.resource.name
     assert [one["provisionedModelName"] for one in (one.asked for one in bedrock.resources.values())] == [
         provision("new").found.requests[1].body["provisionedModelName"]
     ]  # fmt: skip
@@ -255,7 +255,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert run(words) == 0
     assert run(["bedrock", "list", "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out.partition("{")[2].join(("{", "")))
-    assert told["resources"][0]["kind"] == "customisation"
+    assert told["things"][0]["kind"] == "customisation"
     assert run(["bedrock", "provision", "p", "--model", "x", "--hours", "0", "--end-role", ROLE]) == 2
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
