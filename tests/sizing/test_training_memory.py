@@ -11,6 +11,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, channel_share, stack
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.trainer_profile import TrainerProfile
+from tonnage.sizing.training_activations import kept_activations
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_prediction import predict_training
 from tonnage.units import to_gib
@@ -327,6 +328,32 @@ def test_a_planned_pipeline_has_two_slots_a_stage() -> None:
         estimate_training_memory(work, short, trainer=TrainerProfile(planned_memory=True)).activations_bytes[0]
         == planned
     )
+
+
+def test_what_stages_of_a_pipeline_keep_beside_their_layers() -> None:
+    """The first stage a byte an element of its embeddings' dropout for each micro-batch in flight (Korthikanti et al.
+    2022, section 4.3); a stage of DeepSpeed what it handed on, shared by its tensor-parallel ranks."""
+    layout = one_layout(micro_batch=2, tensor_parallel=2, pipeline_parallel=4, accumulation=32, recompute="full")
+    fused = TrainerProfile(fused=True, state="megatron", sequence_parallel=False, thin_residual=True)
+    work = job(replace(find_model("gpt2-medium"), vocab=1024), length=1024, precision="fp16")
+    elements = 2 * 1024 * 1024
+    assert kept_activations(work, layout, fused).entering == pytest.approx(elements)
+    assert kept_activations(replace(work, model=find_model("llama-3.1-8b")), layout, fused).entering == 0
+    plain, handed = (
+        float(estimate_training_memory(work, layout, trainer=trainer).activations_bytes[0])
+        for trainer in (fused, replace(fused, keeps_outputs=True))
+    )
+    assert handed - plain == pytest.approx(4 * elements * 2 / 2)  # micro-batches in flight, bytes, ranks
+    masked = kept_activations(work, layout, fused)
+    assert plain == pytest.approx(4 * (masked.flying + masked.entering) + masked.once)
+
+
+@pytest.mark.parametrize(("version", "gib"), [("0.6", 1.31), ("0.14", 0.8), ("", 0.8)])
+def test_kernels_are_loaded_at_first_before_cuda_11_7(version: str, gib: float) -> None:
+    """A program of before May 2022 has every kernel of its libraries on the device, a later one those that it ran."""
+    program = documented("megatron-deepspeed", version=version)
+    memory = estimate_training_memory(job("gpt2", program=program), one_layout(micro_batch=1))
+    assert to_gib(float(memory.context_bytes[0])) == pytest.approx(gib)
 
 
 def test_a_frozen_base_that_stays_gathered_is_whole_and_its_share() -> None:

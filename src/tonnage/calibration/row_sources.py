@@ -109,13 +109,14 @@ LAMBDA_BATCHES: Final[Mapping[tuple[str, bool], Mapping[int, int]]] = MappingPro
 
 def _bigscience(_: TrainingRow) -> Facts:
     """Jean Zay's A100 partition: four 100 Gbit/s Omni-Path ports an eight-GPU node (bigscience train/tr11-176B-ml)."""
-    return {"network_gbit_per_s_per_node": 400.0}
+    return {"program_version": "0.6", "network_gbit_per_s_per_node": 400.0}
 
 
-def _dlperf(_: TrainingRow) -> Facts:
+def _dlperf(row: TrainingRow) -> Facts:
     """DLPerf's GPT report: both programs recompute activations, and TFLOP/s count four passes
     (OneFlow LanguageModeling/GPT: `--checkpoint-activations`)."""
-    return {"activation_checkpointing": "full", "flop_counted": "hardware"}
+    found = {"activation_checkpointing": "full", "flop_counted": "hardware"}
+    return {"program_version": "2.4", **found} if row.program == "megatron" else found
 
 
 def _megatron_papers(row: TrainingRow) -> Facts:

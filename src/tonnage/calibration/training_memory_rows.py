@@ -150,9 +150,9 @@ def _reported(case: TrainingCase, found: Peak) -> float:
     """The peak in the row's own reading and unit."""
     row = case.row
     size = float(found.bytes(reading_of(row))[0])
-    if row.metric.endswith("unspecified"):
+    if row.metric.endswith("unspecified") and reading_of(row) != "device":
         return size / 1e9  # GB read as 10⁹: what tools that divide bytes print
-    return to_gib(size)
+    return to_gib(size)  # `nvidia-smi` counts in MiB, so what is read there is GiB, whatever the unit is called
 
 
 def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:

@@ -262,6 +262,14 @@ def _per_op_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths) -
     return span.residual_bytes * width.hidden + element * (width.output + kept) + rows
 
 
+def embeddings_kept(shape: ModelShape, span: Pass, how: Storing) -> Num:
+    """The mask of the dropout behind the embeddings: a byte an element, of each micro-batch in flight on the first
+    stage of a pipeline (Korthikanti et al. 2022, section 4.3). A compiler makes it again from its seed."""
+    if how.kernels == "compiled" or how.adapters is not None or not drops_out(shape):
+        return 0.0
+    return MASK * span.tokens * shape.hidden / (span.tensor_parallel if span.sequence_parallel else 1.0)
+
+
 def convolutions_kept(shape: ModelShape, span: Pass) -> Num:
     """Of each convolution its output, which the norm behind it needs, and the norm's, which the rectifier does."""
     outputs = sum(float(conv.output_side**2) * conv.out_channels * conv.count for conv in shape.convolutions)

@@ -91,6 +91,7 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         standing_gradients=bool(program.standing_gradients),
         early_modules=bool(program.early_modules),
         layers_compiled=bool(program.layers_compiled),
+        keeps_outputs=bool(program.keeps_outputs),
     )
 
 

@@ -49,7 +49,8 @@ class TrainerProfile:
     weights that are shared out are gathered so, and their 16-bit copies are held whole (autocast over FSDP).
     `wide_reduction`: FSDP sums 16-bit gradients in 32 bit. `optimizer_by_tensor`: no list of temporaries while it
     steps. `standing_gradients`: zeroed between steps, never freed. `early_modules`: every kernel is loaded at first.
-    `layers_compiled`: a compiler takes the layers one by one, the loss not with them.
+    `layers_compiled`: a compiler takes the layers one by one, the loss not with them. `keeps_outputs`: a stage of a
+    pipeline keeps its share of what it handed on until backward (DeepSpeed).
     """
 
     fused: bool = False
@@ -101,6 +102,7 @@ class TrainerProfile:
     standing_gradients: bool = False
     early_modules: bool = False
     layers_compiled: bool = False
+    keeps_outputs: bool = False
 
 
 PLAIN = TrainerProfile()

@@ -15,6 +15,7 @@ from tonnage.sizing.kept_activations import (
     LayerKept,
     Storing,
     convolutions_kept,
+    embeddings_kept,
     layer_kept,
 )
 from tonnage.sizing.layouts import RECOMPUTES, Layouts
@@ -36,6 +37,8 @@ class Kept:
     """Bytes per device, one row per layout: of each micro-batch in flight, and what the layer at work adds."""
 
     flying: Array
+    entering: Array  # of each in flight too, on the first stage of a pipeline alone
+    leaving: Array  # on all stages but the last
     once: Array
     again: Array  # of `once`, what recomputation makes: it is held at the end of backward too
     before: Array  # of the step before, until this one's loss is there
@@ -51,14 +54,16 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
     span = stored_span(job, layouts, trainer)
     if job.model.architecture == "convolution":
         kept = convolutions_kept(job.model, span) * trainer.kept_factor
-        return Kept(flying=column(kept, rows), once=np.zeros(rows), again=np.zeros(rows), before=np.zeros(rows))
+        none = np.zeros(rows)
+        return Kept(flying=column(kept, rows), entering=none, leaving=none, once=none, again=none, before=none)
     on_device = 0.0 if trainer.offloaded_activations else 1.0
     flying: Num = np.zeros(rows)
     once: Num = np.zeros(rows)
     repeated: Num = np.zeros(rows)
     before: Num = np.zeros(rows)
     usual = min(job.lengths.mean / job.lengths.maximum, 1.0)  # the step before was as long as most are
-    for repeats, layer in _layers(job, span, _storing(job, span, trainer), trainer):
+    how = _storing(job, span, trainer)
+    for repeats, layer in _layers(job, span, how, trainer):
         here = np.ceil(repeats / layouts.pipeline_parallel)
         total = layer.total * trainer.kept_factor
         kinds = [layouts.recompute == kind for kind in (FULL, SELECTIVE, PER_OP)]
@@ -68,8 +73,15 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
         repeated = np.maximum(repeated, again)
         once = np.maximum(once, again + layer.working)
         before = before + here * layer.quantised_inputs * usual
+    boundary = span.tokens * span.residual_bytes * job.model.hidden
+    handed = boundary / layouts.tensor_parallel if trainer.keeps_outputs else 0.0
     return Kept(
-        flying=column(flying, rows), once=column(once, rows), again=column(repeated, rows), before=column(before, rows)
+        flying=column(flying, rows),
+        entering=column(embeddings_kept(job.model, span, how), rows),
+        leaving=column(handed, rows),
+        once=column(once, rows),
+        again=column(repeated, rows),
+        before=column(before, rows),
     )
 
 

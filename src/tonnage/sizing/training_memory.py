@@ -180,11 +180,13 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: 
     running = np.minimum(stages, layouts.accumulation)
     if trainer.planned_memory:
         running = np.where(stages > 1, PLANNED_SLOTS * stages, running)
-    flying = kept.flying * running
-    first, last = flying + kept.once, kept.flying + np.maximum(kept.once, logits)
+    handing = np.where(stages > 1, kept.leaving, 0.0)
+    flying = (kept.flying + kept.entering + handing) * running
+    ends = kept.flying + np.where(stages > 1, 0.0, kept.entering)
+    first, last = flying + kept.once, ends + np.maximum(kept.once, logits)
     crowded = (layouts.pipeline_parallel > 1) & (first >= last)
     at_loss = ~crowded & (logits > kept.once)
-    activations = np.where(crowded, first, kept.flying + np.where(at_loss, 0.0, kept.once))
+    activations = np.where(crowded, first, ends + np.where(at_loss, 0.0, kept.once))
     return activations, np.where(at_loss, logits, 0.0)
 
 

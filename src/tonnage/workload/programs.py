@@ -57,7 +57,9 @@ class Program:
     laid end to end before they are widened. `tables_apart`: FSDP gathers embedding and head only while they are used.
     `separate_gathers`: ZeRO-3 gathers tensor by tensor. `lists_when_sharded`: a fused optimizer steps lists of tensors
     where weights are shared out. `wide_gathers`: autocast over weights that are shared out in 32 bit, so that they are
-    gathered so and their 16-bit copies stay whole from forward to backward.
+    gathered so and their 16-bit copies stay whole from forward to backward. `keeps_outputs`: a stage of a pipeline
+    keeps its share of what it handed on until backward. `early_modules`: every kernel of its libraries is on the device
+    from the start, as before CUDA 11.7 (May 2022).
     """
 
     name: ProgramName | None = None
@@ -103,6 +105,7 @@ class Program:
     standing_gradients: bool | None = None
     early_modules: bool | None = None
     layers_compiled: bool | None = None
+    keeps_outputs: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -216,12 +219,13 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     ),
     "megatron": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none"),
+        earlier=(("3.0", Program(early_modules=True)),),
         source="NVIDIA/Megatron-LM arguments.py: bias-GELU, bias-dropout and masked-softmax fusion on by default, fp32 "
         "main gradients, in-place vocabulary-parallel cross entropy",
     ),
     "megatron-deepspeed": Documented(
-        usual=replace(_MEGATRON, compile=False, recompute="none", flat_gradients=True),
-        earlier=(("0.6", Program(separate_gathers=True)),),
+        usual=replace(_MEGATRON, compile=False, recompute="none", flat_gradients=True, keeps_outputs=True),
+        earlier=(("0.7", Program(early_modules=True)), ("0.6", Program(separate_gathers=True))),
         source="microsoft/Megatron-DeepSpeed: Megatron-LM's model and kernels under DeepSpeed's ZeRO and pipeline; its "
         "versions are meant: before 0.6 ZeRO-3 gathered parameters one by one (runtime/zero/stage3.py)",
     ),
@@ -290,8 +294,9 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             loss="plain",
             whole_gradients=False,
             flat_gradients=True,
+            keeps_outputs=True,
         ),
-        earlier=(("0.6", Program(separate_gathers=True)),),
+        earlier=(("0.7", Program(early_modules=True)), ("0.6", Program(separate_gathers=True))),
         source="deepspeed.ai config-json: fp16 and bf16 cast the model, fp32 masters in the optimizer, FusedAdam; "
         "runtime/zero/stage_1_and_2.py, step: flattens a partition's gradients, then makes fp32 ones of them",
     ),
