@@ -63,4 +63,6 @@ class Spread:
 
 def column(value: Num, rows: int) -> Array:
     """`value` as a column of `rows` float64 entries."""
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)).copy()
+    filled = np.empty(rows)
+    filled[:] = value
+    return filled

@@ -75,13 +75,14 @@ class TrainingTable:
     """Layouts that fit, with their step times: the columns `detail` reads."""
 
     job: TrainJob
-    trainer: TrainerProfile | None  # None: as the job's program does
     grid: LayoutGrid
     devices: Devices
     memory: TrainingMemory
     needed_bytes: Array
     step: TrainingStep
     step_s: Array  # all parts of `step`
+    host_share: Array  # of `step`
+    state_bytes: Array  # what no step peaks below
     usable_bytes: Array
     intervals: _Intervals
     hosts: Hosts
@@ -205,13 +206,14 @@ def _timed(
     predicted = predict_training((job,), layouts, devices, assumed, trainer)
     return TrainingTable(
         job=job,
-        trainer=trainer,
         grid=LayoutGrid(machine=machine, layouts=layouts),
         devices=devices,
         memory=predicted.memory,
         needed_bytes=predicted.memory.needed_bytes,
         step=predicted.step,
         step_s=predicted.step.total_s,
+        host_share=predicted.step.host_share,
+        state_bytes=state_bytes(job, layouts, trainer),
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
         hosts=hosts,
@@ -285,16 +287,15 @@ def _time_interval(table: TrainingTable, row: int) -> Interval:
     near end keeps what the device's own products and memory allow."""
     step_s, floor_s = float(table.step_s[row]), float(table.step.floor_s[row])
     interval = table.intervals.time[int(table.grid.machine[row])]
-    spread = interval.spread.beside(HOST_SPREAD, float(table.step.host_share[row]))
+    spread = interval.spread.beside(HOST_SPREAD, float(table.host_share[row]))
     return replace(interval, spread=spread.above(step_s, floor_s))
 
 
 def _memory_interval(table: TrainingTable, row: int) -> Interval:
     """The interval of a row's memory; its low end keeps the state, which follows from precision and sharding."""
     interval = table.intervals.memory[int(table.grid.machine[row])]
-    layouts = table.grid.layouts.take(np.array([row]))
-    state = float(state_bytes(table.job, layouts, table.trainer)[0])
-    return replace(interval, spread=interval.spread.above(float(table.needed_bytes[row]), state))
+    spread = interval.spread.above(float(table.needed_bytes[row]), float(table.state_bytes[row]))
+    return replace(interval, spread=spread)
 
 
 def _inverse(seconds: Figure, amount: float) -> Figure:
