@@ -94,6 +94,7 @@ def watched(
 ) -> Iterator[tuple[Settings, list[str]]]:
     """A watch of two rounds whose alert fires at once and tells everybody, where nobody answers."""
     monkeypatch.delenv("TONNAGE_DATABASE_URL")
+    monkeypatch.setattr("tonnage.monitoring.otlp.SEND_S", 0.5)  # for so long it tries again
     here = tonnage.api.watch.current_settings()
     file = tmp_path / "w.yaml"
     file.write_text(
