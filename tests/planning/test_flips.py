@@ -13,11 +13,11 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import Plan
+from tonnage.planning.broken_limits import deadline_of
 from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.planner import rank_options
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
-from tonnage.planning.shortfalls import deadline_of
 from tonnage.planning.whatif.flips import flips_of
 from tonnage.planning.whatif.parameters import Parameter, round_outward, smallest_change
 from tonnage.planning.whatif.scenario import Scenario, price_times

@@ -12,11 +12,11 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.layout_grid import grid_for
-from tonnage.planning.layouts.machines import accelerator_park
+from tonnage.planning.layouts.machines import accelerator_machine_types
 from tonnage.planning.layouts.train_sizing import size_training
 from tonnage.planning.reasons.misses import DegreesMiss, WholeMachinesMiss
 from tonnage.planning.sizes import make_size_report
-from tonnage.reports.reasons.misses import miss_words
+from tonnage.reports.reasons.miss_words import miss_words
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.workload.forced_layout import force_layout
@@ -29,7 +29,7 @@ WHOLE = "gpus=16,dp=2,tp=2,pp=4,sharding=zero1,recompute=selective,mb=8,accumula
 @pytest.fixture
 def machines(catalog: Catalog) -> tuple[Machine, ...]:
     eights = [one for one in catalog.instance_types if one.accelerator == "H100-SXM"]
-    return accelerator_park(catalog, eights, precision="bf16", assumed=Assumptions()).machines
+    return accelerator_machine_types(catalog, eights, precision="bf16", assumed=Assumptions()).machines
 
 
 def job_of(work: Workload) -> TrainJob:

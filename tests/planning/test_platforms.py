@@ -288,16 +288,18 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     instances = {instance.key: instance for instance in catalog.instance_types}
     offers = admit_offers(workload, catalog).offers
     machines = [instances[key] for key in sorted({(o.provider, o.instance_type) for o in offers})]
-    park = size_job(workload, catalog, machines, CalibratedModel.of(None))
-    chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
-    deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
-    machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
+    sized_machines = size_job(workload, catalog, machines, CalibratedModel.of(None))
+    chosen = choose_deals(offers, instances, catalog, workload, sized_machines.index).deals
+    deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in sized_machines.index]
+    machine = np.array(
+        [sized_machines.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp
+    )
     rates, startup_s = rates_of(deals, catalog, workload), terms_of(workload.buy).startup_s
     spots = spot_columns(deals, instances, workload, startup_s)
-    priced = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
+    priced = join(deals, machine, rates, sized_machines.sized, startup_s=startup_s, spots=spots, workload=workload)
     rows = np.flatnonzero(np.isfinite(priced.wall_s))[::7]
     builder = OptionBuilder(
-        workload=workload, deals=deals, instances=instances, sized=park.sized, priced=priced,
+        workload=workload, deals=deals, instances=instances, sized=sized_machines.sized, priced=priced,
         startup_s=startup_s, spots=spots, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
         vendors={}, services=catalog.services, capacity={},
     )  # fmt: skip

@@ -27,7 +27,7 @@ from tonnage.planning.reasons.misses import (
 )
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.sizes import make_size_report
-from tonnage.reports.reasons.misses import miss_words
+from tonnage.reports.reasons.miss_words import miss_words
 from tonnage.reports.size import render_size
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, BuyTerms, Constraints, Lengths, Requests, ServeJob, Team, TrainJob, Workload

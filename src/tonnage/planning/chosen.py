@@ -10,6 +10,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
+from tonnage.planning.broken_limits import Quotas, limit_misses
 from tonnage.planning.offers.quotas import covering, most_machines
 from tonnage.planning.offers.spot_columns import SpotColumns
 from tonnage.planning.options import OptionBuilder
@@ -18,7 +19,6 @@ from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.ranking import OptionLimits, choose, pareto_rows, score, within
 from tonnage.planning.reasons.risks import doubt_level
 from tonnage.planning.risks import price_risks
-from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.sized_machines import SizedMachines
 from tonnage.planning.terms import terms_of
@@ -33,8 +33,8 @@ MOST_DOUBT: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a plan chooses from. `doubt`: the level of each deal's price (`DoubtLevel`); `machine`: the park's index of
-    each."""
+    """What a plan chooses from. `doubt`: the level of each deal's price (`DoubtLevel`); `machine`: each deal's index in
+    `sized_machines`."""
 
     workload: Workload
     objective: Objective
@@ -43,7 +43,7 @@ class Choice:
     spots: SpotColumns
     machine: IntArray
     rates: Rates
-    park: SizedMachines
+    sized_machines: SizedMachines
     max_age_days: int
     expected: ExpectedPrices
     catalog: Catalog
@@ -54,10 +54,10 @@ class Choice:
         return self.workload.is_service
 
     def options(self, priced: PricedRuns) -> tuple[list[MachineOption], list[Refusal]]:
-        """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the park's
+        """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the machines'
         own table."""
         allowed = self._allowed(priced)
-        built = self._built(self.park.sized, priced, np.flatnonzero(allowed).astype(np.intp))
+        built = self._built(self.sized_machines.sized, priced, np.flatnonzero(allowed).astype(np.intp))
         rejected = limit_misses(
             self.deals, self.instances, priced, self._groups(), allowed, limits_of(self.workload.constraints),
             self._quotas(), service=self.service, startup_s=terms_of(self.workload.buy).startup_s,
@@ -67,7 +67,7 @@ class Choice:
     def best_of(
         self, sized: Sized | None, priced: PricedRuns | None = None, *, least: int = 0, most: int = 0
     ) -> MachineOption | None:
-        """The best option of a table of the park's machines (`priced`, where it has been), at a price whose level of
+        """The best option of a table of the sized machines (`priced`, where it has been), at a price whose level of
         doubt is from `least` to `most`."""
         if sized is None:
             return None
@@ -81,11 +81,11 @@ class Choice:
         return self._builder(sized, priced).built(best, np.zeros(len(priced.run), dtype=bool))[0]
 
     def available(self, priced: PricedRuns) -> IntArray:
-        """Rows of the park's own table that can be had, inside the quotas, whatever they cost."""
+        """Rows of the machines' own table that can be had, inside the quotas, whatever they cost."""
         return np.flatnonzero(np.isfinite(priced.cost_usd) & self._available(priced)).astype(np.intp)
 
     def priced(self, sized: Sized) -> PricedRuns:
-        """What a table of the park's machines costs on each deal."""
+        """What a table of the sized machines costs on each deal."""
         return join(
             self.deals, self.machine, self.rates, sized, startup_s=terms_of(self.workload.buy).startup_s,
             spots=self.spots, workload=self.workload,

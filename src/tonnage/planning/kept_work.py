@@ -55,7 +55,7 @@ class KeptWork:
         if not same:  # a device or a machine is supposed to be another
             return size_job(sized_alone, catalog, instances, self._calibrated)
         asked, wanted = (workload.job, workload.host, limits), {one.key for one in instances}
-        known = next((park for key, park in self._known if key == asked), None)
+        known = next((sized_machines for key, sized_machines in self._known if key == asked), None)
         if known is not None and wanted <= known.index.keys() | known.unsized.keys():
             return _only(known, wanted)
         if known is not None:  # of other machines: of all at once, since more of them will be asked
@@ -65,8 +65,8 @@ class KeptWork:
         return _only(made, wanted)
 
 
-def _only(park: SizedMachines, wanted: Collection[tuple[str, str]]) -> SizedMachines:
+def _only(sized_machines: SizedMachines, wanted: Collection[tuple[str, str]]) -> SizedMachines:
     return replace(
-        park, index={one: at for one, at in park.index.items() if one in wanted},
-        unsized={one: miss for one, miss in park.unsized.items() if one in wanted},
+        sized_machines, index={one: at for one, at in sized_machines.index.items() if one in wanted},
+        unsized={one: miss for one, miss in sized_machines.unsized.items() if one in wanted},
     )  # fmt: skip

@@ -88,22 +88,24 @@ def rank_options(
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
     kept = before or KeptWork(catalog, calibrated)
-    park = kept.size(workload, catalog, [instances[key] for key in keys])
-    fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
+    sized_machines = kept.size(workload, catalog, [instances[key] for key in keys])
+    fitting = {key for key, machine in sized_machines.index.items() if machine not in sized_machines.sized.misses}
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
-    deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
-    choice = _choice(workload, catalog, deals, park, objective, max_price_age_days, kept.expected(catalog))
-    priced = choice.priced(park.sized)
+    deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in sized_machines.index]
+    choice = _choice(workload, catalog, deals, sized_machines, objective, max_price_age_days, kept.expected(catalog))
+    priced = choice.priced(sized_machines.sized)
     if isinstance(workload.job, ServeJob) and workload.job.traffic is not None:
-        park = replace(park, sized=with_scaling(choice, priced, used=calibrated.assumed.target_utilisation))
-        choice = replace(choice, park=park)
-        priced = choice.priced(park.sized)
+        sized_machines = replace(
+            sized_machines, sized=with_scaling(choice, priced, used=calibrated.assumed.target_utilisation)
+        )
+        choice = replace(choice, sized_machines=sized_machines)
+        priced = choice.priced(sized_machines.sized)
     built, rejected = choice.options(priced)
     tokens = token_options(workload, catalog, objective, max_price_age_days)
     refused = [
         *market.refused,
         *choices.refused,
-        *_sizing_refusals(choices.deals, instances, park),
+        *_sizing_refusals(choices.deals, instances, sized_machines),
         *rejected,
         *tokens.refused,
     ]
@@ -124,9 +126,9 @@ def rank_options(
         any_price=workload.constraints.trust == "any",
         cheaper=cheaper_than(
             options,
-            bolder=choice.best_of(park.sized.risky, most=level),
-            unverified=choice.best_of(park.sized.unverified, most=level),
-            doubted=choice.best_of(park.sized, priced, least=level + 1, most=MOST_DOUBT),
+            bolder=choice.best_of(sized_machines.sized.risky, most=level),
+            unverified=choice.best_of(sized_machines.sized.unverified, most=level),
+            doubted=choice.best_of(sized_machines.sized, priced, least=level + 1, most=MOST_DOUBT),
             refused=refused,
             objective=objective,
         ),
@@ -137,7 +139,7 @@ def _choice(
     workload: Workload,
     catalog: Catalog,
     deals: Sequence[Deal],
-    park: SizedMachines,
+    sized_machines: SizedMachines,
     objective: Objective,
     max_age: int,
     expected: ExpectedPrices,
@@ -149,9 +151,11 @@ def _choice(
         deals=deals,
         instances=instances,
         spots=spot_columns(deals, instances, workload, terms_of(workload.buy).startup_s),
-        machine=np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp),
+        machine=np.array(
+            [sized_machines.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp
+        ),
         rates=rates_of(deals, catalog, workload),
-        park=park,
+        sized_machines=sized_machines,
         max_age_days=max_age,
         expected=expected,
         catalog=catalog,
@@ -160,7 +164,7 @@ def _choice(
 
 
 def _sizing_refusals(
-    deals: Sequence[Deal], instances: dict[tuple[str, str], InstanceType], park: SizedMachines
+    deals: Sequence[Deal], instances: dict[tuple[str, str], InstanceType], sized_machines: SizedMachines
 ) -> list[Refusal]:
     """Instance types that cannot be sized or on which nothing fits, once per purchase mode and platform, at their
     lowest price."""
@@ -171,9 +175,9 @@ def _sizing_refusals(
             lowest[group] = deal
     out = []
     for (provider, name, _, _), deal in lowest.items():
-        miss = park.unsized.get((provider, name))
+        miss = sized_machines.unsized.get((provider, name))
         if miss is None:
-            miss = park.sized.misses.get(park.index[provider, name])
+            miss = sized_machines.sized.misses.get(sized_machines.index[provider, name])
         if miss is not None:
             offer = deal.offer
             where = {"region": offer.region, "purchase": offer.purchase, "platform": deal.platform}

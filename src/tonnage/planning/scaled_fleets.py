@@ -26,9 +26,9 @@ MOST_SIMULATED: Final = 24  # fleets that carry differently, those that may beco
 
 
 def with_scaling(choice: Choice, priced: PricedRuns, *, used: float) -> Sized:
-    """The park's table with the fleets that the law runs for less. `priced`: the table with fixed fleets; `used`: the
-    part of a machine's most that plans fill."""
-    sized, job = choice.park.sized, choice.workload.job
+    """The table of the sized machines with the fleets that the law runs for less. `priced`: the table with fixed
+    fleets; `used`: the part of a machine's capacity that plans fill."""
+    sized, job = choice.sized_machines.sized, choice.workload.job
     traffic = job.traffic if isinstance(job, ServeJob) else None
     start_up_s = terms_of(choice.workload.buy).startup_s
     if traffic is None or not isinstance(job, ServeJob) or job.replicas or not long_enough(traffic, start_up_s):
@@ -94,7 +94,7 @@ def _simulated(
 def _need(choice: Choice, job: ServeJob, row: int, used: float) -> FleetNeed | None:
     """None where one machine does the work, and of two pools: one that reads prompts and one that writes answers grow
     apart, which the law does not."""
-    sized = choice.park.sized
+    sized = choice.sized_machines.sized
     fleet = sized.detail(row).fleet
     if fleet is None or len(fleet.pools) != 1:
         return None

@@ -15,7 +15,7 @@ from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.engine_devices import by_weights, refused_by_engine
-from tonnage.planning.layouts.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.layouts.machines import Key, MachineTypes, accelerator_machine_types
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.sized import Sized
@@ -58,14 +58,16 @@ def _size_training(
     constraints: Constraints,
     calibrated: CalibratedModel,
     item: HostItem | None,
-) -> list[tuple[MachinePark, Sized]]:
+) -> list[tuple[MachineTypes, Sized]]:
     from tonnage.planning.layouts.train_sizing import size_training
 
-    parts, assumed = list[tuple[MachinePark, Sized]](), calibrated.assumed
+    parts, assumed = list[tuple[MachineTypes, Sized]](), calibrated.assumed
     for precision, subset in _by_precision(job, catalog, instances):
-        park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item)
+        types = accelerator_machine_types(
+            catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item
+        )
         concrete = replace(job, precision=precision)
-        parts.append((park, size_training(concrete, park.machines, constraints, calibrated)))
+        parts.append((types, size_training(concrete, types.machines, constraints, calibrated)))
     return parts
 
 
@@ -76,20 +78,20 @@ def _size_serving(
     constraints: Constraints,
     calibrated: CalibratedModel,
     item: HostItem | None,
-) -> list[tuple[MachinePark, Sized]]:
-    parts, assumed = list[tuple[MachinePark, Sized]](), calibrated.assumed
+) -> list[tuple[MachineTypes, Sized]]:
+    parts, assumed = list[tuple[MachineTypes, Sized]](), calibrated.assumed
     refused = refused_by_engine(job, catalog, instances)
     parts = []
     for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
-        park = accelerator_park(
+        types = accelerator_machine_types(
             catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights, item=item
         )
-        parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, calibrated)))
+        parts.append((replace(types, unsized=types.unsized | refused), _served(job, types, constraints, calibrated)))
     return parts
 
 
 def _served(
-    job: ServeJob | BatchJob, park: MachinePark, constraints: Constraints, calibrated: CalibratedModel
+    job: ServeJob | BatchJob, types: MachineTypes, constraints: Constraints, calibrated: CalibratedModel
 ) -> Sized:
     def sized(machines: Sequence[Machine], limits: Constraints) -> Sized:
         if isinstance(job, ServeJob):
@@ -100,12 +102,12 @@ def _served(
 
         return size_batch(job, machines, limits, calibrated)
 
-    safe = sized(park.machines, constraints)
+    safe = sized(types.machines, constraints)
     if not safe.held_back:
         return safe
     back = sorted(safe.held_back)
     accepted = replace(constraints, accept_risk=(*constraints.accept_risk, "memory"))
-    bold = sized([park.machines[index] for index in back], accepted)
+    bold = sized([types.machines[index] for index in back], accepted)
     return replace(safe, risky=replace(bold, machine=np.array(back, dtype=np.intp)[bold.machine], misses={}))
 
 
@@ -129,15 +131,15 @@ def _by_precision(
     return [("bf16", bf16), ("fp16", fp16)]
 
 
-def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedMachines:
+def _merge(parts: Sequence[tuple[MachineTypes, Sized]]) -> SizedMachines:
     """One table out of several, machine indexes shifted."""
     index: dict[Key, int] = {}
     unsized: dict[Key, Miss] = {}
     offsets = [0]
-    for park, _ in parts:
-        index |= {key: position + offsets[-1] for key, position in park.index.items()}
-        unsized |= park.unsized
-        offsets.append(offsets[-1] + len(park.index))  # at least as many as it has machines
+    for types, _ in parts:
+        index |= {key: position + offsets[-1] for key, position in types.index.items()}
+        unsized |= types.unsized
+        offsets.append(offsets[-1] + len(types.index))  # at least as many as it has machines
     tables = [sized for _, sized in parts]
 
     def beside(name: str) -> Sized | None:

@@ -68,9 +68,9 @@ def make_size_report(
     for one in filters:
         catalog.accelerators_matching(one)
     instances = [one for one in catalog.instance_types if not filters or _asked(one, catalog, filters)]
-    park = size_job(workload, catalog, instances, calibrated or CalibratedModel.packaged())
+    sized_machines = size_job(workload, catalog, instances, calibrated or CalibratedModel.packaged())
     by_key = {instance.key: instance for instance in instances}
-    rows, misses = _rows_and_misses(park, by_key)
+    rows, misses = _rows_and_misses(sized_machines, by_key)
     return SizeReport(
         name=workload.name,
         kind=workload.kind,
@@ -85,42 +85,42 @@ def make_size_report(
 
 
 def _rows_and_misses(
-    park: SizedMachines, by_key: Mapping[tuple[str, str], InstanceType]
+    sized_machines: SizedMachines, by_key: Mapping[tuple[str, str], InstanceType]
 ) -> tuple[list[SizeRow], list[SizeMiss]]:
     """What holds the job on the fewest nodes of each kind of machine, and why each other kind does not."""
     names: dict[int, list[str]] = {}
     kinds: dict[int, tuple[str | None, float]] = {}
-    for key, machine in park.index.items():
+    for key, machine in sized_machines.index.items():
         names.setdefault(machine, []).append("/".join(key))
         kinds[machine] = (by_key[key].accelerator, by_key[key].accelerator_count)
     rows = [
         SizeRow(
-            gpu=kinds[machine][0], gpu_count=kinds[machine][1], nodes=int(park.sized.nodes[row]),
-            instance_types=tuple(sorted(names[machine])), run=park.sized.detail(row),
+            gpu=kinds[machine][0], gpu_count=kinds[machine][1], nodes=int(sized_machines.sized.nodes[row]),
+            instance_types=tuple(sorted(names[machine])), run=sized_machines.sized.detail(row),
         )
-        for row, machine in _fewest_nodes(park)
+        for row, machine in _fewest_nodes(sized_machines)
     ]  # fmt: skip
     misses = [
         SizeMiss(
             gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])), miss=miss
         )
-        for machine, miss in park.sized.misses.items()
+        for machine, miss in sized_machines.sized.misses.items()
     ]
     unsized = [
         SizeMiss(
             gpu=by_key[key].accelerator, gpu_count=by_key[key].accelerator_count, instance_types=("/".join(key),),
             miss=miss,
         )
-        for key, miss in park.unsized.items()
+        for key, miss in sized_machines.unsized.items()
     ]  # fmt: skip
     return rows, misses + unsized
 
 
-def _fewest_nodes(park: SizedMachines) -> list[tuple[int, int]]:
+def _fewest_nodes(sized_machines: SizedMachines) -> list[tuple[int, int]]:
     """(row, machine) of the smallest node count that holds the job on each machine."""
     best: dict[int, int] = {}
-    for row, machine in enumerate(park.sized.machine.tolist()):
-        if machine not in best or park.sized.nodes[row] < park.sized.nodes[best[machine]]:
+    for row, machine in enumerate(sized_machines.sized.machine.tolist()):
+        if machine not in best or sized_machines.sized.nodes[row] < sized_machines.sized.nodes[best[machine]]:
             best[machine] = row
     return [(row, machine) for machine, row in best.items()]
 

@@ -13,7 +13,7 @@ from tonnage.planning.reasons.misses import UnpublishedMiss
 from tonnage.reports.blocks import Block, Bullets, Page, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
 from tonnage.reports.plain import plain_figure, plain_number
-from tonnage.reports.reasons.misses import miss_words
+from tonnage.reports.reasons.miss_words import miss_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_scaled_interval
 from tonnage.sizing.estimates import Figure

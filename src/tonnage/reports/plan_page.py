@@ -23,7 +23,7 @@ from tonnage.reports.option_table import (
 from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.reasons.distances import distance_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
-from tonnage.reports.reasons.misses import MissWords
+from tonnage.reports.reasons.miss_words import MissWords
 from tonnage.reports.reasons.notes import note_words
 from tonnage.reports.reasons.origins import origin_words
 from tonnage.reports.spot_words import spot_words

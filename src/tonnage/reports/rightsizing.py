@@ -10,7 +10,7 @@ from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, part_fields
 from tonnage.reports.plain import plain_usd
 from tonnage.reports.reasons.document import reason_document
-from tonnage.reports.reasons.misses import miss_document, miss_words
+from tonnage.reports.reasons.miss_words import miss_document, miss_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
 from tonnage.rightsizing import remarks as kinds

@@ -12,7 +12,7 @@ from typing import Literal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.layouts.machines import accelerator_park
+from tonnage.planning.layouts.machines import accelerator_machine_types
 from tonnage.service.units import FleetUnit
 from tonnage.sizing.arrivals import Arrivals, Bursty, Poisson, SpreadLengths
 from tonnage.sizing.continuous_batching import ContinuousBatching
@@ -123,12 +123,12 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, calibrated: Calib
     weights: str = job.weights
     if generates(job) and instance.accelerator is not None:
         weights = served_weights(weights, job.engine, catalog.accelerator(instance.accelerator))
-    park = accelerator_park(catalog, [instance], precision=SERVING_COMPUTE[weights], assumed=assumed)
-    devices = serving_devices(park.machines, SERVING_COMPUTE[weights], assumed)
+    types = accelerator_machine_types(catalog, [instance], precision=SERVING_COMPUTE[weights], assumed=assumed)
+    devices = serving_devices(types.machines, SERVING_COMPUTE[weights], assumed)
     tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
     policy = None
     if generates(job):
-        policy = _policy(job, park.machines[0].accelerator, devices, tensor, calibrated.engine(job))
+        policy = _policy(job, types.machines[0].accelerator, devices, tensor, calibrated.engine(job))
     return ReplicaModel.from_sizing(
         job.model,
         devices,

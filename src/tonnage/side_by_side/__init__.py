@@ -1,1 +1,4 @@
-"""The same work on several engines, as values: the bench file, the cells that were measured, their summary."""
+"""Results of benches as values: the bench file, the measured cells of several engines, their summary and comparison.
+
+It measures nothing and imports no engine: `tonnage.benchmarks` measures, and its adapters return these values.
+"""

@@ -20,7 +20,7 @@ Key = tuple[str, str]  # provider, instance type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachinePark:
+class MachineTypes:
     """Distinct machines, which of them each instance type is, and the instance types that cannot be sized."""
 
     machines: tuple[Machine, ...]
@@ -28,10 +28,10 @@ class MachinePark:
     unsized: dict[Key, Miss]
 
 
-def accelerator_park(
+def accelerator_machine_types(
     catalog: Catalog, instances: Iterable[InstanceType], *, precision: str, assumed: Assumptions, stated: str = "",
     item: HostItem | None = None,
-) -> MachinePark:  # fmt: skip
+) -> MachineTypes:  # fmt: skip
     """Machines with accelerators that publish what sizing at `precision` needs. Instance types that differ only in
     memory, name or processors share a machine. `stated`: the format of the weights, where it is not `precision`;
     `item`: what the host does for each item, where that may hold devices up: then processors tell machines apart."""
@@ -58,7 +58,7 @@ def accelerator_park(
             rate = None if item is None else host_rate(item, instance.vcpus, instance.network_gbit_per_s, host)
             machines.append(replace(_machine(catalog, instance, assumed), host=rate))
         index[instance.key] = seen[key]
-    return MachinePark(machines=tuple(machines), index=index, unsized=unsized)
+    return MachineTypes(machines=tuple(machines), index=index, unsized=unsized)
 
 
 def _unsized(catalog: Catalog, instance: InstanceType, precision: str, stated: str) -> Miss | None:

@@ -14,7 +14,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
-from tonnage.planning.layouts.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.layouts.machines import Key, MachineTypes, accelerator_machine_types
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, MoveMaxGpus, Publish, SmallerTable, TrainMlp
 from tonnage.planning.reasons.misses import GpuLimitMiss, MemoryMiss, Miss, UnmeasuredTreesMiss, UnpublishedMiss
@@ -79,7 +79,7 @@ def size_tabular(
     instances: Sequence[InstanceType],
     constraints: Constraints,
     calibrated: CalibratedModel,
-) -> list[tuple[MachinePark, Sized]]:
+) -> list[tuple[MachineTypes, Sized]]:
     """One table for machines with accelerators, one for processors alone; one machine each (no cluster of them)."""
     with_gpus = [one for one in instances if one.accelerator is not None]
     if job.method == "boosted-trees":
@@ -87,10 +87,10 @@ def size_tabular(
     else:
         amd = []
     without = [one for one in instances if one.accelerator is None]
-    park, sized = _on_gpus(job, catalog, with_gpus, constraints, calibrated.assumed)
+    types, sized = _on_gpus(job, catalog, with_gpus, constraints, calibrated.assumed)
     refused = {one.key: NO_ROCM for one in amd}
     alone = _on_cpus(job, without, constraints, calibrated.tabular)
-    return [(replace(park, unsized=park.unsized | refused), sized), alone]
+    return [(replace(types, unsized=types.unsized | refused), sized), alone]
 
 
 def _split_by_vendor(
@@ -105,13 +105,13 @@ def _split_by_vendor(
 
 def _on_gpus(
     job: TabularJob, catalog: Catalog, instances: Sequence[InstanceType], constraints: Constraints, assumed: Assumptions
-) -> tuple[MachinePark, Sized]:
-    shared = accelerator_park(catalog, instances, precision=COMPUTE_PRECISION, assumed=assumed)
+) -> tuple[MachineTypes, Sized]:
+    shared = accelerator_machine_types(catalog, instances, precision=COMPUTE_PRECISION, assumed=assumed)
     kept = [one for one in instances if one.key in shared.index]
     machines = [shared.machines[shared.index[one.key]] for one in kept]
-    park = _one_each(kept, machines, shared.unsized)
+    types = _one_each(kept, machines, shared.unsized)
     if not kept:
-        return park, _empty()
+        return types, _empty()
     devices = stack(machines, COMPUTE_PRECISION, assumed)
     hosts = _hosts(kept)
     estimate = (estimate_trees_on_gpus if job.method == "boosted-trees" else estimate_mlp_on_gpus)(
@@ -121,19 +121,19 @@ def _on_gpus(
     misses = _misses(kept, estimate, hosts, on_device, constraints, devices.per_node)
     labels = [f"{int(count)} GPU" + ("s" if count > 1 else "") for count in devices.per_node]
     shown = _Shown(kind="gpu", spread=gpu_spread(job), group=_group(job, "gpu", None))
-    return park, _sized(job, estimate, misses, labels, devices.memory_bytes, shown)
+    return types, _sized(job, estimate, misses, labels, devices.memory_bytes, shown)
 
 
 def _on_cpus(
     job: TabularJob, instances: Sequence[InstanceType], constraints: Constraints, fit: TabularFit | None
-) -> tuple[MachinePark, Sized]:
+) -> tuple[MachineTypes, Sized]:
     """Corrected by what rows of benches say of the engine, on whichever device they were."""
     unknown: Miss = UnpublishedMiss(binding="hardware", what="vcpus", lifted_by=(Publish(what="figure"),))
     kept = [one for one in instances if one.vcpus is not None]
     unsized = {one.key: unknown for one in instances if one.vcpus is None}
-    park = MachinePark(machines=(), index={one.key: row for row, one in enumerate(kept)}, unsized=unsized)
+    types = MachineTypes(machines=(), index={one.key: row for row, one in enumerate(kept)}, unsized=unsized)
     if not kept:
-        return park, _empty()
+        return types, _empty()
     hosts = _hosts(kept)
     single = np.array([one.provider == "aws" and one.name.startswith(ONE_THREAD_A_CORE_FAMILIES) for one in kept])
     threads = np.where(single | hosts.arm, 1.0, 2.0)
@@ -144,12 +144,12 @@ def _on_cpus(
     misses = _misses(kept, estimate, hosts, None, free, np.zeros(len(kept)))
     labels = [f"{one.vcpus:g} vCPU" + ("s" if one.vcpus != 1 else "") for one in kept]
     shown = _Shown(kind="cpu", spread=change.spread, group=_group(job, "cpu", change))
-    return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, shown)
+    return types, _sized(job, estimate, misses, labels, hosts.memory_bytes, shown)
 
 
-def _one_each(instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]) -> MachinePark:
+def _one_each(instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]) -> MachineTypes:
     """A machine per instance type: hosts differ in processors and memory, which matter here."""
-    return MachinePark(
+    return MachineTypes(
         machines=tuple(machines), index={one.key: row for row, one in enumerate(instances)}, unsized=unsized
     )
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
+from tonnage.planning.broken_limits import budget_of, deadline_of
 from tonnage.planning.offers.market import exclusion_miss, not_listed
 from tonnage.planning.plan import Bought, Objective, Refusal, TokenOption
 from tonnage.planning.reasons.changes import (
@@ -42,7 +43,6 @@ from tonnage.planning.reasons.risks import (
     UnknownFinishRisk,
     UnknownQuotaRisk,
 )
-from tonnage.planning.shortfalls import budget_of, deadline_of
 from tonnage.planning.tokens.ways import Way, api_time_s, token_ways
 from tonnage.planning.tokens.work import TokenWork, token_work, tokens_per_minute
 from tonnage.pricing.deals import DATABRICKS_CLOUDS

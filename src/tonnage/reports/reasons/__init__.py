@@ -2,7 +2,7 @@
 
 from tonnage.reports.reasons.changes import change_document, change_words, changes_words
 from tonnage.reports.reasons.document import reason_document
-from tonnage.reports.reasons.misses import MissWords, miss_document, miss_words
+from tonnage.reports.reasons.miss_words import MissWords, miss_document, miss_words
 from tonnage.reports.reasons.risks import risk_document, risk_words
 
 __all__ = [

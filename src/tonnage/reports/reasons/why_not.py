@@ -8,7 +8,7 @@ from tonnage.comparison import reaching as kinds
 from tonnage.comparison.reaching import WhyNot
 from tonnage.reports.reasons.document import reason_document
 from tonnage.reports.reasons.flips import relaxation_document, relaxation_words
-from tonnage.reports.reasons.misses import miss_document, miss_words
+from tonnage.reports.reasons.miss_words import miss_document, miss_words
 
 
 def why_not_document(why: WhyNot) -> dict[str, Any]:
