@@ -119,6 +119,11 @@ def test_nemo_packs_documents_for_fine_tuning(row: Row, note: str, tokens: int |
 MXNET = "NVIDIA/DeepLearningExamples@1:MxNet/Classification/RN50v1.5/README.md"
 PADDLE_BERT = "NVIDIA/DeepLearningExamples@1:PaddlePaddle/LanguageModeling/BERT/README.md"
 TENSORFLOW_BERT = "NVIDIA/DeepLearningExamples@1:TensorFlow2/LanguageModeling/BERT/README.md"
+BART: dict[str, Any] = {
+    "source_group": "NVIDIA-DLE",
+    "source": "NVIDIA/DeepLearningExamples@1:PyTorch/LanguageModeling/BART/README.md",
+    "global_batch": None,
+}
 TRANSFORMER_XL = "NVIDIA/DeepLearningExamples@1:PyTorch/LanguageModeling/Transformer-XL/README.md"
 DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
@@ -144,6 +149,18 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {"source_group": "NVIDIA-DLE", "source": PADDLE_BERT, "precision": "tf32", "objective": "language-model"},
         {"attention": ""},
+    ),
+    (
+        {**BART, "precision": "bf16", "objective": "language-model", "seq_len": 512},
+        {"optimizer": "LAMB", "optimizer_fused": "y", "state": "cast-model", "loss": "half", "global_batch": 30_720},
+    ),
+    (
+        {**BART, "precision": "tf32", "objective": "language-model", "seq_len": 128},
+        {"optimizer": "LAMB", "state": "", "loss": "", "global_batch": 64_000},
+    ),
+    (
+        {**BART, "precision": "bf16", "objective": "classification"},
+        {"optimizer": "", "state": "", "global_batch": None},
     ),
     (
         {"source_group": "NVIDIA-DLE", "source": TENSORFLOW_BERT, "precision": "tf32"},

@@ -18,8 +18,9 @@ from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD, Assumptions, unfitt
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
-from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.known import find_model
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 SAMPLE = Path(__file__).parent.parent / "data" / "training_throughput.csv"
@@ -206,6 +207,47 @@ def test_reducing_gradients_hides_behind_the_last_backward_only(devices: Callabl
         for m in (1, 8)
     )
     assert eight == pytest.approx(one)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "accumulation", "no_sync", "passes"),
+    [
+        ("ddp", 4, False, 2.0),
+        ("zero1", 4, False, 2.0),
+        ("zero2", 4, False, 4.0 + 1.0),
+        ("zero3", 1, False, 2.0 + 1.0),
+        ("zero3", 4, False, 4 * (2.0 + 1.0)),
+        ("zero3", 4, True, 4 * 2.0 + 1.0),
+    ],
+)
+def test_shared_gradients_are_scattered_in_every_backward(
+    sharding: Sharding, accumulation: int, no_sync: bool, passes: float, devices: Callable[..., Devices]
+) -> None:
+    """Passes of a ring over all weights: an all-reduce is two; ZeRO-3 gathers twice and scatters once a micro-batch
+    (arXiv:1910.02054, section 7.2: 1.5 times an all-reduce), unless accumulation keeps whole gradients; ZeRO-2 gathers
+    what the optimizer updated. In full precision, where weights and gradients are as wide."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3", precision="tf32")
+    work = job("gpt2-xl", batch=64, length=1024, precision="tf32")
+    layout = one_layout(micro_batch=1, accumulation=accumulation, data_parallel=8, sharding=sharding)
+    unhidden = replace(Assumptions(), communication_overlap_fraction=0.0)
+    found = estimate_training_step(work, layout, device, unhidden, TrainerProfile(no_sync=no_sync))
+    once = 7 / 8 * count_parameters(work.model).total * 4.0 / device.intra_bytes_per_s[0]
+    assert found.data_parallel_s[0] == pytest.approx(passes * once, rel=0.05)
+
+
+def test_a_share_of_the_gradients_is_quicker_to_add_up(devices: Callable[..., Devices]) -> None:
+    """Each rank adds up its eighth of scattered gradients; with `no_sync` all of them."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3")
+    work = job("gpt2-xl", batch=64, length=1024)
+
+    def optimizer_s(accumulation: int, no_sync: bool) -> float:
+        layout = one_layout(micro_batch=1, accumulation=accumulation, data_parallel=8, sharding="zero3")
+        return float(
+            estimate_training_step(work, layout, device, trainer=TrainerProfile(no_sync=no_sync)).optimizer_s[0]
+        )
+
+    shared, whole = (optimizer_s(8, no_sync) - optimizer_s(1, no_sync) for no_sync in (False, True))
+    assert shared == pytest.approx(whole / 8)
 
 
 def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:

@@ -42,10 +42,10 @@ def _nvidia_examples(row: TrainingRow) -> Facts:
     (PyTorch/Classification/ConvNets/configs.yml). MXNet: `--fuse-bn-relu 1 --fuse-bn-add-relu 1` with NHWC
     (MxNet/Classification/RN50v1.5/fit.py), which cuDNN has in 16 bit alone (cudnnBatchNormOps_t). PaddlePaddle:
     `fuse_bn_act_ops`, `fuse_bn_add_act_ops` under AMP (PaddlePaddle/Classification/RN50v1.5/program.py). Transformer-XL
-    in PyTorch: see `_transformer_xl`; in TensorFlow it steps by LAMB (tf/main.py). TensorFlow's BERT and ELECTRA
-    compile with XLA (`use_xla`, `xla` true in their scripts/run_pretraining*.sh, run_squad.sh and configs). Paddle
-    pre-trains BERT under AMP with cuDNN's fused attention (scripts/run_pretraining.sh: `--fuse-mha`; that table came
-    with the commit that brought it, the one of SQuAD is older)."""
+    in PyTorch: see `_transformer_xl`, BART `_bart`; in TensorFlow it steps by LAMB (tf/main.py). TensorFlow's BERT and
+    ELECTRA compile with XLA (`use_xla`, `xla` true in their scripts/run_pretraining*.sh, run_squad.sh and configs).
+    Paddle pre-trains BERT under AMP with cuDNN's fused attention (scripts/run_pretraining.sh: `--fuse-mha`; that table
+    came with the commit that brought it, the one of SQuAD is older)."""
     folder = row.source.split(":")[-1]
     if folder.startswith(("TensorFlow/LanguageModeling/BERT", "TensorFlow2/LanguageModeling/")):
         return {"compile": "y"}
@@ -53,6 +53,8 @@ def _nvidia_examples(row: TrainingRow) -> Facts:
         return {"optimizer": "LAMB", **_clusters(row)}
     if folder.startswith("PyTorch/LanguageModeling/Transformer-XL"):
         return {**_transformer_xl(row), **_clusters(row)}
+    if folder.startswith("PyTorch/LanguageModeling/BART"):
+        return _bart(row)
     if row.precision != "fp16":
         return NOTHING
     if folder.startswith("PaddlePaddle/LanguageModeling/BERT"):
@@ -74,6 +76,20 @@ def _transformer_xl(row: TrainingRow) -> dict[str, Any]:
     utils/proj_adaptive_softmax.py)."""
     facts = {"optimizer": "LAMB", "optimizer_fused": "n"}
     return {**facts, "state": "cast-model", "loss": "half"} if row.precision == "fp16" else facts
+
+
+def _bart(row: TrainingRow) -> Facts:
+    """NVIDIA's BART in PyTorch pre-trains with batches of 64,000 and, of 512 tokens, 30,720 sequences (README), a fused
+    LAMB (training_base.py, FusedMixedPrecisionLamb) and `--allreduce_post_accumulation_half_precision` (scripts/
+    run_pretraining_phase1.sh, phase2.sh), which casts the model in place of autocast (pretrain.py:
+    `trainer.model.bfloat16()`), so that the loss reads 16-bit logits too. Fine-tuning is under autocast."""
+    if row.objective != "language-model":
+        return NOTHING
+    facts = {"optimizer": "LAMB", "optimizer_fused": "y", "global_batch": BART_BATCHES.get(row.seq_len or 0)}
+    return facts if row.precision == "tf32" else {**facts, "state": "cast-model", "loss": "half"}
+
+
+BART_BATCHES: Final[Mapping[int, int]] = MappingProxyType({128: 64_000, 512: 30_720})
 
 
 def _lambda(row: TrainingRow) -> Facts:

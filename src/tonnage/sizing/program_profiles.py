@@ -40,7 +40,8 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
     """The habits of the program of a job; PyTorch's where nothing is stated or documented.
 
     Gradients of a program with fp32 main ones cross the wire in 16 bit, but for bf16, whose sums need more digits.
-    fp16 keeps the residual stream in 16 bit, as its loss scaling is made for, unless the program says otherwise.
+    fp16 keeps the residual stream in 16 bit, as its loss scaling is made for, and so does a cast model, all of whose
+    layers are 16-bit, unless the program says otherwise.
     """
     program = job.program
     megatron = program.state == "megatron"
@@ -69,7 +70,7 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         offloaded_activations="activations" in offload,
         gradients_in_backward=bool(program.optimizer_in_backward),
         sequence_parallel=_shares_sequence(program, job),
-        thin_residual=job.precision == "fp16" if half is None else half,
+        thin_residual=(job.precision == "fp16" or program.state == "cast-model") if half is None else half,
         channels_last=program.channels_last is not False,
         norm_copies=not program.fused_norms,
         repeats_kv=bool(program.repeated_kv),

@@ -147,7 +147,7 @@ def _working(
     return np.where(layouts.sharding >= ZERO3, gathered + (casts if trainer.wide_gathers else 0.0), casts)
 
 
-def _passing_bytes(job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
+def passing_bytes(job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
     """Of a weight that FSDP gathers: as products take it, or as it is held where nothing narrows it on the way."""
     if not trainer.wide_gathers:
         return numbers.element_bytes
@@ -160,7 +160,7 @@ def _gathered(
     """FSDP holds the layer in use and the next one whole, and the tables throughout unless they are units of their own;
     all of them between the stages of a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel),
     and, in its first version, all frozen weights once used (no gradient, so nothing frees them in backward)."""
-    element = _passing_bytes(job, numbers, trainer)
+    element = passing_bytes(job, numbers, trainer)
     layer = trainer.four_bit_bytes if job.method == "qlora" else element
     tables = 0.0 if trainer.tables_apart else share.outer
     passing = 2.0 * share.per_layer * layer + tables * element
@@ -183,7 +183,7 @@ def _reducing(
     shards = (layouts.sharding >= ZERO3) & (layouts.data_ranks > 1) & (layouts.pipeline_parallel == 1)
     if job.method != "full" or trainer.state != "autocast":
         return 0.0, 0.0, 0.0, 0.0
-    element, head = _passing_bytes(job, numbers, trainer), _head(job, layouts)
+    element, head = passing_bytes(job, numbers, trainer), _head(job, layouts)
     sent = max(element, FP32_BYTES) if trainer.wide_reduction else element
     waiting = 0.0 if trainer.tables_apart else np.minimum(head, share.outer)
     last = np.minimum(head, share.outer) if trainer.tables_apart else share.outer

@@ -159,23 +159,29 @@ def _tensor_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assum
 def _data_parallel_s(
     work: StepWork, devices: Devices, compute_s: Array, backward_s: Array, assumed: Assumptions
 ) -> Array:
-    """Gradients once a step, beside the last micro-batch's backward; with ZeRO-3 also the weights, gathered in forward
-    and in backward of each micro-batch, beside all of it.
+    """Gradients, each sum beside the backward that makes them: an all-reduce beside the last one, or reduce-scatters
+    beside one or all. With ZeRO-3 also the weights, gathered beside forward and backward; with ZeRO-2 those that the
+    optimizer updated, beside nothing.
 
     Ranks of a data-parallel group sit on as many nodes as they can; the groups of a node share its network.
     """
     ranks = work.data_ranks
     nodes = np.minimum(work.nodes, ranks)
     sharers = np.maximum(np.minimum(devices.per_node, work.tensor_ranks) * (nodes > 1), 1.0)
-    gradients = all_reduce_s(work.gradient_bytes, ranks, nodes, devices, sharers=sharers)
+    whole = all_reduce_s(work.gradient_bytes, ranks, nodes, devices, sharers=sharers)
+    each, times = np.where(work.scatters > 0, whole / 2.0, whole), np.maximum(work.scatters, 1.0)
     gathered = work.gathered_bytes > 0
     once = all_gather_s(work.gathered_bytes, ranks, nodes, devices, sharers=sharers)
     latency = np.maximum(
         ring_latency_s(ranks, nodes), np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
     )
-    parameters = np.where(gathered, 2.0 * work.accumulation * (once + work.gathers * latency), 0.0)
-    beside = np.minimum(gradients, backward_s) + np.minimum(parameters, compute_s)
-    return np.where(ranks > 1, gradients + parameters - assumed.communication_overlap_fraction * beside, 0.0)
+    parameters = np.where(gathered, work.gathering_passes * (once + work.gathers * latency), 0.0)
+    updated = np.where(
+        work.updated_bytes > 0, all_gather_s(work.updated_bytes, ranks, nodes, devices, sharers=sharers), 0.0
+    )
+    beside = times * np.minimum(each, backward_s) + np.minimum(parameters, compute_s)
+    total = times * each + parameters + updated
+    return np.where(ranks > 1, total - assumed.communication_overlap_fraction * beside, 0.0)
 
 
 def _hand_over_s(work: StepWork, devices: Devices) -> Array:

@@ -26,13 +26,13 @@ from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss, parameter_share, training_stages
-from tonnage.sizing.training_state import trained_numbers
+from tonnage.sizing.training_state import FP32_BYTES, passing_bytes, trained_numbers
 from tonnage.values import dataclass
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.shapes import ModelShape
 
-ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
+ZERO1, ZERO2, ZERO3 = (SHARDINGS.index(name) for name in ("zero1", "zero2", "zero3"))
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 # Kernels that an eager framework launches beyond those that `operators` counts: casts of autocast for each matrix
@@ -93,8 +93,11 @@ class StepWork:
     tensor_overlap: Array  # 1: they run beside the products
     data_ranks: Array
     gradient_bytes: Array
-    gathered_bytes: Array  # weights gathered in forward and again in backward of a micro-batch (ZeRO-3)
-    gathers: Array  # calls that takes, in forward
+    scatters: Array  # backwards that reduce-scatter their gradients; 0: one all-reduce a step, beside the last backward
+    updated_bytes: Array  # weights gathered after the optimizer's step, of a scattered gradient (ZeRO-2)
+    gathered_bytes: Array  # weights gathered in a pass over them (ZeRO-3)
+    gathering_passes: Array  # such passes a step: forward and backward of each micro-batch, or once in a pipeline
+    gathers: Array  # calls that a pass takes
     hand_over_bytes: Array  # one micro-batch to the next pipeline stage, all tensor-parallel ranks together
     hand_over_crosses: Array  # devices one pipeline step spans
     dequantised_bytes: Array  # per micro-batch
@@ -274,23 +277,38 @@ def _tensor_columns(
 def _data_columns(
     job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> dict[str, Num | Array]:
-    """Gradients once a step, weights gathered per micro-batch, 4-bit expansion, and the optimizer's own traffic."""
-    shards = layouts.sharding >= ZERO3
+    """Gradients and weights on the wire, 4-bit expansion, and the optimizer's own traffic.
+
+    Where gradients are shared out they are reduce-scattered, half an all-reduce, in every backward, and each rank adds
+    up its share; with `no_sync`, and between the stages of a pipeline, whole ones are added up and scattered once
+    (FSDP: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, `post_backward`; ZeRO: arXiv:1910.02054, section
+    7).
+    """
+    shards, scattered = layouts.sharding >= ZERO3, (layouts.sharding >= ZERO2) & (layouts.data_ranks > 1)
+    piped = layouts.pipeline_parallel > 1
     state = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
     moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state) * trainer.optimizer_passes
     cut = np.where(layouts.sharding >= ZERO1, layouts.data_ranks, 1.0)
     layers = np.ceil((job.model.layers + job.model.encoder_layers) / layouts.pipeline_parallel)
     reduced = trainer.reduce_bytes or numbers.gradient_bytes
-    gathered = (share.trained + share.frozen) * numbers.element_bytes
+    passing = passing_bytes(job, numbers, trainer)
+    gathered = share.trained * passing + share.frozen * (trainer.four_bit_bytes if job.method == "qlora" else passing)
+    sent = max(passing, FP32_BYTES) if trainer.wide_reduction else passing
+    every = scattered & ~piped & (not trainer.no_sync)  # each micro-batch's gradients are scattered as they come
+    scatters = np.where(scattered, np.where(every, layouts.accumulation, 1.0), 0.0)
+    summed = share.trained * (8.0 if trainer.fused else reduced + 8.0)
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
         "data_ranks": layouts.data_ranks,
-        "gradient_bytes": float(trainer.exchanges) * share.trained * np.where(shards, numbers.element_bytes, reduced),
+        "gradient_bytes": float(trainer.exchanges) * share.trained * np.where(shards, sent, reduced),
+        "scatters": scatters,
+        "updated_bytes": np.where(scattered & ~shards, share.trained * numbers.element_bytes, 0.0),
         "gathered_bytes": np.where(shards, gathered, 0.0),
+        "gathering_passes": np.where(piped & (trainer.state == "autocast"), 1.0, 2.0 * layouts.accumulation),
         "gathers": np.where(shards, layers * (layer_tensors(job.model) if trainer.separate_gathers else 1.0), 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
-        "accumulated_bytes": share.trained * (8.0 if trainer.fused else reduced + 8.0),
+        "accumulated_bytes": summed / np.where(every, layouts.data_ranks, 1.0),
         "optimizer_tensors": _optimizer_tensors(job, trainer) * layers,
         "optimizer_kernels": _optimizer_tensors(job, trainer) * layers * trainer.optimizer_kernels,
     }
@@ -351,7 +369,7 @@ def counted_flop_per_token(job: TrainJob) -> float:
 
 def added(first: StepWork, second: StepWork) -> StepWork:
     """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
-    summed = ("gradient_bytes", "gathered_bytes", "gathers", "optimizer_bytes",
+    summed = ("gradient_bytes", "updated_bytes", "gathered_bytes", "gathers", "optimizer_bytes",
               "accumulated_bytes", "model_flop", "tensor_calls")  # fmt: skip
     columns = {name: getattr(first, name) for name in column_names()}
     columns.update({name: getattr(first, name) + getattr(second, name) for name in summed})

@@ -143,7 +143,7 @@ class Documented:
 
 _MEGATRON: Final = Program(
     kernels="fused", state="megatron", loss="in-place", optimizer_fused=True, half_residual=True,
-    selective="scores",
+    selective="scores", whole_gradients=False,
 )  # fmt: skip
 
 DOCUMENTED: Final[dict[ProgramName, Documented]] = {
@@ -215,7 +215,8 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
         adapters=Program(adapter_targets="attention", wide_adapters=False),
         source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
-        "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]",
+        "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]. Megatron's FSDP scatters the gradients of "
+        "every micro-batch (Megatron-LM megatron/core/distributed/fsdp)",
     ),
     "megatron": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none"),
