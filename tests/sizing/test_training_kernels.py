@@ -159,6 +159,15 @@ def test_overlapped_tensor_parallel_traffic_costs_less(devices: Make) -> None:
     assert hidden.forward_s[0] == exposed.forward_s[0]
 
 
+def test_data_parallel_traffic_cut_by_layers_is_hidden_for_the_most_part(devices: Make) -> None:
+    """NeMo documents that all but one layer's messages run beside products; nothing more is hidden than those take."""
+    device = devices("H100-SXM", count=8, link="nvlink4")
+    layouts, work = one_layout(micro_batch=1, data_parallel=8, sharding="zero3"), job("llama-2-7b", length=2048)
+    exposed, hidden = (step(work, device, replace(PLAIN, data_overlap=one), layouts) for one in (False, True))
+    assert 0 < hidden.data_parallel_s[0] < 0.6 * exposed.data_parallel_s[0]
+    assert trainer_of(replace(work, program=documented("nemo"))).data_overlap
+
+
 def test_score_passes_of_relative_positions_follow_the_element() -> None:
     """Lining learned positions up with the keys moves five elements a score forward, two bytes each at 16 bit, four at
     32; twelve where a graph runs every primitive by itself."""

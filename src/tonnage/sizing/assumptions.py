@@ -130,6 +130,12 @@ class Assumptions:
         "Transformer Engine's user buffers overlap all of it but the first and last piece "
         "(docs/decisions/training-accuracy.md)",
     )
+    layered_overlap_fraction: float = parameter(
+        0.7, 0.4, 0.9,
+        source="share of data-parallel traffic that programs which cut it by layers hide behind products: judgement, "
+        "as for tensor-parallel traffic; Megatron Bridge documents that all but one layer's runs beside them, on "
+        "multiprocessors that they use too (docs/decisions/training-accuracy.md)",
+    )
     sustained_cap_fraction: float = parameter(
         1.15, 0.9, 1.35,
         source="rate held in training over the isolated-kernel rate, where power does not limit: judgement; the "

@@ -79,6 +79,7 @@ class TrainerProfile:
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
     adapter_bytes: float = 0.0  # of an element of adapters (0: as products); peft holds those of a 16-bit base in fp32
     tensor_overlap: bool = False  # all-reduces of tensor parallelism run beside the products they belong to
+    data_overlap: bool = False  # messages of data parallelism are cut by layers and run beside the products
     sequence_parallel: bool = True
     thin_residual: bool = False
     channels_last: bool = True

@@ -180,8 +180,8 @@ def _data_parallel_s(
         work.updated_bytes > 0, all_gather_s(work.updated_bytes, ranks, nodes, devices, sharers=sharers), 0.0
     )
     beside = times * np.minimum(each, backward_s) + np.minimum(parameters, compute_s)
-    total = times * each + parameters + updated
-    return np.where(ranks > 1, total - assumed.communication_overlap_fraction * beside, 0.0)
+    hidden = np.where(work.data_overlap > 0, assumed.layered_overlap_fraction, assumed.communication_overlap_fraction)
+    return np.where(ranks > 1, times * each + parameters + updated - hidden * beside, 0.0)
 
 
 def _hand_over_s(work: StepWork, devices: Devices) -> Array:

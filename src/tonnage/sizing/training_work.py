@@ -92,6 +92,7 @@ class StepWork:
     tensor_calls: Array  # all-reduces a micro-batch
     tensor_overlap: Array  # 1: they run beside the products
     data_ranks: Array
+    data_overlap: Array  # 1: messages are cut by layers and run beside the products
     gradient_bytes: Array
     scatters: Array  # backwards that reduce-scatter their gradients; 0: one all-reduce a step, beside the last backward
     updated_bytes: Array  # weights gathered after the optimizer's step, of a scattered gradient (ZeRO-2)
@@ -300,6 +301,7 @@ def _data_columns(
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
         "data_ranks": layouts.data_ranks,
+        "data_overlap": 1.0 if trainer.data_overlap else 0.0,
         "gradient_bytes": float(trainer.exchanges) * share.trained * np.where(shards, sent, reduced),
         "scatters": scatters,
         "updated_bytes": np.where(scattered & ~shards, share.trained * numbers.element_bytes, 0.0),

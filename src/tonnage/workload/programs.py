@@ -46,8 +46,9 @@ class Program:
     (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
     `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
-    beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:
-    activations are kept per primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
+    beside products, piece by piece. `data_overlap`: gradients and gathered weights cross the wire layer by layer beside
+    the products. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept
+    per primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
     `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
     the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
     base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
@@ -95,6 +96,7 @@ class Program:
     single_scales: bool | None = None
     wide_adapters: bool | None = None
     tensor_overlap: bool | None = None
+    data_overlap: bool | None = None
     flat_gradients: bool | None = None
     tables_apart: bool | None = None
     separate_gathers: bool | None = None
@@ -212,11 +214,15 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         reading="reserved",
     ),
     "nemo": Documented(
-        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
+        usual=replace(
+            _MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True, data_overlap=True
+        ),
         adapters=Program(adapter_targets="attention", wide_adapters=False),
         source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
         "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]. Megatron's FSDP scatters the gradients of "
-        "every micro-batch (Megatron-LM megatron/core/distributed/fsdp)",
+        "every micro-batch (megatron_fsdp.fully_shard: sync_model_each_microbatch); data-parallel messages are cut by "
+        "layers, all but one of which run beside products (docs.nvidia.com/nemo/megatron-bridge, communication "
+        "overlap)",
     ),
     "megatron": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none"),
