@@ -17,7 +17,9 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD, Assumptions, unfitted
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
+from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
@@ -136,6 +138,21 @@ def test_pipeline_bubble_is_published_fraction(devices: Callable[..., Devices]) 
     step = estimate_training_step(work, layout, device)
     ideal = step.forward_s[0] + step.backward_s[0] + step.launch_s[0]
     assert step.bubble_s[0] / ideal == pytest.approx(7 / 32, rel=0.05)
+
+
+def test_virtual_stages_shorten_the_bubble_and_fill_the_first_stage(devices: Callable[..., Devices]) -> None:
+    """Three chunks a stage: a third of the bubble, three times the hand-overs (Narayanan et al. 2021, section 2.2.2),
+    and 1 + 7/24 times the activations in the first stage (Korthikanti et al. 2022, section 4.2.3)."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3")
+    layout = one_layout(micro_batch=1, accumulation=32, pipeline_parallel=8)
+    plain, cut = (job("gpt2-xl", batch=32, length=1024, virtual_stages=count) for count in (None, 3))
+    steps = [estimate_training_step(work, layout, device, trainer=trainer_of(work)) for work in (plain, cut)]
+    assert steps[1].pipeline_s[0] > 1.5 * steps[0].pipeline_s[0]
+    assert steps[1].bubble_s[0] == pytest.approx(steps[0].bubble_s[0] / 3, rel=0.05)
+    held = [
+        estimate_training_memory(work, layout, trainer=trainer_of(work)).activations_bytes[0] for work in (plain, cut)
+    ]
+    assert held[1] / held[0] == pytest.approx(1 + 7 / 24, rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["T4", "V100-16GB", "A100-80GB-SXM", "H100-SXM"])

@@ -29,7 +29,7 @@ def read(text: str) -> Workload:
 
 def test_text_and_file_say_the_same() -> None:
     """The keys of `layout:` and of `--layout` land in the same fields of the job."""
-    text = "nodes=2,gpus=16,dp=4,tp=2,pp=2,cp=1,sharding=zero3,recompute=full,mb=4,accumulation=4"
+    text = "nodes=2,gpus=16,dp=4,tp=2,pp=2,vp=3,cp=1,sharding=zero3,recompute=full,mb=4,accumulation=4"
     stated = parse_layout(text, TrainLayoutFields)
     assert set(stated) == set(TrainLayoutFields.model_fields)
     keys = "".join(f"  {name}: {value}\n" for name, value in stated.items())
@@ -60,6 +60,9 @@ IMPOSSIBLE = [  # text, the key, what the error says
     ("tp=-2", "tensor_parallel", "found -2"),
     ("tp=5", "tensor_parallel", "does not divide the 12 heads"),
     ("pp=13", "pipeline_parallel", "more stages than"),
+    ("vp=2", "virtual_stages", "no pipeline to interleave"),
+    ("pp=3,vp=3", "virtual_stages", "do not divide the 12 layers"),
+    ("pp=2,vp=3,accumulation=1", "accumulation", "interleaved stages do not divide"),
     ("gpus=8,dp=4,tp=4", "gpus", "data_parallel 4 x tensor_parallel 4 takes 16"),
     ("gpus=8,dp=2,tp=2,pp=1,cp=1", "gpus", "takes 4"),
     ("gpus=9,nodes=2", "gpus", "does not divide over 2 nodes"),

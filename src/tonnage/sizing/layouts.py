@@ -34,15 +34,16 @@ class Layout:
     def gpus(self) -> int:
         return self.data_parallel * self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
-    def describe(self) -> str:
-        """Short text: `8 GPUs, zero3, micro-batch 4, recompute full`."""
+    def describe(self, virtual_stages: int | None = None) -> str:
+        """Short text: `8 GPUs, zero3, micro-batch 4, recompute full`. `virtual_stages`: chunks that a stage holds."""
         parts = [f"{self.gpus} GPU" + ("s" if self.gpus > 1 else "")]
         if self.data_parallel > 1:
             parts.append(f"{self.sharding} x{self.data_parallel}")
         if self.tensor_parallel > 1:
             parts.append(f"tp {self.tensor_parallel}")
         if self.pipeline_parallel > 1:
-            parts.append(f"pp {self.pipeline_parallel}")
+            chunks = f" of {virtual_stages} chunks" if (virtual_stages or 1) > 1 else ""
+            parts.append(f"pp {self.pipeline_parallel}{chunks}")
         if self.context_parallel > 1:
             parts.append(f"cp {self.context_parallel}")
         parts.append(f"micro-batch {self.micro_batch}" + (f" x{self.accumulation}" if self.accumulation > 1 else ""))

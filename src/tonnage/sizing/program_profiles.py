@@ -53,6 +53,7 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
     return TrainerProfile(
         fused=program.kernels == "fused",
         logit_share=MASKED_SHARE if job.model.architecture == "encoder" else 1.0,
+        interleave=job.virtual_stages or 1,
         state=program.state or "autocast",
         reduce_bytes=2.0 if megatron and job.precision in ("fp16", "fp8") else 0.0,
         loss_bytes=LOSS_BYTES[loss],

@@ -117,8 +117,8 @@ def estimate_training_memory(
 
     A step has three peaks, and the highest counts: the loss (all that is kept, and the logits), the first layers of
     backward (all that is kept, and the layer at work), and the end (all gradients, and what the optimizer makes while
-    it steps), by which time activations and logits are gone. Leaves out what an interleaved schedule adds (its first
-    stage holds up to 1 + (p-1)/(p·v) times the activations).
+    it steps), by which time activations and logits are gone. The first stage of an interleaved schedule holds
+    1 + (p-1)/(p·v) times the activations (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
     """
     return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions(), channels)
 
@@ -177,7 +177,8 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts, trainer: 
     """Activations and logits where they are most. With a pipeline the first stage holds the most micro-batches, the
     last one the logits."""
     stages = layouts.pipeline_parallel
-    running = np.minimum(stages, layouts.accumulation)
+    beyond = (stages - 1.0) / trainer.interleave if trainer.interleave > 1 else 0.0
+    running = np.minimum(stages + beyond, layouts.accumulation)
     if trainer.planned_memory:
         running = np.where(stages > 1, PLANNED_SLOTS * stages, running)
     handing = np.where(stages > 1, kept.leaving, 0.0)

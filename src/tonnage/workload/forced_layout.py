@@ -20,7 +20,7 @@ from tonnage.workload.jobs import BatchJob, Job, ServeJob, TabularJob, TrainJob,
 
 SHORT: Final[Mapping[str, str]] = MappingProxyType(
     {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-     "mb": "micro_batch", "ep": "expert_parallel", "dp_attention": "attention_data_parallel",
+     "vp": "virtual_stages", "mb": "micro_batch", "ep": "expert_parallel", "dp_attention": "attention_data_parallel",
      "prefill": "prefill_replicas", "decode": "decode_replicas"}
 )  # fmt: skip
 EXAMPLE: Final = "such as 'tp=2,pp=2,micro_batch=4'"

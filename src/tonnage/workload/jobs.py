@@ -116,6 +116,7 @@ class TrainJob(JobKind):
     tensor_parallel: int | None = None
     pipeline_parallel: int | None = None
     context_parallel: int | None = None  # None: 1
+    virtual_stages: int | None = None  # chunks of layers that a pipeline stage holds in turn; None: 1
     sharding: Sharding | None = None
     recompute: Recompute | None = None
     micro_batch: int | None = None

@@ -84,6 +84,8 @@ def _rows(job: TrainJob, per_node: int, nodes: Sequence[int], max_gpus: int | No
             for micro, accumulation in _micro_batches(job, data):
                 if job.accumulation is None and pipeline > 1 and accumulation < pipeline:
                     continue
+                if (job.virtual_stages or 1) > 1 and accumulation % pipeline:
+                    continue
                 for sharding in _shardings(job, data * context):
                     for recompute in _recomputes(job):
                         rows.append((count, data, tensor, pipeline, sharding, recompute, micro, accumulation, context))

@@ -254,7 +254,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     held = to_gib(parts.pop("fragmentation", 0.0))
     notes = (AllocatorNote(held_gib=held),) if held >= NOTED_GIB else ()
     return RunDetail(
-        layout=layout.describe(),
+        layout=layout.describe(job.virtual_stages),
         layout_fields=(
             ("gpus", layout.gpus),
             ("nodes", layout.nodes),
@@ -262,6 +262,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
             ("tensor_parallel", layout.tensor_parallel),
             ("pipeline_parallel", layout.pipeline_parallel),
             ("context_parallel", layout.context_parallel),
+            *((("virtual_stages", job.virtual_stages),) if job.virtual_stages else ()),
             ("sharding", layout.sharding),
             ("recompute", layout.recompute),
             ("micro_batch", layout.micro_batch),

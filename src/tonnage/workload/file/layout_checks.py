@@ -37,6 +37,7 @@ def find_train_faults(
     yield from gpus
     if not gpus:
         yield from _batch_faults(layout, global_batch)
+    yield from _schedule_faults(layout)
     if layout.sharding not in (None, "ddp") and _ranks(layout) == 1:
         hint = "use `ddp`, or give data_parallel more than 1"
         yield LayoutFault("sharding", f"found '{layout.sharding}', but one rank has nothing to share it with", hint)
@@ -97,6 +98,20 @@ def _batch_faults(layout: TrainLayoutFields, global_batch: int) -> Iterator[Layo
     )
 
 
+def _schedule_faults(layout: TrainLayoutFields) -> Iterator[LayoutFault]:
+    """An interleaved schedule needs stages, and micro-batches in groups of as many (Narayanan et al. 2021,
+    arXiv:2104.04473, section 2.2.2)."""
+    chunks, stages = layout.virtual_stages or 1, layout.pipeline_parallel or 1
+    if chunks == 1:
+        return
+    if stages == 1:
+        hint = "give pipeline_parallel too, more than 1"
+        yield LayoutFault("virtual_stages", f"found {chunks}, but there is no pipeline to interleave", hint)
+    elif layout.accumulation is not None and layout.accumulation % stages:
+        fault = f"found {layout.accumulation}, which {stages} interleaved stages do not divide"
+        yield LayoutFault("accumulation", fault, f"a multiple of {stages}, or virtual_stages 1")
+
+
 def _shape_faults(layout: TrainLayoutFields, shape: ModelShape) -> Iterator[LayoutFault]:
     yield from find_head_faults(layout.tensor_parallel or 1, shape)
     layers = shape.layers + shape.encoder_layers
@@ -106,6 +121,11 @@ def _shape_faults(layout: TrainLayoutFields, shape: ModelShape) -> Iterator[Layo
         yield LayoutFault(
             "pipeline_parallel", f"found {stages}, more stages than {shape.name} has layers ({layers})", hint
         )
+    chunks = layout.virtual_stages or 1
+    if chunks > 1 and stages > 1 and layers % (stages * chunks):
+        fault = f"found {chunks}; {stages} stages of as many chunks do not divide the {layers} layers of {shape.name}"
+        fits = [str(count) for count in range(1, layers + 1) if layers % (stages * count) == 0]
+        yield LayoutFault("virtual_stages", fault, f"one of {', '.join(fits)}" if fits else "change pipeline_parallel")
     if (layout.context_parallel or 1) > 1 and not shape.heads:
         yield LayoutFault("context_parallel", f"{shape.name} has no sequences to share out", "leave the key out")
 

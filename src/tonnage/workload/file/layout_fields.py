@@ -10,7 +10,7 @@ class TrainLayoutFields(StrictModel):
     """How a training job is spread. What is left out is chosen; the planner tries nothing else.
 
     `--layout 'tp=2,pp=2,micro_batch=4'` gives the same keys on the command line (short forms: `dp`, `tp`, `pp`, `cp`,
-    `mb`) and goes before the file's.
+    `vp`, `mb`) and goes before the file's.
     """
 
     nodes: Count | None = key("Machines.", default=None, shown="chosen", unit="machines", example="2")
@@ -34,6 +34,14 @@ class TrainLayoutFields(StrictModel):
     )
     context_parallel: Count | None = key("GPUs that share each sequence.", default=None, shown="1", unit="GPUs",
                                          example="1")  # fmt: skip
+    virtual_stages: Count | None = key(
+        "Chunks of layers that each pipeline stage holds in turn (the interleaved schedule of Megatron): the bubble is "
+        "shorter by as much, the hand-overs are as many more.",
+        default=None,
+        shown="1",
+        unit="chunks",
+        example="5",
+    )
     sharding: Sharding | None = key(
         "What data-parallel ranks split; as `train.sharding`.", default=None, shown="chosen", example="zero3"
     )
