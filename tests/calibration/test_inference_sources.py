@@ -385,6 +385,9 @@ def test_clients_beyond_an_engines_cache_wait() -> None:
         output_len=2048.0, metric="ttft_ms", value=39105.0, note="fixed",
     )  # fmt: skip
     assert predicted_value(row) == pytest.approx(39_105.0, rel=0.40)
+    brief = replace(row, output_len=128.0, metric="tpot_ms_p50", value=46.0)  # over all tokens
+    assert predicted_value(brief) == pytest.approx(46.0, rel=0.15)
+    assert predicted_value(replace(brief, source="mine")) > 75.0  # over requests
     half = replace(row, batch_size=32, concurrency=32.0)
     assert case_of(half).load == "static"
     assert predicted_value(half) == pytest.approx(4_118.0, rel=0.2)

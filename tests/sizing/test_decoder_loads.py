@@ -259,6 +259,15 @@ def test_long_answers_meet_fewer_others_where_all_come_at_once() -> None:
     assert float(alike.between_tokens_s[0]) == pytest.approx(float(alike.tpot.mean[0]))
 
 
+def test_most_tokens_meet_no_prompt_where_answers_are_long() -> None:
+    """32 users with prompts of 4,000 tokens: the median over tokens is a step alone where a prompt comes every
+    sixteenth step (512 tokens of an answer), the mean step where more than half of the steps read one (50 tokens)."""
+    written = Requests(input_tokens=LONG_PROMPTS.input_tokens, output_tokens=LONG_ANSWERS.output_tokens)
+    rare, often = (closed_form(one, users=32) for one in (written, LONG_PROMPTS))
+    assert float(rare.median_between_tokens_s[0]) < 0.8 * float(rare.between_tokens_s[0])
+    assert float(often.median_between_tokens_s[0]) == float(often.between_tokens_s[0])
+
+
 def lengths_of(requests: Requests) -> Array:
     assert requests.output_tokens is not None
     return length_points(requests.output_tokens).tokens

@@ -248,7 +248,7 @@ def _metric(values: Figures, case: InferenceCase, place: int) -> float:
         return float(values.get("compute", values["latency"])[place]) * 1e3 if "latency" in values else np.nan
     name, _, percentile = metric.replace("_ms", "").partition("_")
     percentile = percentile if percentile in HOST_TAILS else ""
-    if name == "tpot" and not percentile and case.row.token_mean == "y":
+    if name == "tpot" and percentile in ("", "p50") and case.row.token_mean == "y":
         name = "itl"
     exact = values.get(f"{name}_{percentile}") if percentile else values.get(name)
     if exact is not None:

@@ -138,5 +138,5 @@ def seen_figures(seen: SeenLoad, service: DecoderService) -> Figures:
     for name, spread in (("ttft", seen.ttft), ("tpot", seen.tpot), ("latency", seen.latency)):
         out[name] = spread.mean
         out.update({f"{name}_{key}": values for key, values in spread.at.items()})
-    out["itl"] = seen.between_tokens_s
+    out["itl"], out["itl_p50"] = seen.between_tokens_s, seen.median_between_tokens_s
     return out

@@ -112,8 +112,12 @@ def _faster_transformer(row: InferenceRow) -> Facts:
 
 
 def _lmdeploy(row: InferenceRow) -> Facts:
-    """InternLM/lmdeploy, benchmark/a100_fp16.md: the memory column is what the engine reserved for keys and values."""
-    return {"mem_kind": POOL} if row.metric == "peak_mem_gib" and "pool" in row.note.casefold() else NOTHING
+    """InternLM/lmdeploy, benchmark/a100_fp16.md: the memory column is what the engine reserved for keys and values, and
+    percentiles of a token's time are over all tokens after the first of all requests (benchmark/profile_generation.py,
+    `sorted_token_latency`)."""
+    if row.metric == "peak_mem_gib":
+        return {"mem_kind": POOL} if "pool" in row.note.casefold() else NOTHING
+    return {"token_mean": "y"} if row.metric.startswith("tpot") else NOTHING
 
 
 def _tensorrt_llm_0_5(_: InferenceRow) -> Facts:

@@ -142,7 +142,7 @@ class InferenceRow:
     looped: str = ""  # y: every batch is a step of the program's loop over its data: handed over, answers taken back
     start_up: str = ""  # y: a mean that first passes are part of, which compile or choose kernels
     switched: str = ""  # n: four devices of a board joined to one another, each by a third of its links, by no switch
-    token_mean: str = ""  # y: the mean time per token is over all tokens (inter-token latency), not over requests
+    token_mean: str = ""  # y: mean and median time per token are over all tokens (inter-token latency)
     rereads: str = ""  # y: a decode step reads keys and values again for each of the query heads that share them
     most_requests: int | None = None  # requests in flight that the engine was set to, or built for; blank: its default
     most_step_tokens: int | None = None  # the same of the tokens of one step

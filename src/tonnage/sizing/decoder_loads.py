@@ -18,7 +18,13 @@ from tonnage.sizing.decoder_makespan import last_answer_s, makespan_s
 from tonnage.sizing.decoder_reading import States
 from tonnage.sizing.decoder_run import Run, settle
 from tonnage.sizing.decoder_seen import PERCENTILES, DecoderLoad, LatencySpread, Seen, SeenLoad, p95_of, spread_of
-from tonnage.sizing.decoder_waits import between_tokens_s, first_tokens, token_points, whole_answers
+from tonnage.sizing.decoder_waits import (
+    between_tokens_s,
+    first_tokens,
+    median_between_tokens_s,
+    token_points,
+    whole_answers,
+)
 from tonnage.sizing.estimates import Array
 
 
@@ -39,6 +45,7 @@ def serve_load(curves: DecoderCurves, load: DecoderLoad, states: States | None =
     return SeenLoad(
         requests_per_s=rate, capacity_per_s=run.capacity_per_s, in_flight=run.most, makespan_s=makespan,
         ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency, between_tokens_s=each / given,
+        median_between_tokens_s=median_between_tokens_s(run, each) / given,
     )  # fmt: skip
 
 
@@ -98,5 +105,5 @@ def _fixed_batch(curves: DecoderCurves, load: DecoderLoad) -> SeenLoad:
     return SeenLoad(
         requests_per_s=requests / (batches * latency), capacity_per_s=batch / latency, in_flight=batch,
         makespan_s=batches * latency, ttft=alike(read), tpot=alike(token), latency=alike(latency),
-        between_tokens_s=token,
+        between_tokens_s=token, median_between_tokens_s=token,
     )  # fmt: skip

@@ -48,7 +48,8 @@ class LatencySpread:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenLoad:
     """A load as it is served. `in_flight`: requests that a step serves; `capacity_per_s`: of an endless load;
-    `between_tokens_s`: the mean over all tokens, where `tpot` is of requests, short answers and long ones alike."""
+    `between_tokens_s`: the mean over all tokens, where `tpot` is of requests, short answers and long ones alike, and
+    `median_between_tokens_s` their median."""
 
     requests_per_s: Array
     capacity_per_s: Array
@@ -58,6 +59,7 @@ class SeenLoad:
     tpot: LatencySpread
     latency: LatencySpread
     between_tokens_s: Array
+    median_between_tokens_s: Array
 
     def take(self, index: NDArray[np.intp]) -> SeenLoad:
         """What some rows see."""
@@ -66,6 +68,7 @@ class SeenLoad:
             in_flight=self.in_flight[index], makespan_s=self.makespan_s[index], ttft=self.ttft.take(index),
             tpot=self.tpot.take(index), latency=self.latency.take(index),
             between_tokens_s=self.between_tokens_s[index],
+            median_between_tokens_s=self.median_between_tokens_s[index],
         )  # fmt: skip
 
 

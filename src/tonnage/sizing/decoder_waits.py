@@ -11,6 +11,7 @@ from tonnage.sizing.decoder_reading import InFlight, fed
 from tonnage.sizing.decoder_run import Run
 from tonnage.sizing.decoder_seen import NORMAL_PLACES, WAIT_PLACES, WAIT_SHARES, LatencySpread, quantiles, spread_of
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 TOTALS: Final = 5  # first-token times kept where answers' lengths are crossed with them
 MOST_READING: Final = 0.95  # of the time, that prompts may take where their queue is worked out
@@ -112,24 +113,56 @@ def between_tokens_s(run: Run, points: Points) -> Array:
     return np.asarray(np.sum(seconds * written, axis=1) / np.sum(written, axis=1))
 
 
-def _meanwhile_s(run: Run) -> Array:
-    """Seconds a step that prompts take, (rows x places x answers)."""
+def median_between_tokens_s(run: Run, mean_s: Array) -> Array:
+    """Median time of a step over all tokens: one that reads no prompt where most do not, else that of the mean step."""
+    rows, met = run.curves.rows, _newcomers(run)
+    a_prompt = np.maximum(rows.read / run.filling.together, 1.0)[_DEEP]  # steps
+    filled = 0.0 if rows.scheduler.prompts_first else met.during / met.per_step
+    reading = (filled + (met.later + met.steady) * a_prompt) / met.answers
+    shares = WAIT_SHARES[None, :, None] * rows.output_shares[:, None, :]
+    alone = run.curves.decode_s(np.maximum(run.most, 1.0))
+    return np.asarray(np.where(np.sum(reading * shares, axis=(1, 2)) < 0.5, np.minimum(alone, mean_s), mean_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Newcomers:
+    """Prompts that an answer meets on its way, (rows x places x answers): `during` the filling of slots, `per_step` of
+    them a step, `later` as others leave, or all along (`steady`)."""
+
+    answers: Array
+    per_step: Array
+    during: Array
+    later: Array
+    steady: Array
+
+
+def _newcomers(run: Run) -> _Newcomers:
     rows, queue = run.curves.rows, run.queue[_DEEP]
     answers = np.maximum(rows.answers, 1.0)[:, None, :]
     requests = np.where(run.finite, run.load.requests, 1.0)
     left = np.maximum(
         np.minimum(requests, run.slots)[_DEEP] - (WAIT_PLACES[None, :] * requests[_WIDE])[:, :, None], 0.0
     )
-    per_step = np.inf if rows.scheduler.prompts_first else (run.filling.together / rows.read)[_DEEP]
+    per_step = np.full_like(requests, np.inf) if rows.scheduler.prompts_first else run.filling.together / rows.read
+    per_step = per_step[_DEEP]
     during = np.minimum(left, answers * per_step)
     refill = np.where(run.load.requests > run.slots, np.minimum(run.most, fed(run.curves)) / rows.answer, 0.0)[_DEEP]
     later = refill * np.maximum(answers - during / per_step, 0.0)
     shortened = np.where(run.finite, 1.0 - run.most / (2.0 * requests), 1.0)
-    steady = (np.minimum(run.entering, run.most / rows.answer) * shortened)[_DEEP]
+    steady = (np.minimum(run.entering, run.most / rows.answer) * shortened)[_DEEP] * answers
+    return _Newcomers(
+        answers=answers, per_step=per_step, during=np.where(queue, during, 0.0), later=np.where(queue, later, 0.0),
+        steady=np.where(queue, 0.0, steady),
+    )  # fmt: skip
+
+
+def _meanwhile_s(run: Run) -> Array:
+    """Seconds a step that prompts take, (rows x places x answers)."""
+    met = _newcomers(run)
     cost = run.reading.mean_s[_DEEP]
-    read = np.where(queue, (during * run.filling.mean_s[_DEEP] + later * cost) / answers, steady * cost)
-    noise = np.sqrt(later) / answers * cost * NORMAL_PLACES[None, :, None]  # a Poisson number of prompts
-    return np.asarray(read + np.where(queue & rows.varied, noise, 0.0))
+    read = (met.during * run.filling.mean_s[_DEEP] + (met.later + met.steady) * cost) / met.answers
+    noise = np.sqrt(met.later) / met.answers * cost * NORMAL_PLACES[None, :, None]  # a Poisson number of prompts
+    return np.asarray(read + noise if run.curves.rows.varied else read)
 
 
 def whole_answers(rows: DecoderRows, ttft: tuple[Array, Array], token: Array) -> LatencySpread:
