@@ -107,7 +107,11 @@ def plan_migration(
         move=move,
         origin=origin.title,
         target=target.title,
-        phases=tuple(phase for phase in templates.phases if any(task.phase == phase[0] for task in tasks)),
+        phases=tuple(
+            (name, one.title, one.purpose)
+            for name, one in templates.phases.items()
+            if any(task.phase == name for task in tasks)
+        ),
         tasks=tasks,
         slots=slots,
         critical=_critical(tasks, slots["likely"]),
@@ -131,8 +135,8 @@ def _make_tasks(
     for template in templates.tasks.values():
         if not _applies(template, move, origin, target):
             continue
-        named = [one for one in works if not template.kinds or one.workload.kind in template.kinds]
-        if template.per_workload:
+        named = [one for one in works if not template.when.kinds or one.workload.kind in template.when.kinds]
+        if template.per == "workload":
             made[template.name] = tuple(f"{template.name}:{one.name}" for one in named)
             out += [(template, one) for one in named]
         elif named:
@@ -161,14 +165,15 @@ def _ancestors(name: str, tasks: Mapping[str, Task]) -> set[str]:
 
 def _applies(template: Template, move: Move, origin: Alternative, target: Alternative) -> bool:
     """Whether a move has that task: by what it leaves and enters, what is used today, and what is stated of it."""
+    when = template.when
     tags, both = set(target.profile.tags), set(target.profile.tags) & set(origin.profile.tags)
     return (
-        (not template.to_tags or bool(tags & set(template.to_tags)))
-        and not tags & set(template.not_to_tags)
-        and set(template.both_tags) <= both
-        and not both & set(template.not_both_tags)
-        and template.elsewhere in (None, moves_clouds(origin, target))
-        and (template.uses is None or move.uses is None or template.uses in move.uses)
+        (not when.to_tags or bool(tags & set(when.to_tags)))
+        and not tags & set(when.not_to_tags)
+        and set(when.both_tags) <= both
+        and not both & set(when.not_both_tags)
+        and when.elsewhere in (None, moves_clouds(origin, target))
+        and (when.uses is None or move.uses is None or when.uses in move.uses)
         and (template.times is None or bool(getattr(move, template.times)))
     )
 

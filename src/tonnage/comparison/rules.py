@@ -56,18 +56,6 @@ class Test:
     times: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleQuestion:
-    """One node: asked in words, decided by its test. `unknown` None: an unknown fact leaves it undecided."""
-
-    name: str
-    ask: str
-    test: Test
-    yes: str
-    no: str
-    unknown: str | None
-
-
 class Leaf(StrictModel):
     """One outcome. `choose`: an alternative or tag; None: no single one. `must`: nothing else may be the answer;
     without it the choice counts among alternatives that cost alike."""
@@ -79,21 +67,10 @@ class Leaf(StrictModel):
     must: Flag = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """One decision tree (questions may share what follows them)."""
+class RuleQuestion(StrictModel):
+    """One node: asked in words, decided by its test. `unknown` None: an unknown fact leaves it undecided."""
 
-    name: str
-    title: str
-    about: str
-    source: str
-    start: str
-    questions: Mapping[str, RuleQuestion]
-    leaves: Mapping[str, Leaf]
-    needs: Mapping[str, str]  # facts that the compare file's `needs` gives: name -> what it means
-
-
-class QuestionEntry(StrictModel):
+    name: Name
     ask: Text
     fact: Annotated[str, Field(min_length=1, max_length=120)]
     is_: Annotated[Flag | str | None, Field(alias="is")] = None
@@ -109,7 +86,7 @@ class QuestionEntry(StrictModel):
     unknown: Name | None = None
 
     @model_validator(mode="after")
-    def _one_test(self) -> QuestionEntry:
+    def _one_test(self) -> RuleQuestion:
         if len(self.tests()) != 1:
             raise refusal("one of is, above, at_least, below, at_most, includes", "one question asks one alternative")
         return self
@@ -119,6 +96,12 @@ class QuestionEntry(StrictModel):
         given: list[tuple[Operator, Any]] = [("is", self.is_), ("includes", self.includes)]
         given += [(name, getattr(self, name)) for name in COMPARISONS]
         return [(name, value) for name, value in given if value is not None]
+
+    @property
+    def test(self) -> Test:
+        operator, value = self.tests()[0]
+        value = None if self.than else value
+        return Test(fact=self.fact, operator=operator, value=value, other_fact=self.than, times=self.times)
 
 
 def _numbers(value: Any) -> Any:
@@ -130,8 +113,9 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-class RulesFile(StrictModel):
-    """A rule set, NAME.yaml."""
+class Rules(StrictModel):
+    """One decision tree (questions may share what follows them), NAME.yaml. `needs`: facts that the compare file's
+    `needs` gives, and what each means."""
 
     name: Name
     title: Text
@@ -140,7 +124,7 @@ class RulesFile(StrictModel):
     url: Link | None = None
     start: Name
     needs: dict[Name, Text] = Field(default_factory=dict)
-    questions: dict[Name, Annotated[QuestionEntry, BeforeValidator(_numbers)]]
+    questions: Named[Annotated[RuleQuestion, BeforeValidator(_numbers)]]
     leaves: Named[Leaf]
 
 
@@ -168,33 +152,12 @@ def packaged_rules() -> Mapping[str, Rules]:
 
 def parse_rules(text: str, *, file: str | None = None) -> Rules:
     """The rule set of a text. WorkloadError on a cycle, a leaf or question that is never reached, an unknown fact."""
-    entries, document = parse_entries(text, RulesFile, file=file, page=PAGE)
+    entries, document = parse_entries(text, Rules, file=file, page=PAGE)
     raise_problems(_problems(entries), document)
-    return Rules(
-        name=entries.name,
-        title=entries.title,
-        about=entries.about,
-        source=entries.source,
-        start=entries.start,
-        questions={name: _question(name, one) for name, one in entries.questions.items()},
-        leaves=entries.leaves,
-        needs=entries.needs,
-    )
+    return entries
 
 
-def _question(name: str, entry: QuestionEntry) -> RuleQuestion:
-    operator, value = entry.tests()[0]
-    test = Test(
-        fact=entry.fact,
-        operator=operator,
-        value=None if entry.than else value,
-        other_fact=entry.than,
-        times=entry.times,
-    )
-    return RuleQuestion(name=name, ask=entry.ask, test=test, yes=entry.yes, no=entry.no, unknown=entry.unknown)
-
-
-def _problems(entries: RulesFile) -> list[Problem]:
+def _problems(entries: Rules) -> list[Problem]:
     nodes = [*entries.questions, *entries.leaves]
     found = [
         Problem(("leaves", name), "is a question too", "give it another name")
@@ -226,14 +189,14 @@ def known_fact(name: str, needs: Mapping[str, str]) -> bool:
     return name in FACTS or name in needs or (name.split(".", 1)[0] in COMPUTED_FACTS and "." in name)
 
 
-def _targets(entry: QuestionEntry) -> Iterator[tuple[str, str]]:
+def _targets(entry: RuleQuestion) -> Iterator[tuple[str, str]]:
     yield "yes", entry.yes
     yield "no", entry.no
     if entry.unknown is not None:
         yield "unknown", entry.unknown
 
 
-def _graph_problems(entries: RulesFile) -> list[Problem]:
+def _graph_problems(entries: Rules) -> list[Problem]:
     """A cycle with its path; otherwise the questions that the start does not reach."""
     reached: set[str] = set()
     cycle = _find_cycle(entries, entries.start, (), reached)
@@ -245,7 +208,7 @@ def _graph_problems(entries: RulesFile) -> list[Problem]:
     return [Problem(path, "is never reached", f"lead to it from `{entries.start}`, or remove it") for path in dead]
 
 
-def _find_cycle(entries: RulesFile, node: str, way: tuple[str, ...], reached: set[str]) -> tuple[str, ...]:
+def _find_cycle(entries: Rules, node: str, way: tuple[str, ...], reached: set[str]) -> tuple[str, ...]:
     if node in way:
         return (*way[way.index(node) :], node)
     if node in reached:

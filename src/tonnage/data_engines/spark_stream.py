@@ -224,7 +224,7 @@ def preparation_digest(asked: Preparation) -> str:
     stated = {
         "from": asked.base,
         "sources": {name: _given(asdict(one)) for name, one in asked.sources.items()},
-        "steps": [[type(one).__name__, _given(asdict(one))] for one in asked.steps],
+        "steps": [[type(one).__name__, _given(one.model_dump())] for one in asked.steps],
         "to": _given(asdict(asked.target)),
     }
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()

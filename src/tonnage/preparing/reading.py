@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from tonnage.comparison.user_files import Name, parse_entries
 from tonnage.errors import did_you_mean, nearest
 from tonnage.preparing.spec import (
     TEXT_FORMATS,
+    Columns,
     ColumnType,
     Drop,
     Encode,
-    Encoding,
     FileFormat,
     Join,
-    JoinKind,
     Keep,
     Preparation,
     SourceFormat,
@@ -30,10 +29,9 @@ from tonnage.preparing.spec import (
     TableTarget,
     TokenColumns,
     Window,
-    WindowFunction,
 )
 from tonnage.runs.locations import absolute
-from tonnage.workload.file.fields import Count, CountOrZero, Duration, Spelled, StrictModel, Word, as_names
+from tonnage.workload.file.fields import CountOrZero, Spelled, StrictModel, Word
 from tonnage.workload.file.fields import key as entry
 from tonnage.workload.file.problems import Problem, raise_problems
 from tonnage.workload.file.text import load_text
@@ -44,10 +42,6 @@ SUFFIXES: Final[dict[str, SourceFormat]] = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", "": "parquet",
 }  # fmt: skip
 STEPS: Final = ("join", "window", "encode", "tokens", "keep", "drop")
-Columns = Annotated[tuple[Word, ...], BeforeValidator(as_names), Spelled("column or list of columns")]
-Categories = Annotated[tuple[str, ...], BeforeValidator(as_names), Spelled("list of categories")]
-Most = Annotated[int, Field(ge=1, le=10_000), Spelled("whole number, 1 to 10,000")]
-TokenCount = Annotated[int, Field(ge=1, le=1_000_000), Spelled("whole number, 1 to 1,000,000")]
 
 
 def load_preparation(path: Path) -> Preparation:
@@ -64,11 +58,10 @@ def read_preparation(text: str, *, file: str | None = None, folder: Path | None 
         name=asked.name, base=asked.base, target=_target(asked.to, place),
         sources={name: _source(name, one, place) for name, one in asked.sources.items()},
         steps=tuple(_step(one, place) for one in asked.steps),
-        stream=None if asked.stream is None else StreamTerms(
-            checkpoint=absolute(asked.stream.checkpoint, place), every_s=asked.stream.every,
-            files_at_once=asked.stream.files_at_once,
-            fitted=None if asked.stream.fitted is None else absolute(asked.stream.fitted, place),
-        ),
+        stream=None if asked.stream is None else asked.stream.model_copy(update={
+            "checkpoint": absolute(asked.stream.checkpoint, place),
+            "fitted": None if asked.stream.fitted is None else absolute(asked.stream.fitted, place),
+        }),
     )  # fmt: skip
 
 
@@ -90,52 +83,13 @@ class TableSourceEntry(StrictModel):
     )  # fmt: skip
 
 
-class JoinEntry(StrictModel):
-    """`join`."""
-
-    source: Name = entry("The other source; its rows are found by its key.")
-    on: Columns = entry("Columns here, in the order of that key.")
-    how: JoinKind = entry("left keeps rows that find nothing; inner leaves them out.", default="left")
-    keep: Columns = entry("Columns of the source.", default=(), shown="all but its key")
-
-
-class WindowEntry(StrictModel):
-    """`window`."""
-
-    column: Word = entry("What the figure is of.")
-    function: WindowFunction = entry("mean, sum, min, max, count, or previous (the value so many rows before).")
-    by: Columns = entry("The group: columns with equal values.")
-    order: Word = entry("The column that rows of a group follow one another by; ties by the key.")
-    rows: Count = entry("How many rows before this one.")
-    current: bool = entry("Whether this row counts too.", default=False)
-    name: Word | None = entry("The new column.", default=None, shown="COLUMN_FUNCTION_ROWS")
-
-
-class EncodeEntry(StrictModel):
-    """`encode`."""
-
-    column: Word = entry("The categories.")
-    how: Encoding = entry("one-hot (a column each), ordinal (their place, -1 for others), frequency (their share).")
-    categories: Categories | None = entry("Those there are; others are unknown.", default=None, shown="found")
-    most: Most = entry("More categories than this are an error.", default=100)
-
-
-class TokensEntry(StrictModel):
-    """`tokens`."""
-
-    column: Word = entry("The texts.")
-    tokenizer: Word = entry("A folder with tokenizer.json, or pkg://package/folder.")
-    most: TokenCount = entry("Texts are cut here.", default=512)
-    name: Word | None = entry("The new column.", default=None, shown="COLUMN_tokens")
-
-
 class StepEntry(StrictModel):
     """One step: exactly one of these keys."""
 
-    join: JoinEntry | None = entry("Columns of another source.", default=None)
-    window: WindowEntry | None = entry("A figure over the rows before.", default=None)
-    encode: EncodeEntry | None = entry("Categories as numbers.", default=None)
-    tokens: TokensEntry | None = entry("Texts as token numbers.", default=None)
+    join: Join | None = entry("Columns of another source.", default=None)
+    window: Window | None = entry("A figure over the rows before.", default=None)
+    encode: Encode | None = entry("Categories as numbers.", default=None)
+    tokens: TokenColumns | None = entry("Texts as token numbers.", default=None)
     keep: Columns | None = entry("These columns alone.", default=None)
     drop: Columns | None = entry("Without these columns.", default=None)
 
@@ -148,17 +102,6 @@ class TargetEntry(StrictModel):
     partition_by: Columns = entry("Of the Delta table: columns with a folder for each value.", default=())
 
 
-class StreamEntry(StrictModel):
-    """`stream`: how `--stream` reads the folder of `from`."""
-
-    checkpoint: Word = entry("A folder that keeps which files are done; of this preparation alone.")
-    every: Duration | None = entry(
-        "From one micro-batch to the next, until interrupted.", default=None, shown="what is there now, then the end"
-    )
-    files_at_once: Count = entry("Files of a micro-batch at most.", default=100)
-    fitted: Word | None = entry("The JSON answer of a batch, whose categories are used.", default=None)
-
-
 class PrepareEntry(StrictModel):
     """The section `prepare:`."""
 
@@ -169,7 +112,7 @@ class PrepareEntry(StrictModel):
         "What is done, in order.", default=()
     )
     to: TargetEntry = entry("Where the result goes.")
-    stream: StreamEntry | None = entry("For `--stream`.", default=None)
+    stream: StreamTerms | None = entry("For `--stream`.", default=None)
 
 
 class PrepareFileEntry(StrictModel):
@@ -264,21 +207,17 @@ def _target(one: TargetEntry, folder: Path) -> TableTarget:
 
 
 def _step(one: StepEntry, folder: Path) -> Step:
-    if one.join is not None:
-        return Join(source=one.join.source, on=one.join.on, how=one.join.how, keep=one.join.keep)
+    """The one that is given, its name and its paths in full."""
     if one.window is not None:
         asked = one.window
-        return Window(
-            column=asked.column, function=asked.function, by=asked.by, order=asked.order, rows=asked.rows,
-            current=asked.current, name=asked.name or f"{asked.column}_{asked.function}_{asked.rows}",
-        )  # fmt: skip
-    if one.encode is not None:
-        return Encode(column=one.encode.column, how=one.encode.how, categories=one.encode.categories,
-                      most=one.encode.most)  # fmt: skip
+        return asked.model_copy(update={"name": asked.name or f"{asked.column}_{asked.function}_{asked.rows}"})
     if one.tokens is not None:
-        return TokenColumns(column=one.tokens.column, tokenizer=absolute(one.tokens.tokenizer, folder),
-                            most=one.tokens.most, name=one.tokens.name or f"{one.tokens.column}_tokens")  # fmt: skip
+        name, tokenizer = one.tokens.name or f"{one.tokens.column}_tokens", absolute(one.tokens.tokenizer, folder)
+        return one.tokens.model_copy(update={"name": name, "tokenizer": tokenizer})
     if one.keep is not None:
         return Keep(columns=one.keep)
-    assert one.drop is not None
-    return Drop(columns=one.drop)
+    if one.drop is not None:
+        return Drop(columns=one.drop)
+    step = one.join or one.encode
+    assert step is not None
+    return step

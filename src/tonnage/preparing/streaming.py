@@ -47,7 +47,7 @@ def _step(place: str, step: Step, fitted: Mapping[str, tuple[str, ...]]) -> Step
             f"{place}: the categories of '{step.column}' are found in all rows, and a stream has not got them yet",
             hint="state `categories`, or run a batch with `-o json > fitted.json` and name it as `stream.fitted`",
         )
-    return replace(step, categories=fitted[step.column])
+    return step.model_copy(update={"categories": fitted[step.column]})
 
 
 def load_categories(path: Path) -> Mapping[str, tuple[str, ...]]:
