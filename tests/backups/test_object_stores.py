@@ -9,7 +9,7 @@ from tests.places.conftest import aws, moto_url
 
 import tonnage
 from tonnage import BackupOptions
-from tonnage.api.backup_notes import read_backup_note
+from tonnage.api.backups import read_backup_note
 from tonnage.errors import DataError, InputError, TonnageError
 from tonnage.places.bucket.objects import open_objects
 from tonnage.settings import Settings, load_settings

@@ -15,8 +15,8 @@ from tonnage.api.audits import AuditVerdict, open_audit, verify_audit
 from tonnage.api.backups import BackupOptions, backup
 from tonnage.api.compliance_controls import CONTROLS, each_control
 from tonnage.api.complying import compliance
-from tonnage.api.encryption_notes import note_encryption
 from tonnage.api.gateway import load_gateway_file
+from tonnage.api.gateway_keys import note_encryption
 from tonnage.api.pages import make_ui_key
 from tonnage.api.watch import audit_file
 from tonnage.errors import PlanRefused

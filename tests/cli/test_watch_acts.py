@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_run import Run, home, pretend, spec, wait_for_step
 
 import tonnage as package
-from tonnage.api.backup_notes import note_backup
+from tonnage.api.backups import note_backup
 from tonnage.api.watch import audit_lines, load_watch
 from tonnage.api.watch_figures import home_figures, runs_of_budget
 from tonnage.api.watch_hands import halve_micro_batch, stop_verified

@@ -13,9 +13,8 @@ from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, st
 from tests.gateway.test_request_log import written
 
 import tonnage
-from tonnage.api.encryption_notes import read_encryption_notes
 from tonnage.api.gateway import load_gateway_file
-from tonnage.api.gateway_keys import with_state_keys
+from tonnage.api.gateway_keys import read_encryption_notes, with_state_keys
 from tonnage.encryption.data_keys import DataKeys, new_wrapped, open_keys, rewrapped
 from tonnage.errors import DataError, InputError, WorkloadError
 from tonnage.gateway.caching import SharedAnswer, SharedCache
@@ -249,7 +248,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert fault is None
     assert (note.file, note.key_from, note.keys, note.plain) == (str(new), "env", 2, ())
     with monkeypatch.context() as full:
-        full.setattr("tonnage.api.encryption_notes.write_whole", no_room)
+        full.setattr("tonnage.api.gateway_keys.write_whole", no_room)
         assert run(["gateway", "rotate", str(new)]) == 0
     said = capsys.readouterr().err
     assert "3 data keys" in said

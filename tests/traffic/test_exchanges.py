@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.columns import INFERENCE_COLUMNS
-from tonnage.traffic.capacity import CapacitySearch
+from tonnage.traffic.bench import CapacitySearch
 from tonnage.traffic.exchanges import Exchange, LatencyPromise, LoadResult, summarise
 from tonnage.traffic.measured_rows import MeasuredService, inference_rows
 from tonnage.workload.known import find_model

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from tonnage.api.gateway_keys import read_request_log, rotate_gateway_keys
     from tonnage.api.images import ImageOptions, build_image, image_files, write_image_files
     from tonnage.api.inputs import calibrated_model_of, load_workload
-    from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
+    from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, calibrate_tabular, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.logging_in import check_server, log_in, log_out
     from tonnage.api.machines import RightsizeOptions, rightsize
@@ -99,12 +99,10 @@ if TYPE_CHECKING:
     from tonnage.api.service_updates import ServiceUpdateOptions, rollback_service, update_service
     from tonnage.api.serving import ServeOptions, planned_replica
     from tonnage.api.snapshots import list_snapshots, price_history, snapshot_moves
-    from tonnage.api.spent_budgets import budget_runs
     from tonnage.api.started_services import serve
     from tonnage.api.starting import InitOptions, init
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
-    from tonnage.api.tabular_calibration import calibrate_tabular
-    from tonnage.api.team_budgets import check_budgets, list_budgets
+    from tonnage.api.team_budgets import budget_runs, check_budgets, list_budgets
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.api.vector_benches import BenchVectorsOptions, bench_vectors
     from tonnage.api.watch import (

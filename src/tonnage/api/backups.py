@@ -1,7 +1,8 @@
-"""A home in one file: `tonnage.backup`, `tonnage.verify_backup`, `tonnage.restore`."""
+"""A home in one file: `tonnage.backup`, `tonnage.verify_backup`, `tonnage.restore`; what became of the newest one."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -14,10 +15,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from tonnage import __version__
 from tonnage.api.answers import Answer
-from tonnage.api.backup_notes import note_backup
 from tonnage.api.declaring import Options, option
 from tonnage.errors import InputError, TonnageError
-from tonnage.files import move_whole
+from tonnage.files import move_whole, write_whole
 from tonnage.secret_references import SUCH_AS, read_reference
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
@@ -25,10 +25,10 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.backups.archive import BackupReport
     from tonnage.reports.rendering import Report
-
 SHORTEST_KEY: Final = 20  # characters; scrypt slows guessing, it does not make up for a short key
 ENDINGS: Final = {False: ".tar.gz", True: ".tar.gz.sealed"}
 NAMED: Final = re.compile(r"tonnage-\d{8}T\d{6}Z\.tar\.gz(\.sealed)?")
+NOTE: Final = "backup-note.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +177,43 @@ def restore(file: Path | str, *, key: str | None = None, settings: Settings | No
     with _fetched(file) as here, _opened(here) as source:
         found = archive.restore_backup(source, settings.home, what=str(file), secret=_secret(key))
         return Answer(replace(_report(here, found), file=str(file)), _shown(f"Restored to {settings.home}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupNote:
+    """When a backup last succeeded, where to, and when one last failed, and why."""
+
+    succeeded_at: datetime | None = None
+    target: str = ""
+    failed_at: datetime | None = None
+    why: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the newest attempt failed."""
+        return self.failed_at is not None and (self.succeeded_at is None or self.failed_at > self.succeeded_at)
+
+
+def read_backup_note(home: Path) -> BackupNote:
+    """The note of a home; an empty one where there is none."""
+    try:
+        read = json.loads((home / NOTE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return BackupNote()
+    times = {name: None if read[name] is None else datetime.fromisoformat(read[name])
+             for name in ("succeeded_at", "failed_at")}  # fmt: skip
+    return BackupNote(target=read["target"], why=read["why"], **times)
+
+
+def note_backup(home: Path, *, target: str = "", why: str = "") -> None:
+    """Write down what became of it: `target` where it succeeded, `why` where it failed."""
+    old, now = read_backup_note(home), datetime.now(UTC)
+    values = {
+        "succeeded_at": now if target else old.succeeded_at, "target": target or old.target,
+        "failed_at": now if why else old.failed_at, "why": why or old.why,
+    }  # fmt: skip
+    text = json.dumps({name: one.isoformat() if isinstance(one, datetime) else one for name, one in values.items()})
+    write_whole(home / NOTE, text + "\n")
 
 
 def _secret(reference: str | None) -> str | None:

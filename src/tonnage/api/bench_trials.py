@@ -82,7 +82,7 @@ class ServiceTrials:
         )  # fmt: skip
 
     async def _search(self, target: LoadTarget, pool: HttpPool, prompts: Prompts) -> Any:
-        from tonnage.traffic.capacity import CapacitySearch
+        from tonnage.traffic.bench import CapacitySearch
 
         search = CapacitySearch(self._rate())
         while (rate := search.next_rate()) is not None:

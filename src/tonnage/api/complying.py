@@ -24,7 +24,7 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.api.encryption_notes import EncryptionNote
+    from tonnage.api.gateway_keys import EncryptionNote
 
 Outcome = Literal["yes", "no", "partly", "unknown"]
 SCHEMA: Final = "tonnage/compliance@1"

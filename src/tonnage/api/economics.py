@@ -172,7 +172,7 @@ def _of_batch(
 
 def _prices(options: BreakEvenOptions, job: Workload, market: Catalog) -> list[TokenPrices]:
     """Of files and as stated; of the catalog where models are named or nothing else is there."""
-    from tonnage.pricing.token_file import COLUMNS, parse_token_prices
+    from tonnage.pricing.tokens import COLUMNS, parse_token_prices
     from tonnage.service.listed_tokens import listed_token_prices
     from tonnage.workload.tables.reading import load_table
 

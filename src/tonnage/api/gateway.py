@@ -88,8 +88,7 @@ def open_gateway(
     for name in ("httptools", "orjson", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra("a gateway", "gateway")
-    from tonnage.api.encryption_notes import note_encryption
-    from tonnage.api.gateway_keys import with_state_keys
+    from tonnage.api.gateway_keys import note_encryption, with_state_keys
     from tonnage.gateway.processes import GatewayProcesses
 
     settings, say = settings or current_settings(), say or (lambda _: None)

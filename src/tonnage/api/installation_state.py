@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage import __version__
 from tonnage.api.audits import verify_audit
-from tonnage.api.backup_notes import read_backup_note
+from tonnage.api.backups import read_backup_note
 from tonnage.api.committing import FILE, open_book
-from tonnage.api.encryption_notes import read_encryption_notes
+from tonnage.api.gateway_keys import read_encryption_notes
 from tonnage.api.watch import audit_file
 from tonnage.errors import TonnageError
 from tonnage.http.urls import without_secrets
@@ -28,8 +28,8 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.audits import AuditVerdict
-    from tonnage.api.backup_notes import BackupNote
-    from tonnage.api.encryption_notes import EncryptionNote
+    from tonnage.api.backups import BackupNote
+    from tonnage.api.gateway_keys import EncryptionNote
     from tonnage.web.keys import ApiKey
 
 _SETTINGS_ENDINGS: Final = (".toml", ".yaml", ".yml", ".ini", ".env")

@@ -76,7 +76,7 @@ def bench_places(
 
 def _asked(file: Path, options: BenchPlacesOptions | None) -> tuple[str, str | None, BenchPlacesOptions]:
     """The workload file, the bench's name where a bench file gives one, and what is asked for."""
-    from tonnage.side_by_side.place_file import compares_places, load_place_bench
+    from tonnage.side_by_side.places import compares_places, load_place_bench
 
     if not compares_places(file):
         return str(file), None, options or BenchPlacesOptions()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from tonnage.api.backup_notes import read_backup_note
+from tonnage.api.backups import read_backup_note
 from tonnage.api.committing import FILE, open_book
 from tonnage.metric_names import REGISTRY
 from tonnage.monitoring.figures import series

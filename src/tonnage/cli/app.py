@@ -58,7 +58,7 @@ VERBS: Final = (
     Verb("gains", "gains", "gains", "Show what promised gains come to for a workload"),
     Verb("prepare", "prepare", "prepare", "Join, window, encode and tokenise rows; Delta and Parquet"),
     Verb("optimise", "optimise", "optimise", "Show what to switch on for a workload, predicted and measured"),
-    Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
+    Verb("catalog", "catalog", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "calibrate", "validate", "Compare predictions with a table of measured runs"),
     Verb("calibrate", "calibrate", "calibrate", "Fit the physical parameters to measured runs"),
     Verb("fetch", "fetch", "fetch", "Download and verify models and data sets"),

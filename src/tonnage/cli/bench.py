@@ -57,7 +57,7 @@ def run(
     """
     session.private_home()
     from tonnage.api.interrupting import terminations_interrupt
-    from tonnage.side_by_side.place_file import compares_places
+    from tonnage.side_by_side.places import compares_places
 
     if compares_places(Path(file)):
         _only_file(asked)

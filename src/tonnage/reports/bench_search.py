@@ -1,15 +1,18 @@
-"""A bench's search for hyper-parameters: what the equal budget bought each engine, the best settings, every trial."""
+"""Studies on the page of a bench: the search for hyper-parameters, scaling over workers, ease of each engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Paragraph, Table
-from tonnage.reports.plain import plain_number
-from tonnage.reports.wording import UNKNOWN, plural, render_money, short
+from tonnage.reports.plain import plain_figure, plain_number
+from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
+from tonnage.side_by_side.ease import EngineEase
+from tonnage.side_by_side.scaling import PARTS, ScalingPoint
 from tonnage.side_by_side.searches import EngineSearch
 from tonnage.side_by_side.spec import BenchData, BenchSpec, SearchTerms
+from tonnage.sizing.estimates import Figure
 
 TITLES = ("engine", "trials", "failed", "s spent", "with start-up s", "USD", "as given", "best", "in trial")
 
@@ -90,6 +93,97 @@ def search_document(spec: BenchSpec, searches: tuple[EngineSearch, ...]) -> dict
         "sampler": terms.sampler, "seed": terms.seed, "validation_fraction": terms.validation_fraction,
         "engines": [_engine_document(one, spec.usd_per_hour) for one in searches],
     }  # fmt: skip
+
+
+def scaling_blocks(points: Sequence[ScalingPoint]) -> Iterator[Block]:
+    """A table and a chart for each data set; nothing where no engine was measured over workers."""
+    for data in dict.fromkeys(one.data for one in points):
+        mine = [one for one in points if one.data == data]
+        yield Heading(text=f"{data}: scaling over workers")
+        titles = ("engine", "scaling", "workers", "training rows", "rows/s", "efficiency (80 %)", "limited by", *PARTS)
+        columns = tuple(
+            Column(title=title, align="right" if 2 <= place != 6 else "left", folds=max(place - 6, 0),
+                   fold_text=title + " {}")
+            for place, title in enumerate(titles)
+        )  # fmt: skip
+        yield Table(columns=columns, rows=tuple(_scaling_row(one) for one in mine))
+        curves = {(one.group, one.kind): [] for one in mine}  # type: dict[tuple[str, str], list[tuple[float, float]]]
+        for one in mine:
+            if one.efficiency is not None:
+                curves[one.group, one.kind].append((float(one.workers), one.efficiency.value))
+        lines = tuple((f"{group}, {kind}", tuple(at)) for (group, kind), at in curves.items() if len(at) > 1)
+        if lines:
+            yield LineChart(title=f"{data}: efficiency", x_title="workers",
+                            y_title="rows/s of n workers over n times those of one", series=lines)  # fmt: skip
+    if points:
+        yield Paragraph(tone="faint", text=(
+            "Efficiency is rows/s over the workers times the rows/s of one. Strong: all rows; weak: as many rows and "
+            "as large a batch for each worker. The columns after it are what each part of a step takes from the "
+            "efficiency (below zero: gives), from steps looked at after the training: «cores shared» is time that a "
+            "worker was ready and waited for a processor, «computing» what the same rows take longer. Without an "
+            "interval there was one repeat."
+        ))  # fmt: skip
+
+
+def _scaling_row(one: ScalingPoint) -> tuple[str, ...]:
+    alone = one.workers == 1
+    limit = "" if alone else UNKNOWN if one.limited_by is None else one.limited_by or "nothing above 2 %"
+    return (
+        one.group, one.kind, str(one.workers), f"{one.train_rows:,}", render_count(one.rows_per_s.value),
+        "1" if alone else _efficiency(one.efficiency), limit,
+        *("" if alone else _share(one.losses.get(part)) for part in PARTS),
+    )  # fmt: skip
+
+
+def _efficiency(figure: Figure | None) -> str:
+    if figure is None:
+        return UNKNOWN
+    spread = "" if figure.low == figure.high else f" ({figure.low:.2f}–{figure.high:.2f})"
+    return f"{figure.value:.2f}{spread}"
+
+
+def _share(loss: float | None) -> str:
+    return UNKNOWN if loss is None else f"{loss:.0%}".replace("%", " %")
+
+
+def scaling_document(points: Sequence[ScalingPoint]) -> list[dict[str, Any]]:
+    """The points for JSON; `limited_by` null: not measured, "": nothing above 2 %."""
+    return [
+        {
+            "data": one.data, "name": one.group, "scaling": one.kind, "workers": one.workers,
+            "train_rows": one.train_rows, "repeats": one.repeats, "rows_per_s": plain_figure(one.rows_per_s),
+            "efficiency": plain_figure(one.efficiency), "limited_by": None if one.workers == 1 else one.limited_by,
+            "losses": {part.replace(" ", "_"): plain_number(loss) for part, loss in one.losses.items()},
+        }
+        for one in points
+    ]  # fmt: skip
+
+
+def ease_blocks(ease: Mapping[str, EngineEase]) -> Iterator[Block]:
+    """A table of engines; nothing where none was looked at."""
+    if not ease:
+        return
+    yield Heading(text="Ease")
+    columns = (Column(title="engine"), Column(title="environment"), Column(title="set-up s", align="right"),
+               Column(title="adapter lines", align="right"))  # fmt: skip
+    yield Table(columns=columns, rows=tuple(
+        (name, one.environment or "tonnage's", UNKNOWN if one.setup_s is None else short(one.setup_s),
+         str(one.adapter_lines))
+        for name, one in ease.items()
+    ))  # fmt: skip
+    yield Paragraph(tone="faint", text=(
+        "Set-up is that of `tonnage bench setup` here: packages fetched and installed, and a trial. Lines are those on "
+        "which a statement of the engine's adapter begins, with the modules that it shares with others."
+    ))  # fmt: skip
+
+
+def ease_document(ease: Mapping[str, EngineEase]) -> list[dict[str, Any]]:
+    """The same for JSON."""
+    return [
+        {"engine": name, "environment": one.environment, "setup_s": plain_number(one.setup_s),
+         "adapter_lines": one.adapter_lines}
+        for name, one in ease.items()
+    ]  # fmt: skip
 
 
 def _engine_document(one: EngineSearch, hourly: float | None) -> dict[str, Any]:

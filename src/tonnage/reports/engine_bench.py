@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.reports.bench_ease import ease_blocks, ease_document
 from tonnage.reports.bench_faster import faster_blocks, faster_document, left_document, said_faster
-from tonnage.reports.bench_scaling import scaling_blocks, scaling_document
-from tonnage.reports.bench_search import said_settings, search_blocks, search_document
+from tonnage.reports.bench_search import (
+    ease_blocks,
+    ease_document,
+    said_settings,
+    scaling_blocks,
+    scaling_document,
+    search_blocks,
+    search_document,
+)
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.rendering import Report

@@ -1,19 +1,29 @@
-"""`tonnage validate` as a report: errors by metric, GPU and family; what fits; what is skipped and why; worst rows."""
+"""`tonnage validate` and `tonnage calibrate` as reports: errors with what each rests on, intervals, fitted values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from math import exp
 from typing import Any, Final
 
+from tonnage.calibration.intervals import GroupInterval
 from tonnage.calibration.prediction import JudgedRow
+from tonnage.calibration.store import Calibration, ResidualLine, ValueRange
 from tonnage.calibration.validation import ErrorLine, ValidationReport, error_pct
 from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, part_fields
+from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import plural
+from tonnage.reports.wording import UNKNOWN, plural, short
 from tonnage.values import dataclass
 
 SCHEMA = "tonnage/validation@1"
+CALIBRATION_SCHEMA = "tonnage/calibration-summary@1"
+_COLUMNS = (
+    "kind", "group", "n", "fitted_median_abs_pct", "fitted_p90_abs_pct", "left_out_median_abs_pct",
+    "left_out_p90_abs_pct", "left_out_coverage80",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,4 +174,78 @@ _WORST: Final[Fields[JudgedRow]] = (
     Field("error_pct", error_pct, title="error %", show="{:+.0f}".format, right=True),
     Field("group", lambda row: row.group),
     Field("far", lambda row: row.unseen_factors),
+)
+
+
+def calibration_report(made: Calibration, file: str) -> Report:
+    """What a calibration came to. JSON holds the summary; the file itself holds all."""
+    return Report(
+        page=lambda: Page(title=f"Calibration of {made.made_on}", blocks=tuple(_calibration_blocks(made, file))),
+        document=lambda: _calibration_document(made, file),
+        columns=_COLUMNS,
+        rows=lambda: [[getattr(line, name) for name in _COLUMNS] for line in made.residuals],
+    )
+
+
+def _calibration_document(made: Calibration, file: str) -> Mapping[str, Any]:
+    return {
+        "schema": CALIBRATION_SCHEMA,
+        "file": file,
+        "made_on": made.made_on,
+        "left_out": made.left_out,
+        "data": [asdict(one) for one in made.data],
+        "residuals": [_rounded(asdict(line)) for line in made.residuals],
+        "intervals": [field_values(_INTERVAL, one) for one in made.intervals.groups],
+        "values": [_rounded(asdict(one)) for one in made.ranges],
+    }
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: plain_number(value) if isinstance(value, float) else value for key, value in values.items()}
+
+
+def _calibration_blocks(made: Calibration, file: str) -> Iterator[Block]:
+    rows = [(f"{one.kind} rows", f"{one.rows:,}, sha256 {one.sha256[:12]}…") for one in made.data]
+    yield Pairs(rows=(("written to", file), *rows))
+    yield Heading(text=f"Error in %: fitted, and with one {made.left_out} left out at a time")
+    yield field_table(_RESIDUAL, made.residuals)
+    yield Heading(text="80 % intervals: measured / predicted")
+    yield field_table(_INTERVAL, made.intervals.groups)
+    yield Heading(text="Fitted values, and how far they move")
+    yield field_table(_VALUE, made.ranges)
+
+
+def _tenths(figure: float | None) -> str:
+    return UNKNOWN if figure is None else f"{figure:.1f}"
+
+
+def _wider(one: GroupInterval) -> str:
+    return f"x {one.widening:.2f}" + ("" if one.far_rows else " (judgement)")
+
+
+_RESIDUAL: Final[Fields[ResidualLine]] = (
+    cell("group", lambda line: line.group, wraps=True),
+    cell("rows", lambda line: f"{line.n:,}", right=True),
+    cell("fitted median", lambda line: _tenths(line.fitted_median_abs_pct), right=True),
+    cell("p90", lambda line: _tenths(line.fitted_p90_abs_pct), right=True),
+    cell("left-out median", lambda line: _tenths(line.left_out_median_abs_pct), right=True),
+    cell("p90", lambda line: _tenths(line.left_out_p90_abs_pct), right=True),
+    cell("covered %", lambda line: f"{100 * line.left_out_coverage80:.0f}", right=True),
+)
+_INTERVAL: Final[Fields[GroupInterval]] = (
+    Field("group", lambda one: one.group, title="group", wraps=True),
+    Field("rows", lambda one: one.rows, title="rows", show="{:,}".format, right=True),
+    Field("families", lambda one: one.families, title="families", show=str, right=True),
+    Field("sources", lambda one: one.sources, title="sources", show=str, right=True),
+    Field("low_factor", lambda one: exp(one.low_log), title="low", show=short, right=True),
+    Field("high_factor", lambda one: exp(one.high_log), title="high", show=short, right=True),
+    Field("widening", lambda one: one.widening),
+    Field("far_rows", lambda one: one.far_rows),
+    cell("wider for each unknown", _wider, right=True),
+)
+_VALUE: Final[Fields[ValueRange]] = (
+    cell("value", lambda one: one.name, wraps=True),
+    cell("fitted", lambda one: short(one.value, 4), right=True),
+    cell("least", lambda one: short(one.low, 4), right=True),
+    cell("greatest", lambda one: short(one.high, 4), right=True),
 )

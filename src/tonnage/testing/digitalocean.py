@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.body_shapes import faults_of, recorded_schemas
-from tonnage.testing.booting import laid_script, lay_curl, lay_docker, lay_files
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
-from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.testing.machines import FakeMachine, laid_script, lay_curl, lay_docker, lay_files, start_machine
 from tonnage.values import dataclass
 
 TOKEN: Final = "test-token"

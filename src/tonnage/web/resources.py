@@ -1,23 +1,30 @@
-"""What can be read: each address with the verb that answers it. A page, its JSON and its CSV come from one report."""
+"""What can be read: each address with the verb that answers it. A page, its JSON and its CSV come from one report;
+the catalog's pages are searched by a form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from tonnage import api
+from tonnage.api.catalog_lists import catalog_list
 from tonnage.api.place_verbs import places
 from tonnage.api.services import find_service, services, show_service
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.reports.environment import settings_report
+from tonnage.reports.price_history import history_report
 from tonnage.settings import describe_settings
-from tonnage.web import gateways, prices, run_pages
-from tonnage.web.asked import Links, PageRequest, Resource, Shown, file_of
+from tonnage.web import gateways, run_pages
+from tonnage.web.asked import AskedField, Links, PageRequest, Resource, Shown, file_of
 from tonnage.web.compared import compare_files, compared
 from tonnage.web.project_files import visible_files
 from tonnage.web.run_pages import standing_alerts
 from tonnage.web.whatif import changed_workload
+
+HISTORY: Final = ("machine", "provider", "region", "purchase")
+KINDS: Final = ("gpus", "instances", "offers", "snapshots", "history")
 
 
 def _file(asked: PageRequest) -> Path:
@@ -119,6 +126,48 @@ def _settings(asked: PageRequest) -> Shown:
     return Shown(report=settings_report(tuple(describe_settings(asked.settings)), origin=True))
 
 
+def catalog(what: str) -> Callable[[PageRequest], Shown]:
+    """The page of accelerators, machines or offers."""
+
+    def answer(asked: PageRequest) -> Shown:
+        asked.refuse_others("gpu", "provider")
+        gpu, provider = asked.query.get("gpu"), asked.query.get("provider")
+        fields = [AskedField("gpu", "GPU, as H100:8 or 24GB..80GB", gpu or "")]
+        if what != "gpus":
+            fields.append(AskedField("provider", "Provider", provider or ""))
+        report = catalog_list(what, gpu=gpu or None, provider=provider or None, settings=asked.settings)
+        return Shown(report=report, fields=tuple(fields), links=_other_prices(what))
+
+    return answer
+
+
+def snapshots(asked: PageRequest) -> Shown:
+    """The snapshots that there are."""
+    asked.refuse_others()
+    return Shown(report=api.list_snapshots(settings=asked.settings).report(), links=_other_prices("snapshots"))
+
+
+def history(asked: PageRequest) -> Shown:
+    """What a machine cost in each snapshot; without `machine` the form alone."""
+    asked.refuse_others(*HISTORY)
+    machine, *narrowed = (asked.query.get(name, "").strip() for name in HISTORY)
+    fields = tuple(
+        AskedField(name, label, asked.query.get(name, ""))
+        for name, label in zip(HISTORY, ("Machine", "Provider", "Region", "Bought as"), strict=True)
+    )
+    if not machine:
+        return Shown(report=history_report("", ()), fields=fields, links=_other_prices("history"))
+    providers, regions, purchases = ((one,) if one else () for one in narrowed)
+    answer = api.price_history(
+        machine, providers=providers, regions=regions, purchases=purchases, settings=asked.settings
+    )
+    return Shown(report=answer.report(), fields=fields, links=_other_prices("history"))
+
+
+def _other_prices(this: str) -> tuple[tuple[str, str], ...]:
+    return tuple((f"/catalog/{one}", one) for one in KINDS if one != this)
+
+
 RESOURCES: Final[Sequence[Resource]] = (
     Resource(path="", shared=True, scope="project",
              about="What runs, what it costs now, what needs a person.", answer=run_pages.home, menu="Home"),
@@ -152,14 +201,14 @@ RESOURCES: Final[Sequence[Resource]] = (
              about="What a gateway has spent, `by` key, team, route or deployment.",
              answer=gateways.spend),
     Resource(path="catalog/gpus", parameters=("gpu",), scope="none", shared=True, about="Accelerators.",
-             answer=prices.catalog("gpus"), menu="Catalog"),
+             answer=catalog("gpus"), menu="Catalog"),
     Resource(path="catalog/instances", parameters=("gpu", "provider"), scope="none",
-             about="Machines that one can rent.", answer=prices.catalog("instances")),
+             about="Machines that one can rent.", answer=catalog("instances")),
     Resource(path="catalog/offers", parameters=("gpu", "provider"), scope="none",
-             about="Prices, with the day they were read.", answer=prices.catalog("offers")),
-    Resource(path="catalog/snapshots", scope="none", about="Snapshots of the catalog.", answer=prices.snapshots),
-    Resource(path="catalog/history", parameters=prices.HISTORY, scope="none",
-             about="What a `machine` cost in each snapshot.", answer=prices.history),
+             about="Prices, with the day they were read.", answer=catalog("offers")),
+    Resource(path="catalog/snapshots", scope="none", about="Snapshots of the catalog.", answer=snapshots),
+    Resource(path="catalog/history", parameters=HISTORY, scope="none",
+             about="What a `machine` cost in each snapshot.", answer=history),
     Resource(path="places", about="Where runs can be carried out.", answer=_places, menu="Places"),
     Resource(path="alerts", about="Alerts that stand.", answer=_alerts, menu="Alerts"),
     Resource(path="audit", about="What was done, by whom.", answer=_audit, menu="Audit", role="admin"),

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from tonnage.benchmarks.engines.ease import adapter_lines, ease_of
-from tonnage.reports.bench_ease import ease_blocks, ease_document
+from tonnage.reports.bench_search import ease_blocks, ease_document
 from tonnage.reports.blocks import Table
 from tonnage.reports.wording import UNKNOWN
 from tonnage.side_by_side.spec import EngineKind

@@ -25,9 +25,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from tonnage.http.aws_shapes import request_shape, shape_faults
 from tonnage.testing.aws.query_protocol import operation_model, read_form, write_answer, write_error
-from tonnage.testing.booting import laid_script, lay_docker
 from tonnage.testing.http_service import QuietHandler, running
-from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.testing.machines import FakeMachine, laid_script, lay_docker, start_machine
 from tonnage.values import dataclass
 
 Document = dict[str, Any]

@@ -23,8 +23,8 @@ from tonnage.places.azure.checks import RIGHTS, SET_RIGHTS
 from tonnage.places.azure.job_checks import RIGHTS as ML_RIGHTS
 from tonnage.testing.azure.compute import GROUP, SUBSCRIPTION, FakeCompute, azure_fault
 from tonnage.testing.azure.machine_learning import FakeAzureML
-from tonnage.testing.booting import lay_docker
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
+from tonnage.testing.machines import lay_docker
 from tonnage.values import dataclass
 
 IDENTITY: Final = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/tonnage-run"

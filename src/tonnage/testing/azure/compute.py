@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.http.body_shapes import faults_of, recorded_schemas
-from tonnage.testing.booting import laid_script
 from tonnage.testing.http_service import Asked, Document, HTTPAnswer
-from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.testing.machines import FakeMachine, laid_script, start_machine
 from tonnage.values import dataclass
 
 SUBSCRIPTION: Final = "11111111-2222-3333-4444-555555555555"

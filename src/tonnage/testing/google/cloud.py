@@ -22,12 +22,11 @@ from tonnage.places.google.filling import RIGHTS as FILLS_DISKS
 from tonnage.places.google.machine import FEW
 from tonnage.places.google.schema import BULK_ROOT, ROOT, instance_schemas
 from tonnage.places.google.vertex import RIGHTS as VERTEX_RIGHTS
-from tonnage.testing.booting import laid_script, lay_docker, lay_tools
 from tonnage.testing.google.disks import FakeDisks, has_labels
 from tonnage.testing.google.storage import FakeStorage, google_fault
 from tonnage.testing.google.vertex import FakeVertex
 from tonnage.testing.http_service import Asked, Document, Fault, HTTPAnswer, running, server_of
-from tonnage.testing.machines import FakeMachine, start_machine
+from tonnage.testing.machines import FakeMachine, laid_script, lay_docker, lay_tools, start_machine
 from tonnage.values import dataclass
 
 PROJECT: Final = "my-project"

@@ -12,9 +12,8 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
-from tonnage.workload.file.limit_checks import find_limit_problems
 from tonnage.workload.file.problems import Problem
-from tonnage.workload.file.serving_layout_checks import LayoutContext, find_serving_faults
+from tonnage.workload.file.serving_layout_checks import LayoutContext, find_limit_problems, find_serving_faults
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
