@@ -30,10 +30,10 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.dynamic_batching import DynamicBatching
 from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.promises import endless
 from tonnage.sizing.replica_model import ReplicaModel
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model

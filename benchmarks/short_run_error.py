@@ -28,9 +28,9 @@ from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import DecoderLoad
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.schedulers import SCHEDULERS, usual_policy
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import Requests
 from tonnage.workload.known import find_model

@@ -127,7 +127,8 @@ def test_more_nodes_cost_more_a_level() -> None:
 def test_a_bench_shows_them() -> None:
     """H2O is predicted in seconds where XGBoost takes a tenth of one; what AutoML finds nobody knows."""
     from tonnage.side_by_side.cells import BenchCell
-    from tonnage.side_by_side.result import Host, sum_up
+    from tonnage.side_by_side.host import Host
+    from tonnage.side_by_side.result import sum_up
 
     spec = read_bench("""bench:
   name: a

@@ -11,7 +11,8 @@ from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_fit import fit_cases, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import InferenceCase, model_family, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
+from tonnage.calibration.inference_setup import model_family
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow

@@ -11,7 +11,8 @@ import pytest
 import tonnage.calibration
 from tonnage.calibration.inference_facts import with_inference_facts
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import InferenceCase, read_case, row_engine
+from tonnage.calibration.inference_reading import InferenceCase, read_case
+from tonnage.calibration.inference_setup import row_engine
 from tonnage.calibration.inference_sources import documented_facts
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow
@@ -226,7 +227,7 @@ def test_no_prediction_reads_a_note_or_where_a_row_is_from() -> None:
                 readers[node.attr].add(path.stem)
     fillers = {"inference_facts", "inference_sources", "row_facts", "row_sources"}
     own = {"local_rows"}  # rows that Tonnage wrote, in `key=value` of its own
-    namers = {"inference_reading", "inference_contradictions", "inference_doubts", "inference_fit", "intervals",
+    namers = {"inference_setup", "inference_contradictions", "inference_doubts", "inference_fit", "intervals",
               "training_judge", "training_memory_rows", "inference_judge"}  # fmt: skip
     assert readers["note"] <= fillers | own
     assert readers["source_group"] <= fillers

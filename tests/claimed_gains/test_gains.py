@@ -196,7 +196,7 @@ def test_an_arm_machine_says_which_speed_it_must_reach() -> None:
 def test_a_table_is_compared_with_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a profile: its threads as a bench predicts them. Twice the threads, about half the gain."""
     from tonnage.benchmarks.engines import session
-    from tonnage.side_by_side.result import Host
+    from tonnage.side_by_side.host import Host
 
     gains = {}
     for cores in (4, 8):

@@ -17,9 +17,9 @@ from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.batch_sizing import size_batch
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import with_cache
 from tonnage.sizing.schedulers import scheduler_of
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.jobs import BatchJob, Constraints
 
 CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()

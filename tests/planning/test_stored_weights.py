@@ -11,7 +11,7 @@ from tonnage.planning.need import needs_of
 from tonnage.planning.reasons.origins import OneForward
 from tonnage.planning.summary import summarise
 from tonnage.sizing.inference_memory import weights_bytes
-from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import to_gib
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.known import find_model

@@ -9,9 +9,10 @@ from tonnage.reports.engine_bench import ROW_COLUMNS, SCHEMA, engine_bench_repor
 from tonnage.reports.html import render_html
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.power import CellPower
 from tonnage.side_by_side.reading import read_bench
-from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.result import BenchResult, sum_up
 
 SPEC = read_bench("""bench:
   name: a

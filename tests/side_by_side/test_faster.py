@@ -9,8 +9,9 @@ import pytest
 
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.faster import Faster, NotCompared, faster_on, first_beside, not_compared, paired_ratio
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.reading import read_bench
-from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.result import BenchResult, sum_up
 
 SPEC = read_bench("""bench:
   name: a

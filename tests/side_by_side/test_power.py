@@ -11,9 +11,10 @@ from tonnage.monitoring.machine_health import DevicePower
 from tonnage.reports.engine_bench import engine_bench_report
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell, read_cell
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.power import CellPower, GpuReading, PowerReading, power_of
 from tonnage.side_by_side.reading import read_bench
-from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.result import BenchResult, sum_up
 
 
 def course(*gpus: GpuReading, energies: tuple[float, ...] = (0.0, 10.0, 40.0, 70.0, 80.0)) -> list[PowerReading]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.reading import read_bench
-from tonnage.side_by_side.result import Host, sum_up
+from tonnage.side_by_side.result import sum_up
 
 SPEC = read_bench("""bench:
   name: a

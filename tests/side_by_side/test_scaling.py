@@ -11,8 +11,9 @@ from tonnage.reports.engine_bench import engine_bench_report
 from tonnage.reports.html import render_html
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.reading import read_bench
-from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.result import BenchResult, sum_up
 from tonnage.side_by_side.scaling import efficiency, losses, scaling_points, step_parts
 
 TEXT = """bench:

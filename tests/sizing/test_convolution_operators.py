@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.sizing.test_inference_engines import on
+from tests.sizing.calibrated_passes import on
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.convolution_operators import convolution_operators
 from tonnage.sizing.engines import PRIORS
-from tonnage.sizing.inference_pass import FORMATS, pass_work
+from tonnage.sizing.inference_pass import pass_work
 from tonnage.sizing.operators import Operator, Pass
 from tonnage.sizing.rates import operator_s, total_flop
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.known import find_model
 from tonnage.workload.shapes import Convolution, ModelShape
 

@@ -20,11 +20,12 @@ from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
+from tonnage.sizing.inference_pass import pass_s, pass_work
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.percentiles import ServingPercentiles
 from tonnage.sizing.replica_model import ReplicaModel, usual_policy
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model

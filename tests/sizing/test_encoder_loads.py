@@ -27,7 +27,8 @@ from tonnage.sizing.encoder_loads import (
 )
 from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
+from tonnage.sizing.inference_pass import pass_s, pass_work
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters

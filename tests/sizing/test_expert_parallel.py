@@ -16,9 +16,10 @@ from tonnage.sizing.decoder_seen import DecoderLoad
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token, weights_bytes
-from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
+from tonnage.sizing.inference_pass import pass_s, pass_work
 from tonnage.sizing.mlp_operators import busiest, busy_experts
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters

@@ -13,9 +13,9 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import kv_bytes_per_token
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import decode_step_s, fastest_step_s
 from tonnage.sizing.mlp_operators import busy_experts, padded_rows
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape

@@ -26,9 +26,9 @@ from tonnage.sizing.inference_memory import (
     held_tokens,
     kv_bytes_per_token,
 )
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import decode_step_s, forward_s
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model

@@ -8,9 +8,9 @@ import pytest
 from tonnage.catalog import load_catalog
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import engine_memory, windowed
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import to_gib
 from tonnage.workload.known import find_model
 

@@ -16,9 +16,9 @@ from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import SEEN, Seen
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.promises import LEAST_SHARE, LatencyLimits, endless, largest_rate
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.sizing.test_inference_engines import on
+from tests.sizing.calibrated_passes import on
 
 from tonnage.sizing.engines import PRIORS, Engine
-from tonnage.sizing.inference_pass import FORMATS, pass_work
+from tonnage.sizing.inference_pass import pass_work
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.known import find_model
 
 RESNET = find_model("resnet50")

@@ -13,8 +13,9 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engine_rates import fused_share, kernels_left
 from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS, PassWork, pass_s, pass_work
+from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
 from tonnage.sizing.operators import Operator
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.known import find_model
 
 SCORES = 2.0 * 12 * 512 * 512  # elements of one matrix: two sequences, twelve heads

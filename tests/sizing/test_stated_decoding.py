@@ -19,8 +19,8 @@ from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_by
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import weights_bytes
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.schedulers import SCHEDULERS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.engine_limits import EngineLimits
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, Speculation
 from tonnage.workload.known import find_model

@@ -18,7 +18,7 @@ from tonnage.calibration.reading import in_batches
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import UnknownAccelerator
-from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.values import dataclass
 
 NOISE: Final = 0.05  # two runs of one configuration lie as near (one publisher's revisions of a table: 0 to 7 %)

@@ -12,8 +12,8 @@ from tonnage.claims.model_names import PublishedSize, namesake, published_size
 from tonnage.claims.statements import MemoryNeedClaim, ModelSizeClaim
 from tonnage.errors import UnknownModel
 from tonnage.sizing.inference_memory import estimate_serving_memory
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.precision import TRAINING, WEIGHT_BYTES, optimizer_bytes_per_parameter
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import GB
 from tonnage.workload.known import find_model
 

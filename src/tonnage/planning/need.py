@@ -24,12 +24,12 @@ from tonnage.planning.reasons.origins import (
 )
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import held_tokens, kv_bytes_per_token, weights_bytes
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import with_cache
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.rates import total_flop
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.sizing.training_job import longest_tokens, parameter_share, training_stages
 from tonnage.sizing.training_memory import estimate_training_memory

@@ -8,57 +8,20 @@ from math import exp, log, sqrt
 from statistics import fmean, stdev
 from typing import Any, Final
 
-import numpy as np
-
-from tonnage.calibration.engine_costs import is_unknown, java_bytes, process_bytes
-from tonnage.calibration.tabular_fit import TabularFit, correction, gpu_spread
-from tonnage.calibration.tabular_rows import physics
-from tonnage.catalog.hardware import Accelerator
+from tonnage.calibration.tabular_fit import TabularFit
 from tonnage.side_by_side.cells import BenchCell
 from tonnage.side_by_side.ease import EngineEase
+from tonnage.side_by_side.host import Host
+from tonnage.side_by_side.predicted import EnginePrediction, EnginePredictor
 from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec, TableFacts
-from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Machine, missing_figure, stack
 from tonnage.sizing.estimates import Figure
-from tonnage.sizing.tabular import (
-    TABULAR_MEMORY_SPREAD,
-    CpuColumns,
-    estimate_mlp_on_gpus,
-    estimate_trees_on_gpus,
-)
-from tonnage.units import from_gib
 from tonnage.values import dataclass
-from tonnage.workload.jobs import TabularJob
 
 POWER_FIGURES: Final = (
     "cpu_clock_hz", "cpu_power_w", "cpu_energy_j", "gpu_clock_hz", "gpu_power_w", "gpu_energy_j",
 )  # fmt: skip
-COMPUTE_PRECISION: Final = "fp32"  # of networks here; trees read no matrix rate
 _T90: Final = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383)  # Student's t, 0.9, 1 to 9 degrees
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """The machine of a bench."""
-
-    processor: str
-    physical_cores: int
-    logical_cores: int
-    memory_bytes: float
-    arm: bool
-    gpus: tuple[Accelerator | None, ...] = ()  # in the order of the bus; None: one that the catalog does not know
-
-    @property
-    def threads_per_core(self) -> float:
-        return self.logical_cores / max(self.physical_cores, 1)
-
-    def gpu_of(self, engine: EngineSpec) -> Accelerator | None:
-        """The card of an engine on one GPU named by its number."""
-        if len(engine.devices) != 1 or not engine.devices[0].isdecimal():
-            return None
-        place = int(engine.devices[0])
-        return self.gpus[place] if place < len(self.gpus) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +133,7 @@ def sum_up(
         mine = [cell for cell in every if (cell.data, cell.engine) == (data.name, engine.name)]
         known = (train_rows or {}).get(data.name)
         if mine or known is not None:
-            predictor = _Predictor(host=host, facts=(facts or {}).get(data.name), fit=fit)
+            predictor = EnginePredictor(host=host, facts=(facts or {}).get(data.name), fit=fit)
             found.append(_row(spec, data, engine, mine, predictor, columns.get(data.name), known))
     return tuple(found)
 
@@ -180,7 +143,7 @@ def _row(
     data: BenchData,
     engine: EngineSpec,
     cells: list[BenchCell],
-    predictor: _Predictor,
+    predictor: EnginePredictor,
     columns: int | None,
     whole: int | None,
 ) -> EngineResult:
@@ -247,66 +210,3 @@ def rate_of(cell: BenchCell, engine: EngineSpec) -> float | None:
     if cell.train_rows is None or not cell.train_s or engine.family == "automl":
         return None
     return cell.train_rows * engine.passes / cell.train_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePrediction:
-    """Seconds of preparing and training, and bytes; None: not known. `tables`: those whose rows corrected it."""
-
-    seconds: Figure | None = None
-    memory_bytes: Figure | None = None
-    tables: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Predictor:
-    """`kind: tabular` predicts an engine on this machine, with what earlier rows say of both."""
-
-    host: Host
-    facts: TableFacts | None
-    fit: TabularFit | None
-
-    def predicted(self, engine: EngineSpec, rows: int, columns: int) -> EnginePrediction:
-        """On a GPU by the physics alone; none where its card is not known, or there are several, nor on a cluster by
-        its address, whose machines are not known here."""
-        job = engine.tabular_job(rows, columns, self.facts)
-        if job is None or engine.master is not None:
-            return EnginePrediction()
-        if engine.devices:
-            return self._on_gpu(job, engine)
-        estimate = physics(job, processors_of(engine, self.host))
-        change = correction(
-            self.fit, method=job.method, engine=engine.engine, passes=float(engine.passes), device=self.host.processor,
-            workers=engine.workers, job=job,
-        )  # fmt: skip
-        if not change.tables and is_unknown(engine.engine, engine.workers):
-            return EnginePrediction()
-        seconds = float(change.seconds(estimate.total_s, float(min(engine.threads, self.host.logical_cores)))[0])
-        memory = java_bytes(engine.engine, engine.workers, from_gib(engine.memory_gib), 4.0 * rows * columns)
-        if memory is None:
-            memory = float(estimate.host_memory_bytes[0]) + process_bytes(engine.engine, engine.workers)
-        return EnginePrediction(
-            seconds=change.spread.around(seconds, basis="assumed"), tables=change.tables,
-            memory_bytes=TABULAR_MEMORY_SPREAD.around(memory, basis="assumed"),
-        )  # fmt: skip
-
-    def _on_gpu(self, job: TabularJob, engine: EngineSpec) -> EnginePrediction:
-        card = self.host.gpu_of(engine)
-        if card is None or card.vendor != "NVIDIA" or missing_figure(card, COMPUTE_PRECISION) is not None:
-            return EnginePrediction()
-        machine = Machine(accelerator=card, count=1, intra=None, network_gb_per_s=None, network_latency_us=0.0)
-        devices = stack([machine], COMPUTE_PRECISION, Assumptions())
-        formula = estimate_mlp_on_gpus if job.method == "mlp" else estimate_trees_on_gpus
-        estimate = formula(job, devices, np.array([1.0]), np.array([self.host.memory_bytes]))
-        return EnginePrediction(
-            seconds=gpu_spread(job).around(float(estimate.total_s[0]), basis="assumed"),
-            memory_bytes=TABULAR_MEMORY_SPREAD.around(float(estimate.host_memory_bytes[0]), basis="assumed"),
-        )
-
-
-def processors_of(engine: EngineSpec, host: Host) -> CpuColumns:
-    """The cores that a cell of the engine is pinned to: as many as it has threads, where there are so many."""
-    return CpuColumns(
-        vcpus=np.array([float(min(engine.threads, host.logical_cores))]), memory_bytes=np.array([host.memory_bytes]),
-        arm=np.array([host.arm]), threads_per_core=np.array([host.threads_per_core]),
-    )  # fmt: skip

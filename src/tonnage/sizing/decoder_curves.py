@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_pass import PassWork, ServedFormat, decoder_only, pass_s, pass_work
+from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
 from tonnage.sizing.kv_pool import windowed
 from tonnage.sizing.operators import Operator
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Speculation
 from tonnage.workload.shapes import ModelShape

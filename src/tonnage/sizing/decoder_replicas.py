@@ -20,10 +20,10 @@ from tonnage.sizing.inference_memory import (
     held_tokens,
     weights_bytes,
 )
-from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_memory, windowed
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.units import from_gib
 from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits
 from tonnage.workload.jobs import Lengths, Requests, Speculation

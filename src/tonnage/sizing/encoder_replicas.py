@@ -10,9 +10,10 @@ from tonnage.sizing.encoder_loads import client_s, encoder_figures
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_memory import attending, attends_today, estimate_serving_memory
-from tonnage.sizing.inference_pass import FORMATS, pass_work
+from tonnage.sizing.inference_pass import pass_work
 from tonnage.sizing.length_spread import padded_tokens, upper_share
 from tonnage.sizing.replicas import Replicas
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
 

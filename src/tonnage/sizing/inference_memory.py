@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.engines import NO_LIMIT, Engine
 from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.inference_pass import ServedFormat
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.parameters import count_parameters

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from tonnage.sizing.attention_operators import UNALIGNED_RATE
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.engine_rates import engine_pass_s
-from tonnage.sizing.engines import NO_LIMIT, Engine
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shared_switches
-from tonnage.sizing.operators import ALIGNED_BYTES, Operator, Pass, elementwise
-from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
+from tonnage.sizing.inference_attention import (
+    CACHE_KERNELS,
+    CHAINED_SHARE,
+    ROTARY_KERNELS,
+    attention_operator,
+    cache_traffic,
+    repeated_heads,
+    stores_scores,
+)
+from tonnage.sizing.operators import Operator, Pass
 from tonnage.sizing.served_convolutions import Convolving, turns_layout
-from tonnage.sizing.shifted_scores import shifted_operators, shifted_scores
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
@@ -36,64 +43,8 @@ CAST_BYTES = 6.0  # of a weight read in 32 bit and written in 16
 # all of it (arXiv:2402.13499, tables of mma and wgmma).
 WEIGHT_ONLY_SHARE, WEIGHT_ONLY_HOPPER = 0.85, 0.63
 # Kernels of a program as its authors wrote it (transformers), one by one: see `_spelt`.
-ROTARY_KERNELS = 12.0
 NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
-SCORE_KERNELS = 7.0
-SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
-CACHE_KERNELS = 2.0
 LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
-LAUNCHED_ELEMENT_BYTES = 4.0  # that kernels of a framework move an element of the cache at, if it is narrower
-# Of the host's time for a module (its call, its checks, its views, then its kernel), what a further operation in the
-# same function takes: no more than its dispatch. LLaMA-7B decodes in 1.75 times the time of MPT-7B, which has as many
-# modules a layer and 27 kernels less (mosaicml/llm-foundry@8c8dd48f, batch 1: 26.8 and 15.4 ms a token), which
-# alone would be 0.35; eager steps that we measured on an H100 and an H200, in no fit, are nearer to 0.6 (tried: 0.35,
-# 0.6, 0.8).
-CHAINED_SHARE = 0.6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedFormat:
-    """What a served precision means: the key of the rate it multiplies at, and bytes of each kind of element."""
-
-    compute: str
-    element_bytes: float
-    weight_bytes: float
-    kv_bytes: float
-    expert_weight_bytes: float = 0.0  # of the experts of a mixture; 0: as the rest
-    cache_readings: float = 1.0  # of keys and values in a decode step
-
-    @property
-    def low_bit(self) -> bool:
-        """Multiplies at 8 bits."""
-        return self.compute in ("int8", "fp8")
-
-    def expanded(self, weight_bytes: float) -> bool:
-        """Whether weights held so are narrower than what is multiplied."""
-        return weight_bytes < (1.0 if self.low_bit else self.element_bytes)
-
-    @property
-    def expert_bytes(self) -> float:
-        """Bytes of one weight of an expert."""
-        return self.expert_weight_bytes or self.weight_bytes
-
-    def read_bytes(self, weight_bytes: float, engine: Engine) -> float:
-        """What kernels of `engine` read and write for one weight held so."""
-        return weight_bytes + (engine.dequantise_bytes if self.expanded(weight_bytes) else 0.0)
-
-
-FORMATS = {
-    "fp32": ServedFormat(compute="fp32", element_bytes=4, weight_bytes=4, kv_bytes=4),
-    "tf32": ServedFormat(compute="tf32", element_bytes=4, weight_bytes=4, kv_bytes=4),
-    "fp16": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=2, kv_bytes=2),
-    "bf16": ServedFormat(compute="bf16", element_bytes=2, weight_bytes=2, kv_bytes=2),
-    "fp8": ServedFormat(compute="fp8", element_bytes=2, weight_bytes=1, kv_bytes=2),
-    "fp8-weight-only": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=1, kv_bytes=2),
-    "int8": ServedFormat(compute="int8", element_bytes=1, weight_bytes=1, kv_bytes=2),
-    "int4": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=0.5 + 2 / 128, kv_bytes=2),
-    "mxfp4": ServedFormat(
-        compute="bf16", element_bytes=2, weight_bytes=2, kv_bytes=2, expert_weight_bytes=EXPERT_WEIGHT_BYTES["mxfp4"]
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +139,7 @@ def pass_work(
                     ),
                     devices,
                 )
-                for new in _attention(_spelt(op, shape, span, engine), shape, span, kv, stored, engine, padding)
+                for new in attention_operator(_spelt(op, shape, span, engine), shape, span, kv, stored, engine, padding)
             ],
         )
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
@@ -271,47 +222,6 @@ def _dispatched(kernels: float) -> float:
     return (1.0 + CHAINED_SHARE * (kernels - 1.0)) / kernels
 
 
-def cache_traffic(shape: ModelShape, served: ServedFormat, engine: Engine) -> float:
-    """What a decode step moves of keys and values, in readings of them at the width of the model's elements."""
-    read = served.kv_bytes * served.cache_readings
-    if engine.element_copies:
-        read = max(read, LAUNCHED_ELEMENT_BYTES)
-    moved = read * (1.0 + engine.element_copies) + served.kv_bytes * repeated_heads(shape, engine)
-    return moved / served.element_bytes
-
-
-def repeated_heads(shape: ModelShape, engine: Engine) -> float:
-    """Times the cache is moved because shared keys and values are written out for each query head and read again.
-
-    Programs as their authors wrote them do that (`repeat_kv` in transformers) where heads share keys.
-    """
-    shared = shape.heads / shape.kv_heads if shape.kv_heads else 1.0
-    return 2.0 * shared if engine.spelt_out and shared > 1.0 else 0.0
-
-
-def stores_scores(
-    shape: ModelShape, served: ServedFormat, engine: Engine, query: Num, devices: Devices | None = None
-) -> Num:
-    """1 where attention scores pass through memory: no fused kernel, too long for it, fp32, or a bias per position.
-
-    Kernels without a limit of length (FlashAttention, memory-efficient attention) take fp32 too. Those of TensorRT and
-    FasterTransformer are made for Turing and newer (NVIDIA/TensorRT, plugin/bertQKVToContextPlugin: sm 72 to 90;
-    NVIDIA/FasterTransformer, docs/bert_guide.md: fused attention from SM 75 on).
-    """
-    longest: Num = engine.fused_attention_tokens
-    if 0.0 < engine.fused_attention_tokens < NO_LIMIT and devices is not None and devices.generation is not None:
-        longest = np.where(devices.generation == GENERATIONS.index("Volta"), 0.0, longest)
-    if shape.positions == "relative" or (served.element_bytes == 4.0 and engine.fused_attention_tokens < NO_LIMIT):
-        return np.ones_like(np.asarray(query, dtype=np.float64))
-    length = image_length(shape) if shape.architecture == "vision-transformer" else query
-    return np.where(np.asarray(length) > longest, 1.0, 0.0)
-
-
-def image_length(shape: ModelShape) -> float:
-    """Patches and the class token."""
-    return float((shape.image_side // shape.patch_side) ** 2 + 1)
-
-
 def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Operator:
     """The operator with the kernels it takes where nothing is fused, as the authors of a model write it.
 
@@ -354,63 +264,6 @@ def _fused_blocks(op: Operator) -> Operator:
     if op.name == "mlp activation":
         return replace(op, kernels=0.0)
     return replace(op, kernels=1.0) if op.name == "embedding" else op
-
-
-def _attention(
-    op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num, engine: Engine, padding: Num = 1.0
-) -> Sequence[Operator]:
-    """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
-
-    Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
-    bias or a relative term per position adds a product and two transfers, shifted positions what `shifted_scores`
-    lists. A program as written scales and masks them, takes the softmax, and copies queries, keys, values and the
-    output into the order that its products want. Rows of scores of an odd number of patches do not start where tensor
-    cores can read them (`UNALIGNED_RATE`); engines pad them, and texts are padded to lengths that they can read.
-    `padding`: the length that sequences are padded to around attention over what is left of them elsewhere.
-    """
-    if op.kind != "attention":
-        return (op,)
-    relative = 1.0 if shape.positions == "relative" else 0.0
-    cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
-    scores = (
-        op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
-    )
-    image = shape.architecture == "vision-transformer"
-    masked = 0.0 if image else 1.0  # images are all of one length: their scores pass no mask
-    passes = (SCORE_PASSES - 2.0 * (1.0 - masked) if engine.spelt_out else 6.0) + 4.0 * relative
-    moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * passes
-    doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
-    flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
-    half = span.element_bytes == 2.0
-    if image and half and engine.spelt_out and image_length(shape) * span.element_bytes % ALIGNED_BYTES:
-        flop = flop * np.where(np.asarray(stored) > 0, 1.0 / UNALIGNED_RATE, 1.0)
-    fused = replace(
-        op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored, initial=0.0)
-    )
-    if not np.any(stored):
-        blocks = span.batch * (shape.heads / span.tensor_parallel) if engine.head_a_block else 0.0
-        return (replace(op, moved_bytes=op.moved_bytes * cached, blocks=blocks),)
-    fused = replace(fused, moved_bytes=fused.moved_bytes * padding, flop=fused.flop * padding**2)
-    if shape.shifted_positions:
-        return (
-            fused,
-            *shifted_operators(
-                shape, span, shifted_scores(engine.name), name=op.name + " scores", scores=scores,
-                dispatch_share=CHAINED_SHARE if engine.spelt_out else 1.0,
-            ),
-        )  # fmt: skip
-    return (
-        fused,
-        replace(
-            elementwise(
-                op.name + " scores",
-                moved_bytes=moved,
-                kernels=(SCORE_KERNELS - 1.0 + masked if engine.spelt_out else 2.0) + 3.0 * relative,
-                scores=True,
-            ),
-            dispatch_share=CHAINED_SHARE if engine.spelt_out else 1.0,
-        ),
-    )
 
 
 def pass_s(work: PassWork, engine: Engine) -> Array:

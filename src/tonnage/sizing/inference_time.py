@@ -7,7 +7,8 @@ from typing import Final
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_pass import FORMATS, decoder_only, pass_s, pass_work
+from tonnage.sizing.inference_pass import decoder_only, pass_s, pass_work
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 

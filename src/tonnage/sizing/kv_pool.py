@@ -10,8 +10,8 @@ import numpy as np
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token, token_bytes
-from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.units import from_gib
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape

@@ -13,10 +13,10 @@ from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, with_cache
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.values import dataclass
 from tonnage.workload.engine_limits import NO_LIMITS, EngineLimits

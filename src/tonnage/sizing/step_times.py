@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, distinct
-from tonnage.sizing.inference_pass import FORMATS, PassWork, ServedFormat, decoder_only, pass_s, pass_work
+from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
 from tonnage.sizing.inference_time import forward_s
+from tonnage.sizing.served_formats import FORMATS, ServedFormat
 from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 

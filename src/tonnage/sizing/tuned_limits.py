@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 from tonnage.sizing.inference_memory import kv_bytes_per_token
-from tonnage.sizing.inference_pass import ServedFormat
+from tonnage.sizing.served_formats import ServedFormat
 from tonnage.units import GB, from_gib
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape

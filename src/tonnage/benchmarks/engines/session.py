@@ -23,8 +23,9 @@ from tonnage.side_by_side.device_memory import (
     refuse_what_does_not_fit_on_devices,
     small_heaps,
 )
+from tonnage.side_by_side.host import Host
 from tonnage.side_by_side.power import OpenPower
-from tonnage.side_by_side.result import BenchResult, Host, sum_up
+from tonnage.side_by_side.result import BenchResult, sum_up
 from tonnage.side_by_side.searches import EngineSearch, tuned, with_budget
 from tonnage.side_by_side.spec import BenchData, BenchSpec, EngineSpec
 from tonnage.trials.study import find_optuna

@@ -22,7 +22,7 @@ from tonnage.sizing.decoder_seen import LatencySpread, SeenLoad
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
-from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import to_gib
 from tonnage.workload.file.job_checks import UNSUPPORTED
 

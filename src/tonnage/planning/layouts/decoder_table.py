@@ -26,10 +26,10 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import EngineMemory, with_cache
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.sizing.served_weights import shared_weights
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, ServeJob

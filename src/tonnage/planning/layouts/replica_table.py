@@ -27,9 +27,9 @@ from tonnage.sizing.estimates import Array
 from tonnage.sizing.fitting import holds
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import weights_bytes
-from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replicas import Replicas
+from tonnage.sizing.served_formats import FORMATS
 from tonnage.units import to_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Requests, ServeJob

@@ -1,0 +1,19 @@
+"""Engines as they were calibrated and machines of the catalog, for tests of passes."""
+
+from __future__ import annotations
+
+from tonnage.calibration.store import calibrated_engines
+from tonnage.catalog.loading import load_catalog
+from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.inference_devices import serving_devices
+
+ENGINES = calibrated_engines()
+
+
+def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
+    catalog = load_catalog()
+    machine = Machine(
+        accelerator=catalog.accelerator(name), count=count, intra=catalog.link(link), network_gb_per_s=None,
+        network_latency_us=40.0,
+    )  # fmt: skip
+    return serving_devices([machine], precision)
