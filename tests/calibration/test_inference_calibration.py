@@ -261,6 +261,18 @@ def test_a_generation_without_rows_is_two_steps_away_for_plans_and_rows_alike() 
     assert fit.unseen_factors("encoder", sibling, "fp16", "fused", **known).names == ("A100-80GB-SXM",)  # type: ignore[arg-type]
 
 
+def test_what_only_rows_of_the_kin_had_is_near() -> None:
+    """Images go through the engines of encoders: a generation and a format that encoders alone had widens by what
+    left-out rows say, one that neither had by judgement. A decoder has no kin."""
+    fit = fit_cases([case_of(ROW)])
+    device = CATALOG.accelerator("A100-40GB-SXM")
+    images = fit.unseen_factors("vision", device, "fp16", "fused")
+    assert images.near == ("A100-40GB-SXM", "Ampere GPUs", "precision fp16")
+    assert images.foreign == ()
+    assert fit.unseen_factors("vision", device, "fp32", "fused").foreign == ("precision fp32",)
+    assert "Ampere GPUs" in fit.unseen_factors("decoder", device, "fp16", "llm").foreign
+
+
 def test_structures_that_no_row_had_are_unknown() -> None:
     """No row of the packaged calibration is of a mixture of experts or has latent attention: plans say so, and widen
     by judgement; dense models, and an engine behind the server of another, are known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from tonnage.calibration.unseen import SEEN_STRUCTURES, UnseenFactors, structures_of, unseen
@@ -20,6 +21,9 @@ SEEN_FORMATS: Final = frozenset(
     {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
      "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
 )  # fmt: skip
+# Whole passes go through the same classes of engines, fitted together: what rows of one kind of work had of devices
+# and number formats, left-out rows of the other speak of (docs/decisions/inference-accuracy.md, «A kin's formats»).
+KIN: Final[Mapping[str, str]] = MappingProxyType({"encoder": "vision", "vision": "encoder"})
 
 
 def generation_of(device: Accelerator) -> str:
@@ -59,19 +63,25 @@ class InferenceFit:
         devices: Container[str] | None = None,
     ) -> UnseenFactors:
         """What of device, engine class, generation, number format and structure of the model (`shape`) no fitted row
-        had; generation and format of rows of that `kind` of work (encoder, vision, decoder). `devices`: those that rows
-        name, where that is known; of a generation that no row of that work had, there was no device either. An engine
-        behind the server of another is no other engine."""
+        had; generation and format of rows of that `kind` of work (encoder, vision, decoder). One that only rows of its
+        kin had is near. `devices`: those that rows name, where that is known; of a generation that no row of that work
+        had, there was no device either. An engine behind the server of another is no other engine."""
         generation = generation_of(device)
         seen_classes = {name for name, rows in self.rows.items() if rows}
         known = devices if f"{kind} {generation}" in self.generations else ()
         own = BEHIND.get(engine, (engine,))[0]
         near = unseen((device.name, device.name, known), (f"engine {own}", own, seen_classes))
-        foreign = unseen(
-            (f"{generation} GPUs", f"{kind} {generation}", self.generations),
-            (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
-            *((name, name, self.structures) for name in sorted(structures_of(shape) if shape else ())),
-        )
+        foreign: tuple[str, ...] = ()
+        for words, value, had in (
+            (f"{generation} GPUs", generation, self.generations),
+            (f"precision {compute}", number_format(compute), self.formats),
+        ):
+            found = unseen((words, f"{kind} {value}", had))
+            if f"{KIN.get(kind)} {value}" in had:
+                near += found
+            else:
+                foreign += found
+        foreign += unseen(*((name, name, self.structures) for name in sorted(structures_of(shape) if shape else ())))
         return UnseenFactors(near=near, foreign=foreign)
 
     def apply(self) -> Mapping[str, Engine]:
