@@ -20,7 +20,9 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.monitoring.audit import AuditFile
     from tonnage.reports.rendering import Report
+    from tonnage.web.app import WebServer
     from tonnage.web.keys import ApiKey, KeyFile
     from tonnage.web.oidc import OidcSignIn
 
@@ -66,29 +68,11 @@ def open_ui(
     import uvicorn
 
     from tonnage.api.audits import open_audit
-    from tonnage.gateway.top.keeping import GatewayLooks
-    from tonnage.monitoring.audit import LateAudit
-    from tonnage.web.access import LOCAL_NAMES, Access
-    from tonnage.web.app import WebServer, make_app
+    from tonnage.web.app import make_app
 
-    alone = asked.host in LOOPBACK and not asked.behind_proxy
-    here = alone and sign_in is None
-    named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
-    access = Access(keys=_keys(settings), open_here=here, hosts=named)
     audit = open_audit(settings)
-    looks = GatewayLooks(partial(_gateway_key, asked.gateway_key))
-    _gateway_key(asked.gateway_key)  # a reference that cannot be read is said now
-    server = WebServer(
-        settings,
-        asked.folder.resolve(),
-        access,
-        secure=not alone,
-        audit=audit.append,
-        audit_later=LateAudit(audit, say).put,
-        gateways=looks,
-        sign_in=sign_in,
-    )
-    scheme = "http" if asked.tls_cert is None else "https"
+    server = _web_server(asked, settings, sign_in, audit, say)
+    scheme, by = "http" if asked.tls_cert is None else "https", "keys" if sign_in is None else "keys and an issuer"
     with _listening(asked) as listening:
         port = int(listening.getsockname()[1])
         config = uvicorn.Config(
@@ -98,7 +82,7 @@ def open_ui(
         audit.append(
             at=datetime.now(UTC), who=f"local:{getuser()}", what="ui started", host=asked.host, port=port,
             encrypted="by this server" if asked.tls_cert else "by a proxy" if asked.behind_proxy else "no",
-            sign_in="none: loopback" if here else "keys and an issuer" if sign_in is not None else "keys",
+            sign_in="none: loopback" if server.access.open_here else by,
         )  # fmt: skip
         say(f"{scheme}://{asked.host}:{port} shows runs, plans and prices; Ctrl-C ends it")
         if on_begin is not None:
@@ -108,6 +92,26 @@ def open_ui(
         finally:
             if sign_in is not None:
                 sign_in.close()
+
+
+def _web_server(
+    asked: UiOptions, settings: Settings, sign_in: OidcSignIn | None, audit: AuditFile, say: Callable[[str], None]
+) -> WebServer:
+    """What the page serves, and to whom: open to this machine alone, else to holders of keys and people signed in."""
+    from tonnage.gateway.top.keeping import GatewayLooks
+    from tonnage.monitoring.audit import LateAudit
+    from tonnage.web.access import LOCAL_NAMES, Access
+    from tonnage.web.app import WebServer
+
+    alone = asked.host in LOOPBACK and not asked.behind_proxy
+    named = frozenset({asked.host.lower(), *(one.lower() for one in asked.host_names), *(LOCAL_NAMES if alone else ())})
+    access = Access(keys=_keys(settings), open_here=alone and sign_in is None, hosts=named)
+    looks = GatewayLooks(partial(_gateway_key, asked.gateway_key))
+    _gateway_key(asked.gateway_key)  # a reference that cannot be read is reported now
+    return WebServer(
+        settings, asked.folder.resolve(), access, secure=not alone, audit=audit.append,
+        audit_later=LateAudit(audit, say).put, gateways=looks, sign_in=sign_in,
+    )  # fmt: skip
 
 
 def make_ui_key(

@@ -40,9 +40,24 @@ def scale_service(settings: Settings, name: str, do: ScaleDo) -> str:
         raise InputError(f"'{name}' has had too few answers in the last minute", hint="its p95 is not known")
     if raised is not None and do == "act":
         _check_helped(name, folder, raised, standing, p95_s)
+    words, made = _best_change(settings, service, standing, p95_s)
+    if do == "say":
+        return words
+    slots = made.limit if made.kind == "limit" else None if raised is None else raised.slots
+    write_raised(folder, Raised(least=made.replicas, slots=slots, p95_before_s=p95_s))
+    return f"{words}; done"
+
+
+def _best_change(
+    settings: Settings, service: RunningService, standing: dict[str, Any], p95_s: float
+) -> tuple[str, ServiceChange]:
+    """What would help, in words, and the cheapest change of it that can be made while the service runs.
+
+    Raises InputError and TonnageError as `scale_service`.
+    """
     now = _running_layout(service, standing)
     found = _found(settings, service, now)
-    head = f"'{name}' answers {now.rate_per_s:.3g} requests/s with a p95 of {p95_s:.3g} s, promised are "
+    head = f"'{service.name}' answers {now.rate_per_s:.3g} requests/s with a p95 of {p95_s:.3g} s, promised are "
     head += f"{found.promised_s:g} s"
     if found.enough:
         known = "" if found.now_p95_s is None else f" (p95 {found.now_p95_s.value:.3g} s)"
@@ -64,11 +79,7 @@ def scale_service(settings: Settings, name: str, do: ScaleDo) -> str:
         raise TonnageError(f"{words}; that cannot be done while it runs with at most {most} replicas", hint=hint)
     if made is not best:
         words += f"; without a restart: {_words(made, found, now)}"
-    if do == "say":
-        return words
-    slots = made.limit if made.kind == "limit" else None if raised is None else raised.slots
-    write_raised(folder, Raised(least=made.replicas, slots=slots, p95_before_s=p95_s))
-    return f"{words}; done"
+    return words, made
 
 
 def _service(settings: Settings, name: str) -> RunningService:

@@ -83,7 +83,6 @@ def rank_options(
     """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find.
     `before`: what earlier ones of them found."""
     calibrated = calibrated or CalibratedModel.packaged()
-    service = workload.is_service
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
@@ -117,7 +116,7 @@ def rank_options(
         summary=summarise(workload),
         objective=objective,
         as_of=workload.as_of,
-        horizon="month" if service else "job",
+        horizon="month" if workload.is_service else "job",
         need=needs_of(workload.job),
         options=options,
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),

@@ -58,21 +58,28 @@ def main(arguments: Sequence[str]) -> int:
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
     folder = RunFolder(Path(asked.run))
-    gathering: Gathering | None = None
-    if asked.machines > 1:
-        silent_s = silence_s(asked.silent_s, asked.every_s)
-        member = insisted(lambda: join(objects, keys, asked.machines), LAST_WORDS_S)
-        if member is None:
-            sys.stdout.write(f"tonnage: {asked.base} has all of its {asked.machines} machines; this one does nothing\n")
-            return 0
-        if not member.first:
-            code = work_beside(
-                objects, keys, folder, member, token=asked.token, every_s=asked.every_s, silent_s=silent_s,
-                notice_s=asked.notice_s, shared=asked.shared,
-            )  # fmt: skip
-            return 0 if code == WorkerExit.STOPPED else code
-        gathering = Gathering(objects, keys, member, silent_s=silent_s)
-        os.environ.update(meeting_env(gathering.endpoint, member))
+    if asked.machines == 1:
+        return _work(asked, objects, keys, folder, None)
+    silent_s = silence_s(asked.silent_s, asked.every_s)
+    member = insisted(lambda: join(objects, keys, asked.machines), LAST_WORDS_S)
+    if member is None:
+        sys.stdout.write(f"tonnage: {asked.base} has all of its {asked.machines} machines; this one does nothing\n")
+        return 0
+    if not member.first:
+        code = work_beside(
+            objects, keys, folder, member, token=asked.token, every_s=asked.every_s, silent_s=silent_s,
+            notice_s=asked.notice_s, shared=asked.shared,
+        )  # fmt: skip
+        return 0 if code == WorkerExit.STOPPED else code
+    gathering = Gathering(objects, keys, member, silent_s=silent_s)
+    os.environ.update(meeting_env(gathering.endpoint, member))
+    return _work(asked, objects, keys, folder, gathering)
+
+
+def _work(
+    asked: argparse.Namespace, objects: Objects, keys: Keys, folder: RunFolder, gathering: Gathering | None
+) -> int:
+    """Carry the run out on this machine, alone or as the first of several, and return its exit code."""
     if keys.epoch:
         quiet_s = QUIET_BEATS * asked.every_s + LOOK_S
         wait_for_last_words(objects, keys, quiet_s=quiet_s, longest_s=asked.notice_s + quiet_s)

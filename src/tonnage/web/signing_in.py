@@ -23,11 +23,6 @@ def add_signing_in(app: FastAPI, server: WebServer) -> None:
     """`/login`, `/logout`; `/login/oidc` and its callback where people sign in by an issuer."""
     issuer = None if server.sign_in is None else server.sign_in.file.issuer
 
-    def with_session(answer: Response, token: str) -> Response:
-        answer.set_cookie(COOKIE, token, max_age=int(SESSION.total_seconds()), httponly=True, samesite="strict",
-                          secure=server.secure)  # fmt: skip
-        return answer
-
     def form() -> HTMLResponse:
         return HTMLResponse(render_login("", issuer))
 
@@ -37,13 +32,29 @@ def add_signing_in(app: FastAPI, server: WebServer) -> None:
         if begun is None:
             return HTMLResponse(render_login("That key is not known here, or its time is over.", issuer), 401)
         _write_down(server, request, begun[0].name, "ui login")
-        return with_session(RedirectResponse("/", status_code=303), begun[1])
+        return _with_session(server, RedirectResponse("/", status_code=303), begun[1])
 
     def logout(request: Request) -> Response:
         server.access.end_session(request.cookies.get(COOKIE))
         answer = RedirectResponse("/login", status_code=303)
         answer.delete_cookie(COOKIE)
         return answer
+
+    app.add_api_route("/login", form, include_in_schema=False)
+    app.add_api_route("/login", login, methods=["POST"], include_in_schema=False)
+    app.add_api_route("/logout", logout, methods=["POST"], include_in_schema=False)
+    if issuer is not None:
+        _add_issuer(app, server, issuer)
+
+
+def _with_session(server: WebServer, answer: Response, token: str) -> Response:
+    answer.set_cookie(COOKIE, token, max_age=int(SESSION.total_seconds()), httponly=True, samesite="strict",
+                      secure=server.secure)  # fmt: skip
+    return answer
+
+
+def _add_issuer(app: FastAPI, server: WebServer, issuer: str) -> None:
+    """`/login/oidc` leads to the issuer's page, which leads back to the callback."""
 
     def begin(request: Request) -> Response:
         assert server.sign_in is not None
@@ -66,16 +77,13 @@ def add_signing_in(app: FastAPI, server: WebServer) -> None:
         else:
             _write_down(server, request, person.name, "ui login", issuer=issuer, role=person.role)
             # a page of ours leads on: a redirect from the issuer's would not carry a strict cookie
-            answer = with_session(HTMLResponse(render_signed_in(person.name)), server.access.begin_session_of(person))
+            token = server.access.begin_session_of(person)
+            answer = _with_session(server, HTMLResponse(render_signed_in(person.name)), token)
         answer.delete_cookie(STATE, path="/login/oidc")
         return answer
 
-    app.add_api_route("/login", form, include_in_schema=False)
-    app.add_api_route("/login", login, methods=["POST"], include_in_schema=False)
-    app.add_api_route("/logout", logout, methods=["POST"], include_in_schema=False)
-    if issuer is not None:
-        app.add_api_route("/login/oidc", begin, include_in_schema=False)
-        app.add_api_route("/login/oidc/callback", back, include_in_schema=False)
+    app.add_api_route("/login/oidc", begin, include_in_schema=False)
+    app.add_api_route("/login/oidc/callback", back, include_in_schema=False)
 
 
 def _write_down(server: WebServer, request: Request, who: str, what: str, **fields: Any) -> None:
