@@ -34,7 +34,7 @@ def reset(endpoint: str) -> None:
 
 
 def serve() -> None:
-    """Answer for ever; the port, which the system chooses, is printed when clients can connect."""
+    """Answer forever; the port, which the system chooses, is printed when clients can connect."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 

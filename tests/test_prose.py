@@ -138,8 +138,9 @@ def test_what_decides_makes_no_sentences(path: Path) -> None:
 
 # Each of these has a plain word: «again», «unknown», «0», «is reported», «no one».
 ARCHAIC = re.compile(
-    r"\b(anew|aught|betwixt|forsooth|hath|herein|hither|hitherto|naught|nought|oft|thence|thereof|therein|thither|told|"
-    r"unto|upon|whence|whereof|wherein|whither|for want of|is had|was had|be it with)\b",
+    r"\b(anew|aught|betwixt|forsooth|hath|herein|hither|hitherto|lest|likewise|naught|nought|oft|shall|thence|thereof|"
+    r"therein|thither|told|unto|upon|whence|whereof|wherein|whilst|whither|"
+    r"for ever|for want of|is had|was had|be it with)\b",
     re.IGNORECASE,
 )
 # In docstrings and comments: «is», «rests», «occurs», a state. «Stands for», «stands in for» and «stands by» are plain.
@@ -178,6 +179,42 @@ STATE = 1  # how things stand
 '''
     assert archaic(text)[0] == (2, "anew")
     assert {line for line, _ in archaic(text)} == {2, 6, 9}
+
+
+# Elliptic in a docstring: «that is none» for «that is not one», «is said» for «is reported».
+ELLIPTIC = re.compile(
+    r"\b(that|it|which) (is|are) none\b(?! of)|\b(what|which) is said (of|when|once|where)\b", re.IGNORECASE
+)
+
+
+def elliptic(text: str) -> list[tuple[int, str]]:
+    """(line, words) of the elliptic phrases in the docstrings of a module."""
+    if not ELLIPTIC.search(text):
+        return []
+    return [
+        (node.lineno, found[0])
+        for node in docstrings(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for found in ELLIPTIC.finditer(CODE.sub("", str(node.value.value)))
+    ]
+
+
+def test_an_elliptic_phrase_is_found() -> None:
+    """In docstrings alone; «none of» is whole."""
+    text = '''
+"""InputError for a name that is none."""
+WORDS = "a name that is none"
+def read():
+    """What is said of a run; it is none of ours."""
+'''
+    assert [line for line, _ in elliptic(text)] == [2, 5]
+
+
+def test_docstrings_are_whole() -> None:
+    """No docstring has one of the elliptic phrases."""
+    modules = sorted(SOURCE.rglob("*.py"))
+    found = {path.relative_to(SOURCE).as_posix(): words for path in modules if (words := elliptic(path.read_text()))}
+    assert not found, f"say what it is («that is not one», «is reported», «the message about»): {found}"
 
 
 def test_prose_is_plain() -> None:

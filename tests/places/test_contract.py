@@ -99,25 +99,25 @@ def test_a_job_as_scontrol_prints_it() -> None:
         ({"gpus": 8, "gpu": "h100"}, []),
         ({"gpus": 8}, []),
         ({"partition": "cpu", "time_limit_minutes": 100_000}, []),  # no limit
-        ({"gpus": 9}, ["has 8 GPUs", "wait for ever"]),
+        ({"gpus": 9}, ["has 8 GPUs", "wait forever"]),
         ({"gpus": 1, "gpu": "h10"}, ["GPUs of the type 'h10'"]),
-        ({"gpus": 1, "partition": "cpu"}, ["has 0 GPUs", "wait for ever"]),
+        ({"gpus": 1, "partition": "cpu"}, ["has 0 GPUs", "wait forever"]),
         ({"partition": "bach"}, ["no partition is named 'bach'"]),
         ({"partition": "old"}, ["is down"]),
         ({"time_limit_minutes": 61}, ["over the limit of batch: 60"]),
-        ({"cores": 9}, ["has 8 cores", "wait for ever"]),
-        ({"memory_gib": 63}, ["62.5 GiB", "wait for ever"]),
+        ({"cores": 9}, ["has 8 cores", "wait forever"]),
+        ({"memory_gib": 63}, ["62.5 GiB", "wait forever"]),
     ],
 )
 def test_what_stands_against_a_run(given: dict[str, Any], said: list[str]) -> None:
-    """What Slurm would let wait for ever is refused, each with the key that mends it."""
+    """What Slurm would let wait forever is refused, each with the key that mends it."""
     found = list(against(place(**given), "cluster", parse_partitions(SINFO)))
     assert [expected in one.message for one, expected in zip(found, said, strict=True)] == [True] * len(said)
     assert all(one.hint for one in found)
 
 
 def test_more_nodes_than_there_are() -> None:
-    """Slurm lets such a job wait for ever."""
+    """Slurm lets such a job wait forever."""
     [found] = against(place(nodes=3), "cluster", parse_partitions(SINFO))
     assert found.message.startswith("2 nodes of batch have all that is asked for, 3 are needed")
 

@@ -125,7 +125,7 @@ def test_each_limit_is_named(guard: GuardSpec, meter: SpendMeter, reason: RunRea
 
 
 def test_no_limit_is_never_reached() -> None:
-    """A run without limits may run for ever."""
+    """A run without limits may run forever."""
     assert breach(GuardSpec(), SpendMeter(held_s=1e9, idle_s=1e9), save_s=1e9) is None
     assert not must_kill(GuardSpec(), SpendMeter(held_s=1e9))
 

@@ -90,7 +90,7 @@ def test_wrong_types_in_azure(server: Any, web: Web, catalog: Catalog) -> None:
 
 
 def test_azure_pages_without_end(server: Any, web: Web, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A NextPageLink that leads on for ever fails the source instead of hanging it (here after 50 pages)."""
+    """A NextPageLink that leads on forever fails the source instead of hanging it (here after 50 pages)."""
     monkeypatch.setattr("tonnage.sources.web.MOST_PAGES", 50)
     server.endless = True
     server.azure = []

@@ -156,7 +156,7 @@ def test_a_further_machine_ends_by_sigterm_though_the_bucket_hangs(
     assert below
     lease = tmp_path / "bucket" / KEYS.lease
     lease.rename(lease.with_suffix(".away"))
-    os.mkfifo(lease)  # whoever reads it waits for ever
+    os.mkfifo(lease)  # whoever reads it waits forever
     began = time.monotonic()
     second.send_signal(signal.SIGTERM)
     assert second.wait(LONGEST_S) == 75

@@ -42,7 +42,7 @@ def test_what_a_further_pod_prints_has_no_secret(tmp_path: Path) -> None:
 def test_a_journal_of_any_length_does_not_call_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """It is repeated after other bytes on stdout, once: one longer than these would be repeated for ever."""
+    """It is repeated after other bytes on stdout, once: one longer than these would be repeated forever."""
     monkeypatch.setattr("tonnage.supervisor.pod.JOURNAL_EVERY_BYTES", 100)
     folder = RunFolder(tmp_path)
     folder.journal_file.write_bytes(b'{"kind": "training"}\n' * 10)

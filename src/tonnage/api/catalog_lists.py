@@ -210,7 +210,7 @@ def check_catalog(*, top: int | None = None, settings: Settings | None = None) -
 def catalog_list(what: str, *, gpu: str | None, provider: str | None, settings: Settings) -> Report:
     """Accelerators, machines or offers, those of a GPU filter and a provider alone, for readers that have no flags.
 
-    Raises InputError for a list that is none and what is no filter, UnknownName for a GPU or provider that is none.
+    Raises InputError for an unknown list and for an invalid filter, UnknownName for an unknown GPU or provider.
     """
     if what not in LISTS:
         raise InputError(f"no list '{what[:40]}'", hint=did_you_mean(nearest(what, LISTS), ", ".join(LISTS)))

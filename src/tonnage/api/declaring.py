@@ -19,7 +19,7 @@ _KEY: Final = "option"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What is said of one option. `read` turns the text of a flag into the value; `text` is its default as typed."""
+    """The declaration of one option. `read` turns the text of a flag into the value; `text` is its default as typed."""
 
     flag: str
     help: str

@@ -110,7 +110,7 @@ def open_gateway(
 
 
 def gateway_folder(store: str, settings: Settings) -> Path:
-    """Of a gateway in the home. Journals belong to one store: those of another gateway are none of its business."""
+    """Of a gateway in the home. Journals belong to one store: it ignores those of another gateway."""
     return settings.home / "gateway" / blake2b(store.encode(), digest_size=4).hexdigest()
 
 
@@ -139,9 +139,9 @@ def import_litellm(path: Path | str) -> tuple[str, tuple[str, ...]]:
 def gateway_top(
     target: Path | str, options: GatewayTopOptions | None = None, *, settings: Settings | None = None
 ) -> Iterator[Answer[Top]]:
-    """What a running gateway did in each interval, for ever; `target`: its file, or the URL where it shows figures.
+    """What a running gateway did in each interval, forever; `target`: its file, or the URL where it shows figures.
 
-    Raises NoGateway where none answers, InputError for a sort that is none.
+    Raises NoGateway where none answers, InputError for an unknown sort.
     """
     import httpx
 

@@ -73,7 +73,7 @@ def validate(
     `kind` is training or inference. `calibration` is a file; by default the settings' one, else the packaged. With
     `memory_margin`, the share of device memory kept free (0 to 1), false fits are counted too. `on_rows` is called with
     how many rows are done, `on_step` which round of a cross-validation begins. Raises InputError for a file that cannot
-    be read and a kind or key that is none.
+    be read and an unknown kind or key.
     """
     from tonnage.api.catalogs import market_of
     from tonnage.calibration.leave_out import usual_jobs

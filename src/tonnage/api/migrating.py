@@ -212,7 +212,7 @@ def _changes(asked: _Move, adapted: RunSpec, before: Executor, after: Executor) 
 
 
 def _facts(executor: Executor, spec: RunSpec, folder: RunFolder) -> dict[str, str | None]:
-    """What is said of every place in the same words."""
+    """The remarks that hold for every place."""
     from tonnage.reports.wording import plural, render_purchase
 
     place = executor.place

@@ -119,7 +119,7 @@ def make_ui_key(
     settings: Settings | None = None,
 ) -> str:  # fmt: skip
     """A new key of a person or (`service`) a program, whose secret is given once. `projects`: the role holds for
-    runs and budgets of these alone. Raises InputError for a role that is none and a name that is taken."""
+    runs and budgets of these alone. Raises InputError for an unknown role and a name that is taken."""
     from tonnage.web.keys import ROLES, now_utc
 
     if role not in ROLES:

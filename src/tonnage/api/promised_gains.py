@@ -87,7 +87,7 @@ def gains(
 
     options, settings = options or GainsOptions(), settings or current_settings(as_of=as_of)
     targets = with_least(dict(options.promises))
-    with_least(dict.fromkeys(options.only, 0.5))  # InputError for a name that is none
+    with_least(dict.fromkeys(options.only, 0.5))  # InputError for an unknown name
     market = market_of(catalog, settings)
     job = override_constraints(read_workload(workload, as_of, market, settings), market, **constraints)
     check_limits(job, market)
@@ -161,7 +161,7 @@ def _device_gain(
 
 def _processor(job: Workload, device: str, settings: Settings) -> Side | UnmeasuredProcessor:
     """The rate of the work on a measured processor, or why there is none. Raises InputError for a profile that is named
-    or lies here and cannot be used, UnknownName for a name that is none."""
+    or lies here and cannot be used, UnknownName for an unknown name."""
     from tonnage.api.local_service import predict_here
     from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity

@@ -67,7 +67,7 @@ class ResumeOptions(Options):
     )  # fmt: skip
 
     def given(self) -> dict[str, Any]:
-        """What is given, by name; InputError for a device that is none."""
+        """What is given, by name; InputError for an unknown device."""
         from tonnage.api.trained import known_device
 
         found = {name: getattr(self, name) for name in declared_options(type(self))}

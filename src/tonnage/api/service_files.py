@@ -18,8 +18,8 @@ def write_service_files(planned: PlannedReplica, options: ServeOptions) -> tuple
     """Write `nginx.conf`, `envoy.yaml` and `kserve.yaml` to the folder `options.files`; what was written, and which
     file was not and why.
 
-    As many replicas as the plan has, or the most of `options.replicas`. Raises InputError for a folder that is none and
-    for an address of a replica that is none.
+    As many replicas as the plan has, or the most of `options.replicas`. Raises InputError for what is no folder, and
+    for an invalid address of a replica.
     """
     from tonnage.serving.engines.kserve_file import KSERVE_FILE
     from tonnage.serving.replicas.proxy_files import ENVOY_FILE, NGINX_FILE, render_envoy, render_nginx

@@ -177,7 +177,7 @@ def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:
 
 
 def _unlike(model: str, planned: ModelShape) -> Iterator[str]:
-    """What is said where the weights in a folder are not of the shape that was planned: its figures are another's."""
+    """The remark where the weights in a folder are not of the shape that was planned: its figures are another's."""
     file = Path(model) / "config.json"
     if not file.is_file():
         return

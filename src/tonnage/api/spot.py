@@ -220,7 +220,7 @@ def _save_h(options: AdviseOptions, machine: InstanceType | None) -> float:
 
 
 def read_traces(paths: Sequence[Path | str]) -> list[SpotTrace]:
-    """The traces of some files, each under its file's name. InputError on a file that is none."""
+    """The traces of some files, each under its file's name. InputError on a file that is not one."""
     from tonnage.spot_instances import parse_trace
 
     return [
@@ -230,7 +230,7 @@ def read_traces(paths: Sequence[Path | str]) -> list[SpotTrace]:
 
 
 def read_model(path: Path | str | None) -> HazardModel:
-    """The packaged hazard model, or one from a file. InputError on a file that is none."""
+    """The packaged hazard model, or one from a file. InputError on a file that is not one."""
     from tonnage.spot_instances import packaged_model, parse_model
 
     if path is None:

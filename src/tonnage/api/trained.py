@@ -122,7 +122,7 @@ def predict(
 
 
 def known_device(name: str) -> Device:
-    """A device's name checked. InputError where it is none."""
+    """A device's name checked. InputError where it is not one."""
     for one in ("auto", "cpu", "cuda"):
         if one == name:
             return one

@@ -71,7 +71,7 @@ class Chunk:
 def full_chunks(
     records: Iterator[tuple[BatchRow, bytes]], sizes: Sizes, too_small: Callable[[Chunk], None]
 ) -> Iterator[Chunk]:
-    """Chunks of one model and path each; the consumer closes its file. `too_small` is called with those that are none.
+    """Chunks of one model and path each; the consumer closes its file. `too_small` is called with smaller ones.
 
     A full chunk waits until the next one has rows enough for a job: else it takes them up.
     """

@@ -104,7 +104,7 @@ class FileOutput:
         FileSink(*self._records).write(answers, faults)
 
     def finish(self) -> None:
-        """The files are as they shall be."""
+        """Bring the files into their final state."""
 
     def close(self) -> None:
         for record in self._records:

@@ -61,7 +61,7 @@ def _filled(row: InferenceRow, found: Mapping[str, Any]) -> InferenceRow:
 
 
 def _stated(row: InferenceRow) -> dict[str, Any]:
-    """`key=value` of the note; a number that is none, or not finite, states nothing."""
+    """`key=value` of the note; a number that cannot be read, or is not finite, states nothing."""
     kinds = InferenceRow.__annotations__
     found: dict[str, Any] = {}
     for name, text in KEY_VALUE.findall(row.note):

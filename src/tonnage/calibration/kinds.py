@@ -162,7 +162,7 @@ def with_distance(
     seen: Mapping[str, frozenset[str]],
     catalog: Catalog,
 ) -> Iterator[JudgedRow | SkippedRow]:
-    """The results, at least one unknown away from the data where the row's GPU or engine is none of those `seen`.
+    """The results, at least one unknown away from the data where the row's GPU or engine is not one of those `seen`.
 
     A judge counts what changes the physics (device generation, precision, class of engine); a device or an engine that
     no row had is one step away even where its generation or class is known.

@@ -123,7 +123,7 @@ def _side_by_side(task: Callable[[Any], Any], values: Sequence[Any], jobs: int) 
     global _task
     _task = task
     copyreg.pickle(MappingProxyType, _reduced)
-    # A `multiprocessing.Pool` that is terminated may wait for ever for a lock that one of its killed processes held.
+    # A `multiprocessing.Pool` that is terminated may wait forever for a lock that one of its killed processes held.
     pool = ProcessPoolExecutor(min(jobs, len(values)), mp_context=multiprocessing.get_context("fork"))
     try:
         with warnings.catch_warnings():

@@ -28,7 +28,7 @@ def save_profile(profile: DeviceProfile, path: Path) -> None:
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """The profile in a file. Raises InputError where it is none, damaged, or of another version."""
+    """The profile in a file. Raises InputError where it is not one, damaged, or of another version."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise InputError(f"{path} is too large for a device profile", hint=HINT)

@@ -105,7 +105,7 @@ def calibrated_engines() -> Mapping[str, Engine]:
 
 
 def read_calibration(path: Path | Traversable, *, types: Mapping[str, type] = FIT_TYPES) -> Calibration:
-    """A calibration file. Raises InputError when it is none, or of another version.
+    """A calibration file. Raises InputError when it is not one, or of another version.
 
     `types` gives the types of the fits; by default those of this build.
     """

@@ -9,7 +9,7 @@ from tonnage.values import dataclass
 from tonnage.workload.jobs import AdapterKind, Method, TrainPrecision
 
 FULL: Final = re.compile(r"^(?:|full.*|(?:pre-?)?train(?:ing)?|pre-?training|sft|fine-?tun(?:e|ing))$")
-# Kinds of adapters by name; what is none of these is not sized, never taken for training all weights.
+# Kinds of adapters by name; what is not one of these is not sized, never taken for training all weights.
 KINDS: Final[tuple[tuple[AdapterKind, re.Pattern[str]], ...]] = (
     ("dora", re.compile(r"\bq?dora\b")),
     ("llama-adapter-v2", re.compile(r"\badapter[ _-]?v?2\b")),

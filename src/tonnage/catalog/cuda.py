@@ -67,7 +67,7 @@ class KnownDriver:
 
 
 def parse_version(text: str) -> Version:
-    """Its numbers. ValueError where it is none.
+    """Its numbers. ValueError where it is not one.
 
     >>> parse_version("580.65.06"), parse_version("12.8")
     ((580, 65, 6), (12, 8))

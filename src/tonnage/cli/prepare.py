@@ -20,7 +20,7 @@ def prepare(
     """Join, window, encode and tokenise rows: DuckDB on this machine, Spark on many, the same result on each.
 
     Sources and result are CSV, JSONL, Parquet or Delta tables with versions. A missing column, a cell of another type
-    and a key that two rows have are said with source, column, key and line; nothing is written then. --stream takes
+    and a key that two rows have are reported with source, column, key and line; nothing is written then. --stream takes
     files as they arrive in a folder, in micro-batches of which each row is written once, killed or not.
     """
     with session.progress("preparing"):

@@ -1,4 +1,4 @@
-"""What a compare file names of the catalog: providers, GPUs and machines that are none are bad input."""
+"""What a compare file names of the catalog: unknown providers, GPUs and machines are bad input."""
 
 from __future__ import annotations
 

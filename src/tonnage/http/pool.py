@@ -54,7 +54,7 @@ class Endpoint:
 
 
 def read_endpoint(url: str) -> Endpoint:
-    """The endpoint of a base URL. InputError for another scheme, a missing host, a port that is none, a password.
+    """The endpoint of a base URL. InputError for another scheme, a missing host, an invalid port, a password.
 
     >>> read_endpoint("http://localhost:8000/v1/").path
     '/v1'

@@ -119,7 +119,7 @@ class Collector:
 
 
 def page_figures(text: str, *, labels: Labels = ()) -> Iterator[tuple[SeriesKey, float]]:
-    """Every sample of a page in the text form of Prometheus. ValueError where it is none."""
+    """Every sample of a page in the text form of Prometheus. ValueError where it is not one."""
     for family in _parser()(text):
         for sample in family.samples:
             yield series(sample.name, {**sample.labels, **dict(labels)}), float(sample.value)

@@ -103,7 +103,7 @@ class AppleGpus:
 
 
 def apple_samples(content: bytes, *, memory_bytes: int) -> Iterator[GpuSample]:
-    """The property list of `ioreg -a`. ValueError where it is none. `memory_bytes`: of the machine, which both
+    """The property list of `ioreg -a`. ValueError where it is not one. `memory_bytes`: of the machine, which both
     share."""
     try:
         entries = plistlib.loads(content) if content.strip() else []

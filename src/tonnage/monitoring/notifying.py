@@ -23,7 +23,7 @@ PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertMessage:
-    """What is said of an alert. `key` is the same for its beginning and its end."""
+    """The message about an alert. `key` is the same for its beginning and its end."""
 
     text: str
     key: str

@@ -28,7 +28,7 @@ Verb = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFinding:
-    """An obstacle to a run at a place. `refused`: it would fail or wait for ever; `doubtful`: it may;
+    """An obstacle to a run at a place. `refused`: it would fail or wait forever; `doubtful`: it may;
     `unchecked`: none could ask."""
 
     kind: Literal["refused", "doubtful", "unchecked"]

@@ -148,7 +148,7 @@ def places_files(home: Path, project: Path) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlaces:
-    """What places.toml says: the places, and of a table that is none what is wrong with it."""
+    """What places.toml says: the places, and what is wrong with a table that is invalid."""
 
     places: Mapping[str, WrittenPlace]
     faults: Mapping[str, InputError]

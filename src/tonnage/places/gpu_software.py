@@ -40,7 +40,7 @@ def software_questions(
     place: PlaceTerms, name: str, *, devices: tuple[Accelerator, ...], driver: KnownDriver | None = None,
     packages: Mapping[str, str] | None = None,
 ) -> Iterator[PlaceFinding]:  # fmt: skip
-    """Every question of a place with GPUs of NVIDIA; what is not known is said as that.
+    """Every question of a place with GPUs of NVIDIA; what is unknown is reported as unknown.
 
     `devices`: those that its GPUs may be. `driver`: as the place itself, or its image's publisher, says it: it goes
     before what is written down. `packages`: of the Python there, where it can be looked at.

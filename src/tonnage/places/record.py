@@ -85,7 +85,7 @@ def unwanted(folder: RunFolder, *, token: str) -> str:
 
 
 def leave_queue(folder: RunFolder, kind: EventKind, reason: RunReason, *, place: str) -> None:
-    """Nobody works on the run and nobody will: what is said of its end is in the journal."""
+    """Nobody works on the run and nobody will: its end is described in the journal."""
     if not folder.state().state.ended:
         folder.record(kind, who="cli", reason=reason.value, message=f"taken out of the queue of {place}")
 

@@ -149,7 +149,7 @@ class OptionBuilder:
         return cost
 
     def _spots(self, rows: IntArray) -> dict[int, SpotDetail]:
-        """What is said of the rows on spot, by row; nothing of a service."""
+        """Figures of the rows on spot, by row; nothing of a service."""
         priced = self.priced
         if priced.interrupted is None:
             return {}

@@ -70,7 +70,7 @@ def weibull(shape: float, scale_h: float) -> Lifetime:
 
 
 def by_age(ages_h: tuple[float, ...], per_h: tuple[float, ...]) -> Lifetime:
-    """A hazard that is constant between ages; the last one goes on for ever."""
+    """A hazard that is constant between ages; the last one goes on forever."""
     starts, rates = np.array(ages_h), np.array(per_h)
     before = np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 

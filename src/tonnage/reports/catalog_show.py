@@ -49,7 +49,7 @@ def _title(found: Description) -> str:
 
 
 def _pairs(part: InstanceType | Accelerator | Cpu | Link) -> Iterator[tuple[str, str]]:
-    """Every figure with its unit; what is unknown is said to be."""
+    """Every figure with its unit; what is unknown is shown as unknown."""
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name == "source" or value == "" or value == ():

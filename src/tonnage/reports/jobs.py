@@ -110,7 +110,7 @@ def _plan(option: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 
 def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A price that is not written down is said to be unknown."""
+    """A price that is not written down is shown as unknown."""
     hour, most, predicted = cost.get("usd_per_hour"), cost.get("most_usd_a_job"), cost.get("predicted_usd")
     if hour is None:
         yield "cost", "not known: the place states no usd_per_hour, and the catalog has no price of its machine"

@@ -57,7 +57,7 @@ def answered(nvml: Any, ask: Callable[[], T]) -> T | None:
 
 def list_gpus(nvml: Any, environ: Mapping[str, str]) -> list[ListedGpu]:
     """The devices that CUDA_VISIBLE_DEVICES names by number (under `BUS_ORDER`) or UUID, in its order, up to the first
-    name that is none (CUDA's rule); all where it is not set.
+    name that is not one (CUDA's rule); all where it is not set.
 
     A process sees one MIG instance at most, and none of the whole boards beside it: the first instance, unless a `MIG-`
     name says which. Source: NVIDIA, «Multi-Instance GPU User Guide», section «CUDA Device Enumeration».

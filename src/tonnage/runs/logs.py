@@ -53,7 +53,7 @@ class LogTail:
     def lines(self) -> list[str]:
         """Whole lines since the last call, PIECE_BYTES at most; a line that is longer comes in pieces.
 
-        What has gone with the oldest part is said in a line.
+        What has gone with the oldest part is reported in a line.
         """
         begin, block = read_at(str(self._log), self._position, PIECE_BYTES)
         if not block and end_of(str(self._log)) < self._position:  # a new log in its place

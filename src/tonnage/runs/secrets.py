@@ -1,4 +1,4 @@
-"""Secrets of a run: taken out of what is written down, handed on by the environment, and masked in what is said.
+"""Secrets of a run: taken out of what is written down, handed on by the environment, and masked in messages.
 
 A password or signature in a URL of the workload file becomes `${TONNAGE_SECRET_1}` in the specification; its value goes
 to the supervisor and its workers in that variable. Resumed from another shell, it is read from the file again.

@@ -89,7 +89,7 @@ def is_reference(text: str) -> bool:
 
 
 def parse_reference(text: str) -> SecretReference:
-    """A reference in its parts. InputError where it is none; then the text, which may be a secret, is not shown.
+    """A reference in its parts. InputError where it is not one; then the text, which may be a secret, is not shown.
 
     >>> parse_reference("aws:app/keys#token")
     SecretReference(scheme='aws', name='app/keys', key='token')

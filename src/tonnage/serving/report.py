@@ -120,7 +120,7 @@ def _prediction(option: MachineOption) -> Iterator[Block]:
 
 
 def served_words(command: EngineCommand, ready_s: float) -> Sequence[str]:
-    """What is said once a replica takes requests."""
+    """The message once a replica takes requests."""
     return (
         f"{command.engine} takes requests at {command.url} after {render_duration(ready_s)}",
         "Ctrl-C ends it; what it is answering then is finished first",
@@ -128,7 +128,7 @@ def served_words(command: EngineCommand, ready_s: float) -> Sequence[str]:
 
 
 def here_words(planned: PlannedReplica) -> Iterator[str]:
-    """What is said of the service on this machine once it takes requests; nothing where it was not measured."""
+    """The message about the service on this machine once it takes requests; nothing where it was not measured."""
     made = planned.here
     if made is None:
         return

@@ -51,7 +51,7 @@ def refuse_what_does_not_fit_on_devices(
 ) -> None:
     """InputError for the first engine whose GPUs cannot hold the data set, with the number of rows that fits.
 
-    `memory_bytes`: of each device whose memory is known; of the others nothing is said. An engine's smallest counts.
+    `memory_bytes`: of each device whose memory is known; the others are passed over. An engine's smallest counts.
     """
     for engine in spec.engines:
         known = [memory_bytes[one] for one in engine.devices if one in memory_bytes]

@@ -164,12 +164,12 @@ class Assumptions:
     )
     sustained_tf32_fraction: float = parameter(
         0.758, 0.7, 1.35, fitted_by="training time", start=1.0,
-        source="tf32 products, likewise; fitted to published training throughputs (docs/decisions/training- "
+        source="tf32 products, as above; fitted to published training throughputs (docs/decisions/training- "
         "accuracy.md)",
     )
     sustained_fp8_fraction: float = parameter(
         1.01, 0.4, 1.5, fitted_by="training time", start=0.8,
-        source="fp8 products with their casts, likewise; fitted to published training throughputs "
+        source="fp8 products with their casts, as above; fitted to published training throughputs "
         "(docs/decisions/training-accuracy.md)",
     )
     optimizer_memory_fraction: float = parameter(

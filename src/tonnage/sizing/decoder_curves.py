@@ -318,7 +318,7 @@ def _passes(rows: DecoderRows, engine: Engine, batches: Array, tokens: Array) ->
     # The last p of k tokens see p·(k - p/2) pairs: what p causal ones see of 2k - p keys, which is p where p is k.
     reads = rows.reads
     seen = 2.0 * rows.prompts - reads
-    each = np.maximum(batches / ranks, 1.0)  # idle data ranks run along with a request that is none
+    each = np.maximum(batches / ranks, 1.0)  # idle data ranks run along with an empty request
     step = each * rows.verified
     decode = work(step, ones(batches), context, step, of=decoder_only(shape))
     if rows.verified > 1.0:

@@ -121,7 +121,7 @@ def step_work(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = 
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, trainer=trainer)
     works = (*_works(job, stages, layouts, numbers, trainer), *_table_gradients(job, layouts, trainer))
     rows, full = len(layouts.nodes), job.method == "full"
-    modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA are none of the model's
+    modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA do not belong to the model
     flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in modelled), start=np.float64(0.0))
     columns = {
         "compute": COMPUTES.index(numbers.compute),

@@ -163,7 +163,7 @@ _MACHINES: Final[tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...]] = (
 
 
 def part_of(description: str) -> Part | None:
-    """The part a SKU prices; None where it is none of a plain machine.
+    """The part a SKU prices; None where it prices no plain machine.
 
     >>> part_of("Spot Preemptible A2 Instance Ram running in Americas")
     ('ram', 'a2')

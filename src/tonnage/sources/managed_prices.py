@@ -76,7 +76,7 @@ def overlay(*layers: Iterable[ManagedPriceRow]) -> tuple[ManagedPriceRow, ...]:
 def with_known_names(rows: Iterable[ManagedPriceRow], models: Sequence[str]) -> tuple[ManagedPriceRow, ...]:
     """Token prices under the names that plans know: a price list says «Nova Lite» for `amazon.nova-lite-v1:0`.
 
-    A model that is none of `models`, or may be several, keeps the name it has.
+    A model that is not one of `models`, or may be several, keeps the name it has.
     """
     here = [model for model in models if not has_reach(model)]
     found: dict[str, str] = {}

@@ -39,7 +39,7 @@ def model_text(model: HazardModel) -> str:
 
 
 def parse_model(text: str, *, name: str) -> HazardModel:
-    """A model from the text of its file. Raises InputError when it is none."""
+    """A model from the text of its file. Raises InputError when it is not one."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

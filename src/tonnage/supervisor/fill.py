@@ -2,7 +2,7 @@
 
 It fetches what the request in the bucket names into a folder, on which the disk is mounted; reads each file again and
 holds it against its SHA-256; and says in the bucket how far it is. What has arrived before goes on; a file without any
-digest is refused. `--unmounted`: the disk is whole and no longer mounted, which is said as well.
+digest is refused. `--unmounted`: the disk is whole and no longer mounted, which is reported too.
 """
 
 from __future__ import annotations

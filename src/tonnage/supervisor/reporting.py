@@ -110,7 +110,7 @@ def _parts(folder: RunFolder, settings: Settings) -> Iterator[PeriodicDuty]:
 
 
 def _nothing() -> None:
-    """Before its end nothing is said of a run."""
+    """Before its end nothing is reported of a run."""
 
 
 def _tell(folder: RunFolder) -> None:
@@ -255,7 +255,7 @@ MAIL: Final = "TONNAGE_NOTIFY_MAIL"
 
 
 def end_of(folder: RunFolder, state: RunState) -> dict[str, Any]:
-    """What is said of an ended run."""
+    """The message about an ended run."""
     beat = read_heartbeat(folder)
     why = f" ({state.reason.value})" if state.reason else ""
     step = f"step {state.step:,}" + (f" of {state.total_steps:,}" if state.total_steps else "")

@@ -29,7 +29,7 @@ from tonnage.supervisor.spark_task import Outcome, TaskTerms, in_task
 from tonnage.supervisor.starts import HeldMachine, Lost, Say, carry_out
 
 LOOK_S: Final = 1.0  # between two looks at the executors
-MOST_LAUNCHES: Final = 12  # of one driver by the master: a driver that ends at once would be launched for ever
+MOST_LAUNCHES: Final = 12  # of one driver by the master: a driver that ends at once would be launched forever
 MOST_REASON: Final = 500
 OF_PYTHON: Final = "org.apache.spark.api.python.PythonException"
 

@@ -82,7 +82,7 @@ class Shown:
     live: bool = False
     acts: Links = ()
     document_text: Callable[[], str] | None = None  # the document as text, made once for all who ask
-    page_html: Callable[[], str] | None = None  # the page's changing part, likewise
+    page_html: Callable[[], str] | None = None  # the page's changing part, as a function too
 
     def html(self) -> str:
         """The page's changing part: names in the first column of a table lead to their addresses."""

@@ -43,7 +43,7 @@ def force_layout(workload: Workload, text: str) -> Workload:
 
 
 def parse_layout(text: str, fields: type[StrictModel]) -> dict[str, int | str]:
-    """Key -> value, short forms written out; InputError on a key that is none or that comes twice.
+    """Key -> value, short forms written out; InputError on an unknown key and on one that occurs twice.
 
     >>> parse_layout("tp=2, mb=4,recompute=full", TrainLayoutFields)
     {'tensor_parallel': 2, 'micro_batch': 4, 'recompute': 'full'}

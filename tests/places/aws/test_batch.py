@@ -292,7 +292,7 @@ def test_check_says_what_it_doubts(batch: FakeBatch) -> None:
     batch.resources.update({"minvCpus": 8, "instanceTypes": ["m5", "c5"]})
     assert any("keeps 8 vCPUs, which are billed" in said for said, _ in findings("doubtful"))
     assert any("may start another type than m5.large" in said for said, _ in findings("doubtful"))
-    assert any("may stay RUNNABLE for ever" in said for said, _ in findings("doubtful", memory_gib=8))
+    assert any("may stay RUNNABLE forever" in said for said, _ in findings("doubtful", memory_gib=8))
     batch.resources["type"] = "EC2"
     assert any("no placement group" in said and "create-placement-group" in mends
                for said, mends in findings("doubtful", spot=False, nodes=2))  # fmt: skip

@@ -397,7 +397,7 @@ def test_check_of_the_quota(sagemaker: FakeSageMaker, aws_network: dict[str, str
 
 @pytest.mark.usefixtures("ec2")
 def test_check_of_the_way_out(aws: str, aws_network: dict[str, str]) -> None:
-    """A private machine behind an internet gateway, and one that leads nowhere, would wait for ever."""
+    """A private machine behind an internet gateway, and one that leads nowhere, would wait forever."""
     client = boto3.client("ec2", endpoint_url=aws)
     client.delete_route(RouteTableId=aws_network["table"], DestinationCidrBlock="0.0.0.0/0")
     found = refusals(aws_network)

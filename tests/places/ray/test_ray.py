@@ -180,9 +180,9 @@ NODES = [
     ],
 )
 def test_what_no_node_has_is_refused(terms: dict[str, Any], said: str | None) -> None:
-    """Ray would let it wait for ever; where nodes may come it is doubtful alone."""
+    """Ray would let it wait forever; where nodes may come it is doubtful alone."""
     found = list(against_nodes("r", place(**terms), NODES))
-    assert [one.message for one in found] == ([] if said is None else [f"{said}: it would wait for ever"])
+    assert [one.message for one in found] == ([] if said is None else [f"{said}: it would wait forever"])
     may_come = list(against_nodes("r", place(**terms, autoscales=True), NODES))
     assert {one.kind for one in may_come} == ({"doubtful"} if said else set())
 

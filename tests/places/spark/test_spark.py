@@ -192,7 +192,7 @@ def worker(cores: int = 8, gib: int = 16, gpus: int = 8, state: str = "ALIVE") -
 def test_what_no_workers_hold_is_refused(
     terms: dict[str, Any], workers: list[dict[str, Any]], said: str | None
 ) -> None:
-    """A master would let it wait for ever."""
+    """A master would let it wait forever."""
     found = list(against_workers("s", place(**terms), workers))
     assert len(found) == (said is not None)
     assert all(said in one.message and one.kind == "refused" and one.hint for one in found if said)
@@ -309,7 +309,7 @@ def test_what_check_finds(master: FakeMaster, tmp_path: Path) -> None:
     master.version, master.status = "3.1.2", "STANDBY"
     assert "its Spark is 3.1.2, 3.2 is needed" in said()
     assert "is STANDBY" in said()
-    assert "would wait for ever" in said(gpus=9)
+    assert "would wait forever" in said(gpus=9)
     master.before = [times(9, HTTPAnswer(status=404, content=b"<html>"), "GET", "/v1/")]
     assert "404" in said()
     master.before = [times(9, HTTPAnswer(document={"a": 1}), "GET", "/json")]

@@ -79,7 +79,7 @@ def test_a_signal_is_heard_while_ray_deploys(
 
 @pytest.mark.slow
 def test_a_real_ray_ends_at_ctrl_c_while_it_deploys(tmp_path: Path) -> None:
-    """A replica that asks for more cores than there are waits for ever; Ctrl-C is exit code 130, and nothing stays."""
+    """A replica that asks for more cores than there are waits forever; Ctrl-C is exit code 130, and nothing stays."""
     pytest.importorskip("ray.serve")
     folder = write_tiny_encoder(tmp_path / "tiny", "embedding")
     port = free_port()

@@ -35,7 +35,7 @@ class Rubbish(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """A protocol. `body` makes the request of a model and a prompt, `read` what an answer that is not streamed says
-    (Rubbish where it is none)."""
+    (Rubbish where it is not one)."""
 
     name: str
     path: Callable[[str], str]  # of the model

@@ -1,7 +1,7 @@
 """What may be spent, asked or held at a time: a budget, a rate limit and a limit of requests at once are all one thing.
 
 An allowance has a unit, a scope, a cap and a window. Amounts are taken from it twice: held before a request is sent,
-then settled at what it was. Windows are aligned to UTC: a minute, a day, a month, or for ever.
+then settled at what it was. Windows are aligned to UTC: a minute, a day, a month, or forever.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ SECRET_OF_NAME: Final = 3  # the group of `_NAMED` that is the secret
 def redacted(text: str) -> str:
     """The text without what looks like a key, a token, an e-mail address, a telephone, card or account number.
 
-    Letters of ASCII that JSON wrote in escapes are read first, lest they hide one.
+    Letters of ASCII that JSON wrote in escapes are read first, so that they cannot hide one.
     """
     text = without_escapes(text)
     pieces, at = [], 0

@@ -129,7 +129,7 @@ class Attempt:
         return await self._carried(self._ask() if self.answer is None else self._hear(self.answer))
 
     def expire(self, now_s: float) -> None:
-        """End the attempt where its time is over: a client that trickles holds nothing for ever."""
+        """End the attempt where its time is over: a client that trickles holds nothing forever."""
         if now_s - self.settlement.began_s > self.deployment.timeouts.total and self.settlement.status:
             assert self.answer is not None
             self.answer.abort()
@@ -273,7 +273,7 @@ class Attempt:
         return running.upstreams[deployment.name].written("POST", passed.target, headers, passed.body)
 
     async def _refused(self, answer: Connection) -> AttemptResult:
-        """An answer that is none: too busy, broken, or the client's own fault."""
+        """An error answer: too busy, broken, or the client's own fault."""
         status, name, settlement = answer.status, self.deployment.name, self.settlement
         try:
             body = await whole_body(answer)

@@ -92,7 +92,7 @@ BUDGETS: Final[Fields[BudgetLeft]] = (
 
 
 def check_sort(sort: str) -> None:
-    """InputError for a name of none."""
+    """InputError for an unknown name."""
     if sort not in SORTS:
         raise InputError(f"nothing is sorted by '{sort}'", hint=f"one of {', '.join(SORTS)}")
 

@@ -188,7 +188,7 @@ class AlertEngine:
 
     @staticmethod
     def states_of(state: Mapping[str, Any]) -> dict[tuple[str, SeriesKey], AlertState]:
-        """The alerts of a state that was written down. KeyError, TypeError: it is none."""
+        """The alerts of a state that was written down. KeyError, TypeError: it is not one."""
         found = {}
         for one in state["alerts"]:
             given = dict(one)

@@ -108,7 +108,7 @@ def _problems(entries: WatchEntries, rules: Mapping[str, AlertRuleEntry]) -> Ite
 
 
 def _metric_problems(path: tuple[str | int, ...], metric: str) -> Iterator[Problem]:
-    """A name of ours that is none would never fire; other names are those of the pages that are scraped."""
+    """An unknown name of ours would never fire; other names are those of the pages that are scraped."""
     if metric.startswith("tonnage_") and find_metric(metric) is None:
         hint = did_you_mean(nearest(metric, REGISTRY, count=2), "`tonnage watch names` lists them all")
         yield Problem(path, f"no metric is named '{metric}'", hint)

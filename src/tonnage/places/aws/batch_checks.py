@@ -136,6 +136,6 @@ def _size_and_quota(account: AWSAccount, place: BatchPlace) -> Iterator[PlaceFin
         yield PlaceFinding(
             kind="doubtful", hint=f"places.{account.place}.memory_gib = {free_gib:g}",
             message=f"of the {memory_gib:g} GiB of {place.instance_type} its system keeps some: a job that asks for "
-            f"{place.memory_gib:g} may stay RUNNABLE for ever",
+            f"{place.memory_gib:g} may stay RUNNABLE forever",
         )  # fmt: skip
     yield from account.quota("ec2", float(vcpus * place.nodes), named=quota_of(place.instance_type, spot=place.spot))

@@ -112,7 +112,7 @@ class AWSAccount:
             yield refused(f"the role {name} does not let {service} take it", hint)
 
     def quota(self, service: str, wanted: float, *, named: str) -> Iterator[PlaceFinding]:
-        """Whether the account's quota of a name is enough; a name that is not listed is said."""
+        """Whether the account's quota of a name is enough; a name that is not listed is reported."""
         try:
             quotas = list(self._quotas(service))
         except AwsError as error:

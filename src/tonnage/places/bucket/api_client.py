@@ -46,7 +46,7 @@ class ApiClient(ABC):
 
     @abstractmethod
     def refusal(self, answer: httpx.Response, url: str) -> TonnageError:
-        """An answer that is none, in the API's own words, with the command that mends it where there is one."""
+        """An error answer, in the API's own words, with the command that mends it where there is one."""
 
     def call(
         self, method: str, url: str, *, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None

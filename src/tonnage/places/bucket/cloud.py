@@ -109,7 +109,7 @@ def refused(message: str, hint: str) -> PlaceFinding:
 
 
 def unasked(what: str, error: TonnageError) -> PlaceFinding:
-    """A question that was refused is said, never taken for a yes."""
+    """A question that was refused is reported as refused, never counted as a yes."""
     return PlaceFinding(kind="unchecked", message=f"{what}: {error.message}", hint=error.hint or "")
 
 

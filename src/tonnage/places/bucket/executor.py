@@ -1,4 +1,4 @@
-"""A run at a cloud: the cloud starts the machine and ends it; all that is said of the run passes through the bucket."""
+"""A run at a cloud: the cloud starts the machine and ends it; all reports of the run pass through the bucket."""
 
 from __future__ import annotations
 

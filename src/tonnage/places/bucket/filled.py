@@ -61,7 +61,7 @@ def read_request(content: bytes) -> FillRequest:
 
 
 def read_state(content: bytes, where: str) -> FillState:
-    """TonnageError where it is none."""
+    """TonnageError where it is not one."""
     try:
         return FillState(**json.loads(content))
     except (ValueError, TypeError) as error:

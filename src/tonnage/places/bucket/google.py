@@ -68,7 +68,7 @@ def _library() -> tuple[Any, Any]:
 
 
 def refusal_of(answer: httpx.Response, url: str) -> TonnageError:
-    """An answer that is none, in the API's own words, with the command that mends it where there is one."""
+    """An error answer, in the API's own words, with the command that mends it where there is one."""
     try:
         error: dict[str, Any] = answer.json()["error"]
     except (ValueError, KeyError, TypeError):

@@ -52,7 +52,7 @@ def _models() -> Any:
 
 
 def code_of(error: BaseException | None) -> str:
-    """The service's own word for a failure; empty where it is none of a service."""
+    """The service's own word for a failure; empty where no service failed."""
     response = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 

@@ -1,4 +1,4 @@
-"""What places.toml says of a disk that is filled before GPU machines start: what is on it, by whom it is fetched."""
+"""What places.toml says of a disk that is filled before GPU machines start: what is on it, and who fetches it."""
 
 from __future__ import annotations
 

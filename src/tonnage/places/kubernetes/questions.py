@@ -65,7 +65,7 @@ class Asking:
             yield from self._answered(question)
 
     def _answered(self, question: Any) -> Iterator[PlaceFinding]:
-        """A question that may not be asked is said, never taken for a yes."""
+        """A question that may not be asked is reported as refused, never counted as a yes."""
         try:
             yield from question()
         except ApiError as error:
@@ -155,7 +155,7 @@ class Asking:
         there = self.api.get(path_of(KUEUE, "LocalQueue", self.place.namespace, self.place.queue))
         if there is None:
             yield _refused(f"there is no LocalQueue '{self.place.queue}' in {self.place.namespace}: the run would wait "
-                           "for ever", f"places.{self.name}.queue: `kubectl get localqueues`")  # fmt: skip
+                           "forever", f"places.{self.name}.queue: `kubectl get localqueues`")  # fmt: skip
             return
         for one in (there.get("status") or {}).get("conditions") or ():
             if one["type"] == "Active" and one["status"] == "False":
@@ -202,7 +202,7 @@ class Asking:
     def _without(self, message: str, hint: str) -> PlaceFinding:
         if self.place.cluster in GROWS:
             return PlaceFinding(kind="doubtful", message=f"{message} now; one may come", hint=hint)
-        return _refused(f"{message}: the pods would wait for ever", hint)
+        return _refused(f"{message}: the pods would wait forever", hint)
 
     def _quota(self) -> Iterator[PlaceFinding]:
         path = path_of("v1", "ResourceQuota", self.place.namespace)

@@ -50,7 +50,7 @@ def against_versions(ray: str, python: str) -> Iterator[PlaceFinding]:
 
 
 def against_nodes(name: str, place: RayPlace, nodes: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
-    """Whether nodes that live have all that the run takes of each; Ray lets a run that waits for more wait for ever."""
+    """Whether nodes that live have all that the run takes of each; Ray lets a run that waits for more wait forever."""
     living = [one for one in nodes if one["state"] == "ALIVE"]
     bundle = place.bundle
     fits = sum(_has(one, bundle) for one in living)
@@ -76,7 +76,7 @@ def _waits(name: str, place: RayPlace, message: str) -> PlaceFinding:
         return PlaceFinding(kind="doubtful", message=f"{message}: it waits until one comes", hint="`ray status`")
     terms = f"places.{name}: nodes, cores, gpus, gpu, resources"
     hint = f"`ray status` on the head; {terms}; `autoscales = true` waits for one"
-    return _refused(f"{message}: it would wait for ever", hint)
+    return _refused(f"{message}: it would wait forever", hint)
 
 
 def _has(node: Mapping[str, Any], bundle: Mapping[str, float]) -> bool:

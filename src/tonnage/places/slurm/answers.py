@@ -81,7 +81,7 @@ def parse_queue(text: str) -> tuple[TaggedSlurmJob, ...]:
 
 
 def parse_job(text: str) -> JobView | None:
-    """One line of `scontrol show job -o`; None where it is none.
+    """One line of `scontrol show job -o`; None where it is not one.
 
     >>> parse_job("JobId=7 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15 NodeList=gpu1").phase.value
     'ended'

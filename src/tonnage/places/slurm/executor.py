@@ -127,7 +127,7 @@ class Slurm:
             self._leave_queue(folder, EventKind.CANCELLED, RunReason.USER_CANCELLED)
 
     def _leave_queue(self, folder: RunFolder, kind: EventKind, reason: RunReason) -> None:
-        """Nobody works on it: the job goes, and what is said of it is in the journal."""
+        """Nobody works on it: the job goes, and its end is described in the journal."""
         self.teardown(folder)
         leave_queue(folder, kind, reason, place=self.name)
 

@@ -1,6 +1,6 @@
 """Whether a cluster can hold a run: asked of what `sinfo` answered. Pure.
 
-Slurm itself accepts a job over the partition's time limit, or for nodes it does not have, and lets it wait for ever.
+Slurm itself accepts a job over the partition's time limit, or for nodes it does not have, and lets it wait forever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tonnage.units import mib_to_gib
 
 
 def against(place: SlurmPlace, name: str, groups: Sequence[NodeGroup]) -> Iterator[PlaceFinding]:
-    """Every reason why this cluster would refuse the job or let it wait for ever."""
+    """Every reason why this cluster would refuse the job or let it wait forever."""
     key = f"places.{name}"
     mine = [one for one in groups if (one.default if place.partition is None else one.partition == place.partition)]
     if not mine:
@@ -27,7 +27,7 @@ def against(place: SlurmPlace, name: str, groups: Sequence[NodeGroup]) -> Iterat
     if limit is not None and place.time_limit_minutes > limit:
         yield _refused(
             f"{place.time_limit_minutes} minutes are over the limit of {mine[0].partition}: {limit:g}; the job would "
-            "wait for ever",
+            "wait forever",
             f"{key}.time_limit_minutes = {limit:g}: a run goes on after it from its checkpoint",
         )
     yield from _nodes(place, key, mine)
@@ -61,7 +61,7 @@ def _nodes(place: SlurmPlace, key: str, mine: Sequence[NodeGroup]) -> Iterator[P
     fit = sum(one.nodes for one in mine if _holds(one, place))
     if fit < place.nodes:
         yield _refused(
-            f"{fit} nodes of {where} have all that is asked for, {place.nodes} are needed; the job would wait for ever",
+            f"{fit} nodes of {where} have all that is asked for, {place.nodes} are needed; the job would wait forever",
             f"{key}.nodes = {fit}; `sinfo -p {where} -N -l` lists them",
         )
 

@@ -45,7 +45,7 @@ def against_version(version: str) -> Iterator[PlaceFinding]:
 
 
 def against_workers(name: str, place: SparkPlace, workers: Sequence[Mapping[str, Any]]) -> Iterator[PlaceFinding]:
-    """Whether living workers have room for all executors and the driver; a master lets others wait for ever."""
+    """Whether living workers have room for all executors and the driver; a master lets others wait forever."""
     living = [one for one in workers if one["state"] == "ALIVE"]
     keys = f"places.{name}: cores, memory_gib, gpus, nodes"
     one = f"{plural(place.cores, 'core')}, {place.memory_gib:g} GiB" + (
@@ -54,7 +54,7 @@ def against_workers(name: str, place: SparkPlace, workers: Sequence[Mapping[str,
     has = sum(_executors(place, worker) for worker in living)
     if has < place.nodes:
         said = f"its {plural(len(living), 'living worker')} hold {plural(has, 'executor')} of {one}"
-        yield _refused(f"{said}, {place.nodes} are needed: it would wait for ever", f"{keys}; {place.web_url}")
+        yield _refused(f"{said}, {place.nodes} are needed: it would wait forever", f"{keys}; {place.web_url}")
         return
     if not any(has - _executors(place, worker) + _executors(place, worker, driver=True) >= place.nodes
                for worker in living if _holds_driver(place, worker)):  # fmt: skip

@@ -71,7 +71,7 @@ def _provider(name: str, place: AzurePlace) -> Iterator[Block]:
 
 
 def _identifier(name: str, place: AzurePlace, path: str, what: str) -> Block:
-    """Of something that is there already: in the place's resource group, unless it is said."""
+    """Of something that is there already: in the place's resource group, unless it is stated."""
     return Block("variable", name, type=Expression("string"), default=f"{place.group}/providers/{path}",
                  description=f"{what}: its identifier")  # fmt: skip
 

@@ -39,7 +39,7 @@ class Hosts:
         return np.asarray(takes_many(devices_per_s / each[machine], gpus))
 
     def share(self, machine: int, nodes: int, devices_per_s: float) -> HostShare | None:
-        """What is said of `nodes` such machines, whose devices would take so many items a second."""
+        """Risks of `nodes` such machines, whose devices would take so many items a second."""
         rate = self.rates[machine]
         if rate is None:
             return None

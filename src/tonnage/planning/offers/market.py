@@ -133,7 +133,7 @@ LISTED: Final[dict[Listed, ListKey]] = {"provider": "providers", "region": "regi
 
 
 def not_listed(binding: Listed, allowed: tuple[str, ...], has: str) -> Miss:
-    """A candidate that is none of what a constraint lists."""
+    """A candidate that is not one of what a constraint lists."""
     include = Include(key=LISTED[binding], value=has)
     return NotAllowedMiss(binding=binding, allowed=allowed, has=has, lifted_by=(include,))
 

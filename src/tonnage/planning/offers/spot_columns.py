@@ -116,7 +116,7 @@ class SpotColumns:
         )
 
     def details(self, rows: SpotRows, runs: SpotEnds, places: IntArray) -> list[SpotDetail]:
-        """What is said of options, one a row, whose runs are at `places` of the columns."""
+        """Columns about options, one a row, whose runs are at `places` of the columns."""
         ends = (runs.value, runs.low, runs.high)
         keeps = np.isfinite(rows.in_flight_s)
         columns = (

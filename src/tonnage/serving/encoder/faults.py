@@ -16,7 +16,7 @@ class Fault(Exception):
 
 
 class BadRequest(Fault):
-    """Not what the endpoint takes: a wrong type, an empty batch, JSON that is none."""
+    """Not what the endpoint takes: a wrong type, an empty batch, invalid JSON."""
 
     status = 400
     kind = "invalid_request"

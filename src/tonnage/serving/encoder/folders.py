@@ -62,7 +62,7 @@ def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; None where there is none. InputError for what is no JSON."""
+    """What a file holds; None where there is none. InputError for invalid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

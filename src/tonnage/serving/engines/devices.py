@@ -50,7 +50,7 @@ class Device:
 def visible_devices(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
     """Those that the variables of `environ` leave, in their order; all where none is set.
 
-    Names are numbers or the beginning of UUIDs; what comes after a name that is none is not visible (CUDA's rule). A
+    Names are numbers or the beginning of UUIDs; what comes after an unknown name is not visible (CUDA's rule). A
     board that is cut up gives its first instance where the variable names the board. Numbers are by the PCI bus:
     InputError where CUDA_DEVICE_ORDER says that they are not and the boards differ.
     """

@@ -34,7 +34,7 @@ class EngineProcess:
     process: subprocess.Popen[bytes]
     folder: Path
     started_at: float  # of time.monotonic
-    start_ticks: int | None  # of its process, which with the pid names it for ever (watchdog.started_at)
+    start_ticks: int | None  # of its process, which with the pid names it forever (watchdog.started_at)
 
     @property
     def log_file(self) -> Path:

@@ -130,7 +130,7 @@ ENGINES: Final[Mapping[str, CommandEngine]] = MappingProxyType(
 
 
 def command_engine(name: str) -> CommandEngine:
-    """The engine by name; UnknownName where it is none of `ENGINES`."""
+    """The engine by name; UnknownName where it is not one of `ENGINES`."""
     if name not in ENGINES:
         known = ", ".join(ENGINES)
         near = nearest(name, ENGINES)

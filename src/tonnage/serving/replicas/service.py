@@ -162,7 +162,7 @@ class Service:
             self.replicas.scale_to(wanted)
 
     def _look_at_raised(self) -> None:
-        """What a watch asks for, or no longer does; a file that cannot be read changes nothing, and is said."""
+        """What a watch asks for, or no longer does; a file that cannot be read changes nothing, and is reported."""
         try:
             raised = read_raised(self.replicas.folder) or Raised()
         except DataError as error:

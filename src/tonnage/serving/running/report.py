@@ -189,7 +189,7 @@ def _flat(shown: ServiceShown) -> Iterator[tuple[str, Any]]:
 
 
 def ended_report(service: RunningService) -> Report:
-    """What is said when a service was asked to end."""
+    """The message once a service was asked to end."""
     state = "still answers" if service.is_alive else "ended"
     return Report(
         page=lambda: Page(title="Ended", blocks=(Paragraph(text=f"The service {service.name} {state}."),)),

@@ -35,7 +35,7 @@ Fault = Callable[[str, Document], "FakeEC2Error | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeEC2Error:
-    """An answer that is none."""
+    """An error answer."""
 
     code: str
     message: str

@@ -27,7 +27,7 @@ OTHERS: Final = {"ListServiceQuotas": "service-quotas", "DescribeImages": "ecr"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeServiceError:
-    """An answer that is none."""
+    """An error answer."""
 
     code: str
     message: str

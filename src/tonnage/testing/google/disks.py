@@ -49,7 +49,7 @@ class FakeDisks:
         self._ids = itertools.count(7_000_000_000)
 
     def answer(self, asked: Asked) -> HTTPAnswer | None:
-        """None where the request is none of disks that were made here."""
+        """None where the request is about no disk that was made here."""
         if found := DISKS.fullmatch(asked.path):
             return self._disk(asked, found[1], found[2], labels=found[3] is not None)
         if found := SNAPSHOTS.fullmatch(asked.path):

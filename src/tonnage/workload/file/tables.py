@@ -17,9 +17,9 @@ def refuse_table(
     error: ValidationError, model: type[BaseModel], values: Mapping[str, Any], *, file: str, table: tuple[str, str],
     page: str,
 ) -> WorkloadError:  # fmt: skip
-    """The refusal of `[table]`, whose `values` are none of `model`'s; `page` is the document that lists its keys.
+    """The refusal of `[table]`, whose `values` do not fit `model`; `page` is the document that lists its keys.
 
-    A required key that is missing because it is misspelt is said once, as the unknown key that is there.
+    A required key that is missing because it is misspelt is reported once, as the unknown key that is there.
     """
     document = as_document(values)
     errors = error.errors(include_url=False)

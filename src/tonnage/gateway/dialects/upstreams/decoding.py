@@ -11,7 +11,7 @@ from tonnage.gateway.dialects.conversation import UpstreamNonsense
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """Raises UpstreamNonsense for what is no JSON object."""
+    """Raises UpstreamNonsense for invalid JSON object."""
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:

@@ -194,7 +194,7 @@ def _program(text: str) -> Any:
 
 
 def compiled(text: str) -> Any:
-    """A CEL expression ready to run. ValueError where it is none; MissingExtra without its package."""
+    """A CEL expression ready to run. ValueError where it is not one; MissingExtra without its package."""
     try:
         import cel
     except ImportError as error:

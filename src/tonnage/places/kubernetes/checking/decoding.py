@@ -164,7 +164,7 @@ def _wrong(path: str, value: Any, wanted: str) -> ObjectRefusal:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """One object of JSON. InputError where it is none, or a field occurs there twice."""
+    """One object of JSON. InputError where it is not one, or a field occurs there twice."""
     try:
         found = json.loads(text, object_pairs_hook=_once)
     except ValueError as error:

@@ -34,7 +34,7 @@ class TableFile:
 def find_table(path: Path, *, trust: bool) -> TableFile | None:
     """The model of a table that `path`, a file or a folder, is; None for a folder that holds none.
 
-    InputError for a file that is none, for several in one folder, for a pickle without `trust`.
+    InputError for a file that is not one, for several in one folder, for a pickle without `trust`.
     """
     if path.is_file():
         return _file(path, trust=trust)
