@@ -232,6 +232,12 @@ def _unused(_: object) -> Any:
     raise AssertionError("no price of a catalog is asked for")
 
 
+async def until(true: Callable[[], object]) -> None:
+    """Looks again and again, for as long as a scenario may take."""
+    while not true():
+        await asyncio.sleep(0.005)
+
+
 async def spoken(port: int, body: Any, **headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the gateway over which a chat was sent; the caller closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

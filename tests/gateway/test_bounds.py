@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, whole
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, until, whole
 
 from tonnage.gateway.proxy.asked import UnreadableRequest, read_asked
 from tonnage.gateway.proxy.bounds import FEWEST_SHARED_TOKENS, UNSTATED_OUTPUT_TOKENS
@@ -90,13 +90,13 @@ def test_a_file_may_bound_what_is_stored(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             Scripted(always=whole(RESPONSE)) as one,
-            Scripted(always=late(whole(RESPONSE), 0.05)) as other,
+            Scripted(always=late(whole(RESPONSE), 0.2)) as other,
             GatewayHarness(
                 tmp_path, {"a": one, "b": other}, budgets=[{"usd": 1}], b={"stored_tokens": 200_000}
             ) as harness,
         ):
             asked = asyncio.ensure_future(harness.ask(body, "/v1/responses"))
-            await asyncio.sleep(0.03)
+            await until(lambda: other.seen)
             held = [account.held for account in harness.book.here.by_key.values()]
             assert held == [(len(json.dumps(body)) + 512 + 200_000) * 10**6 + 10 * 2 * 10**6]
             assert (await asked).header("x-tonnage-deployment") == "b"

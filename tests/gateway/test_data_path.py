@@ -22,6 +22,7 @@ from tests.gateway.harness import (
     silence,
     spoken,
     streamed,
+    until,
     words,
 )
 
@@ -117,16 +118,16 @@ def test_each_wait_has_its_own_time() -> None:
         async def trickle(writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n")
             for _ in range(4):
-                await asyncio.sleep(0.07)
+                await asyncio.sleep(0.17)
                 writer.write(b"x")
             await silence(writer)
 
         async with Scripted(trickle) as up:
             upstream = Upstream.at("127.0.0.1", int(up.url.split(":")[2].split("/")[0]))
-            upstream.timeouts = UpstreamTimeouts(first_byte_s=60.0, between_s=0.2)
+            upstream.timeouts = UpstreamTimeouts(first_byte_s=60.0, between_s=0.6)
             answer = await upstream.ask("POST", b"/", (), b"{}")
             assert [await answer.read() for _ in range(4)] == [b"x"] * 4
-            with pytest.raises(UpstreamFault, match=r"nothing came for 0\.2 s") as fault:
+            with pytest.raises(UpstreamFault, match=r"nothing came for 0\.6 s") as fault:
                 await answer.read()
             assert fault.value.kind == "silence"
 
@@ -135,16 +136,24 @@ def test_each_wait_has_its_own_time() -> None:
 
 def test_no_retries_for_a_client_that_left(tmp_path: Path) -> None:
     """It leaves while the first attempt is under way, which fails: nothing more is sent."""
+    gone = asyncio.Event()
+
+    async def then_hang_up(writer: asyncio.StreamWriter) -> None:
+        await gone.wait()
+        await hang_up(writer)
 
     async def scenario() -> None:
         async with (
-            Scripted(always=late(hang_up, 0.1)) as up,
+            Scripted(always=then_hang_up) as up,
             GatewayHarness(tmp_path, {"a": up}, route={"retry": {"attempts": 5}}) as harness,
         ):
             _, writer = await spoken(harness.port, chat())
-            await asyncio.sleep(0.05)
+            await until(lambda: up.seen)
             writer.close()
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.05)
+            gone.set()
+            await until(lambda: harness.handler.uncertain)
+            await asyncio.sleep(0.1)
             assert len(up.seen) == 1
             assert harness.book.open_holds == harness.handler.uncertain == 1
 
@@ -217,7 +226,7 @@ def test_expectations(tmp_path: Path, expect: bytes, version: bytes, first: byte
             reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(head)
             try:
-                line = await asyncio.wait_for(reader.readline(), 0.1)
+                line = await asyncio.wait_for(reader.readline(), 20.0 if first else 0.1)
             except TimeoutError:
                 line = b""
             writer.close()

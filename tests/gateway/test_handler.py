@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, whole, words
+from tests.gateway.harness import GatewayHarness, Scripted, chat, play, said, streamed, until, whole, words
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -102,6 +102,7 @@ def test_a_client_that_trickles_is_let_go(tmp_path: Path) -> None:
         async with Scripted(always=said()) as up, GatewayHarness(tmp_path, {"a": up}) as harness:
             reader, writer = await asyncio.open_connection("127.0.0.1", harness.port)
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+            await until(lambda: harness.server.connections)
             await asyncio.sleep(0.05)
             (connection,) = harness.server.connections
             connection.check(connection._since_s + 9)
@@ -194,7 +195,7 @@ def test_own_first_overflows_to_tokens(tmp_path: Path) -> None:
             ) as harness,
         ):
             first = asyncio.ensure_future(harness.ask(chat(stream=True)))
-            await asyncio.sleep(0.05)
+            await until(lambda: mine.seen)
             second = await harness.ask()
             assert second.header("x-tonnage-deployment") == "bought"
             assert (await first).header("x-tonnage-deployment") == "mine"
@@ -266,7 +267,7 @@ def test_a_reload_keeps_what_is_under_way(tmp_path: Path) -> None:
             GatewayHarness(tmp_path, {"a": up}) as harness,
         ):
             begun = asyncio.ensure_future(harness.ask(chat(stream=True)))
-            await asyncio.sleep(0.08)
+            await until(lambda: up.seen)
             before = harness.running
             harness.handler.running = Running(harness.gateway, harness.measures, make_signer, before)
             before.retire(harness.handler.running.upstreams)

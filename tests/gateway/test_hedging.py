@@ -17,6 +17,7 @@ from tests.gateway.harness import (
     said,
     silence,
     streamed,
+    until,
     whole,
     words,
 )
@@ -124,15 +125,14 @@ def test_a_client_that_leaves_ends_both(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with (
-            Scripted(late(said(), 0.1)) as a,
-            Scripted(late(said(), 0.1)) as b,
+            Scripted(late(said(), 0.3)) as a,
+            Scripted(late(said(), 0.3)) as b,
             GatewayHarness(tmp_path, {"a": a, "b": b}, route=SOON) as harness,
         ):
             asking = asyncio.ensure_future(harness.ask())
-            await asyncio.sleep(0.05)
+            await until(lambda: b.seen)
             asking.cancel()
-            await asyncio.sleep(0.2)
-            assert harness.book.open_holds == 0
+            await until(lambda: harness.book.open_holds == 0)
             assert sorted(row["outcome"] for row in await harness.rows()) == ["hedge-lost", "ok"]
             assert json.loads(b.raw[0])["model"] == "upstream-model"
 

@@ -14,11 +14,11 @@ from tests.gateway.harness import (
     Scripted,
     chat,
     hang_up,
-    late,
     play,
     said,
     spoken,
     streamed,
+    until,
     whole,
     words,
 )
@@ -55,18 +55,25 @@ def test_under_way_and_another_body(tmp_path: Path) -> None:
     async def scenario() -> None:
         keys = {"x": {"key": "env:KEY_A"}, "y": {"key": "env:KEY_B"}}
         x, y = {"Authorization": "Bearer secret-a"}, {"Authorization": "Bearer secret-b"}
+        asked = asyncio.Event()
+
+        async def first(writer: asyncio.StreamWriter) -> None:
+            await asked.wait()
+            await said("first")(writer)
+
         async with (
-            Scripted(late(said("first"), 0.1), always=said("second")) as up,
+            Scripted(first, always=said("second")) as up,
             GatewayHarness(tmp_path, {"a": up}, keys=keys) as harness,
         ):
             under_way = asyncio.ensure_future(harness.ask(chat(), Idempotency_Key="one", **x))
-            await asyncio.sleep(0.05)
+            await until(lambda: up.seen)
             busy = await harness.ask(chat(), Idempotency_Key="one", **x)
             assert (busy.status, busy.header("retry-after")) == (409, "1")
             other = await harness.ask(chat("other"), Idempotency_Key="one", **x)
             assert other.status == 422
             assert json.loads(other.body)["error"]["code"] == "idempotency_key_reused"
             assert b"second" in (await harness.ask(chat(), Idempotency_Key="one", **y)).body
+            asked.set()
             assert b"first" in (await under_way).body
             assert (await harness.ask(chat(), Idempotency_Key="", **x)).status == 400
             assert len(up.seen) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, silence, spoken
+from tests.gateway.harness import GatewayHarness, Scripted, chat, late, play, said, silence, spoken, until
 
 from tonnage.gateway.admission.line import Ticket, WaitingLine
 from tonnage.gateway.money.allowances import Allowance
@@ -128,7 +128,7 @@ def test_a_full_line_refuses_with_its_figures(tmp_path: Path) -> None:
         ):
             await harness.ask()  # measures
             waiting = [asyncio.ensure_future(harness.ask()) for _ in range(2)]
-            await asyncio.sleep(0.05)
+            await until(lambda: len(up.seen) == 2 and len(harness.handler.waiting) == 1)
             refused = await harness.ask()
             assert (refused.status, refused.header("retry-after")) == (429, "1")
             assert refused.header("x-tonnage-queue-position") == "2"
@@ -155,9 +155,9 @@ def test_overload_sheds_the_lowest_priority(tmp_path: Path) -> None:
             GatewayHarness(tmp_path, {"a": up}, keys=keys, limits=[{"at_once": 1}], queue={"places": 1}) as harness,
         ):
             first = asyncio.ensure_future(harness.ask(**x))
-            await asyncio.sleep(0.03)
+            await until(lambda: up.seen)
             low = asyncio.ensure_future(harness.ask(x_tonnage_priority="9", **y))
-            await asyncio.sleep(0.03)
+            await until(lambda: len(harness.handler.waiting) == 1)
             lowest = await harness.ask(x_tonnage_priority="0", **x)
             assert lowest.status == 429
             high = asyncio.ensure_future(harness.ask(**x))
@@ -180,7 +180,7 @@ def test_what_would_be_too_late_is_refused_at_once(tmp_path: Path) -> None:
         ):
             await harness.ask()  # measures
             busy = asyncio.ensure_future(harness.ask())
-            await asyncio.sleep(0.05)
+            await until(lambda: len(up.seen) == 2)
             for header, value in (("x_tonnage_deadline_ms", "100"), ("x_stainless_read_timeout", "0.1")):
                 refused = await harness.ask(**{header: value})
                 assert refused.status == 429
@@ -203,10 +203,9 @@ def test_who_leaves_waits_no_more(tmp_path: Path) -> None:
             GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as harness,
         ):
             first = asyncio.ensure_future(harness.ask())
-            await asyncio.sleep(0.02)
+            await until(lambda: up.seen)
             _, writer = await spoken(harness.port, chat())
-            await asyncio.sleep(0.02)
-            assert len(harness.handler.waiting) == 1
+            await until(lambda: len(harness.handler.waiting) == 1)
             writer.transport.abort()
             while len(harness.handler.waiting):
                 await asyncio.sleep(0.02)
@@ -227,7 +226,7 @@ def test_other_refusals_do_not_wait(tmp_path: Path) -> None:
             ) as harness,
         ):
             first = asyncio.ensure_future(harness.ask())
-            await asyncio.sleep(0.02)
+            await until(lambda: up.seen)
             answers = await asyncio.gather(harness.ask(), harness.ask(chat("x" * 1000)), harness.ask())
             assert [(await first).status, *(one.status for one in answers)] == [200, 200, 429, 200]
             assert b"budget" in answers[1].body
@@ -245,7 +244,7 @@ def test_places_of_another_worker_are_found(tmp_path: Path) -> None:
             GatewayHarness(tmp_path, {"a": up}, limits=[{"at_once": 1}], queue={}) as other,
         ):
             first = asyncio.ensure_future(one.ask())
-            await asyncio.sleep(0.03)
+            await until(lambda: up.seen)
             assert [(await other.ask()).status, (await first).status] == [200, 200]
 
     play(scenario())

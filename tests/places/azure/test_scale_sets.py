@@ -40,7 +40,7 @@ def made(one: AzureScaleSets, work: Work = WORK) -> str:
 
 
 def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -178,10 +178,10 @@ def test_the_start_before_may_save_first(store: FolderObjects, supervised: bool,
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    waiting.join(0.5)
+    waiting.join(0.5 if waits else 30)
     assert waiting.is_alive() is waits
     store.write(FIRST.beat, told.replace(b"true", b"false"))
-    waiting.join(5)
+    waiting.join(30)
     assert done
 
 
@@ -189,7 +189,7 @@ def test_one_that_never_ends_is_waited_for_only_so_long(store: FolderObjects) ->
     store.write(FIRST.beat, b'{"beat": {}, "progress": "", "supervised": true}')
     began = time.monotonic()
     wait_for_last_words(store, SECOND, quiet_s=60.0, longest_s=0.3)
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 30
 
 
 def test_a_beat_says_who_has_ended(store: FolderObjects, tmp_path: Path) -> None:
