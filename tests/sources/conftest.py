@@ -307,8 +307,8 @@ class Unhurried(Watch):
 
 @pytest.fixture
 def web() -> Web:
-    """Quick attempts, no cache."""
-    return Web(limits=FetchLimits(timeout_s=1.0, attempts=3, wait_s=0.01), watch=Unhurried())
+    """Attempts that follow one another at once, no cache."""
+    return Web(limits=FetchLimits(timeout_s=30.0, attempts=3, wait_s=0.01), watch=Unhurried())
 
 
 @pytest.fixture

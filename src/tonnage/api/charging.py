@@ -87,11 +87,12 @@ class Lease:
         self._began, self._settled_usd, self.refusal = at, spent_usd or 0.0, ""
         return True
 
-    def close(self, spent_usd: float | None) -> None:
+    def close(self, spent_usd: float | None, now: datetime | None = None) -> None:
         """The service has ended."""
         from tonnage.budgets.book import ReservationBook
 
-        ReservationBook(self._home / BOOK).close_lease(self._number, self._spent(spent_usd, datetime.now(UTC)))
+        ended = self._spent(spent_usd, now or datetime.now(UTC))
+        ReservationBook(self._home / BOOK).close_lease(self._number, ended)
 
     def _spent(self, spent_usd: float | None, at: datetime) -> Any:
         from tonnage.budgets.standing import SettledCost
