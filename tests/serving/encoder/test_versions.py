@@ -90,7 +90,7 @@ def test_shares_split_the_requests(served: Served, other: Path) -> None:
             return seen, after, (await change(client, "unload", version=first)).status_code
 
     seen, after, last = run(calls())
-    assert sorted(seen.values())[0] == pytest.approx(100, abs=35)
+    assert sorted(seen.values())[0] == pytest.approx(100, abs=50)  # six standard deviations
     assert [one["share"] for one in after] == [1.0]
     assert last == 400
 
@@ -102,8 +102,11 @@ def test_a_shadow_gets_copies_and_answers_nobody(served: Served, other: Path) ->
         async with served("embedding") as client:
             await change(client, "load", model=str(other), shadow=True)
             seen = {await version_of(client) for _ in range(10)}
-            await asyncio.sleep(0.2)
-            return seen, (await client.get("/metrics")).text
+            for _ in range(400):  # copies are computed beside what is answered
+                if "tonnage_encoder_texts_total 20.0" in (text := (await client.get("/metrics")).text):
+                    break
+                await asyncio.sleep(0.05)
+            return seen, text
 
     seen, text = run(calls())
     assert len(seen) == 1
