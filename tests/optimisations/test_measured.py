@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tonnage
+from tonnage.api import optimised_here
 from tonnage.api.optimisation_worker import measure
 from tonnage.api.optimised_here import STOPPED, MeasuredHere, MeasuringTerms, measure_switches, preloaded
 from tonnage.errors import InputError, MeasuringStopped
@@ -165,8 +166,17 @@ def test_a_stopped_measurement_is_reported(folder: Path, monkeypatch: pytest.Mon
 def test_without_an_allocators_library_its_switch_says_how_to_get_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed row with the package's name; no process is started for it."""
-    monkeypatch.setattr("tonnage.api.optimised_here.preloaded", lambda _: None)
+    """A failed row with the package's name; no process is started for it, the work as it is stated is measured."""
+    really = optimised_here._one
+
+    def one(job: dict[str, Any], change: SwitchChange, *others: Any) -> dict[str, Any] | str:
+        if change.allocator is None:
+            return {"rate_per_s": 10.0, "peak_rss_bytes": 1e9, "warm_up_s": 1.0}
+        return really(job, change, *others)
+
+    monkeypatch.setattr(optimised_here, "_one", one)
+    monkeypatch.setattr(optimised_here, "preloaded", lambda _: None)
+    monkeypatch.setattr(optimised_here.subprocess, "Popen", None)
     asked = tonnage.OptimiseOptions(measure=True, repeats=1, model="model", only=("tcmalloc",))
     found = by_name(tonnage.optimise(folder / "service.tonnage.yaml", asked).found)["tcmalloc"].measured
     assert found.reason == "tcmalloc is not installed: apt-get install libtcmalloc-minimal4"
