@@ -8,12 +8,8 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRow:
-    """One measurement of a training run, in the columns of `training_calibration.csv`.
-
-    Columns from `program` on are optional: what the run's program did, in words of `workload.programs`. `y` and `n`
-    answer; blank is unknown. Where a file has none of them, `row_facts` fills in what the row's source documents.
-    """
+class FactRow:
+    """The columns that both tables begin with: the row, where it was published, the model and its shape."""
 
     id: str
     config_id: str
@@ -26,6 +22,16 @@ class TrainingRow:
     n_kv_heads: int | None
     d_ff: int | None
     vocab: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow(FactRow):
+    """One measurement of a training run, in the columns of `training_calibration.csv`.
+
+    Columns from `program` on are optional: what the run's program did, in words of `workload.programs`. `y` and `n`
+    answer; blank is unknown. Where a file has none of them, `row_facts` fills in what the row's source documents.
+    """
+
     seq_len: int | None
     gpu: str
     n_gpus: int | None
@@ -80,24 +86,13 @@ class TrainingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceRow:
+class InferenceRow(FactRow):
     """One measurement of inference, in the columns of `inference_calibration.csv`.
 
     Columns from `compiled` on are optional: `y` and `n` answer, blank is unknown. Where a file has none of them,
     `inference_facts` fills in what the row's note states and what its source documents.
     """
 
-    id: str
-    config_id: str
-    source: str
-    model: str
-    params: float | None
-    n_layers: int | None
-    d_model: int | None
-    n_heads: int | None
-    n_kv_heads: int | None
-    d_ff: int | None
-    vocab: int | None
     kind: str
     gpu: str
     n_gpus: int | None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from tonnage.comparison.computed import Total, WorkRow, add
+from tonnage.comparison.computed import Total, WorkRow
 from tonnage.planning.plan import Option
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Figure, add_figures
 from tonnage.values import dataclass
 
 MOST_DEVICES: Final = 8.0  # one usual machine; of what all have up to here the most is compared
@@ -71,7 +71,7 @@ def with_speeds(totals: Mapping[str, Total], alike: tuple[Alike, ...]) -> dict[s
 
 
 def _sum(options: list[Option | None]) -> Figure | None:
-    return add(None if one is None else one.time_s for one in options) if options else None
+    return add_figures(None if one is None else one.time_s for one in options) if options else None
 
 
 def bought_as(row: WorkRow, purchase: str) -> Option | None:

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tonnage.comparison.computed import Total, add
+from tonnage.comparison.computed import Total
 from tonnage.comparison.crossings import End, cost_at
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
 from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict, without_hours
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Figure, add_figures
 from tonnage.values import dataclass
 
 Kind = Literal[
@@ -224,7 +224,7 @@ def people_share(inputs: DecisionInputs, name: str) -> float | None:
         return None
     months = inputs.months - (bill.entry.weeks or 0.0) / WEEKS_PER_MONTH
     hours = [figure for figure in (bill.people and bill.people.scaled(max(0.0, months)), bill.entry.usd) if figure]
-    people = add(hours)
+    people = add_figures(hours)
     assert people is not None
     whole = people.value + bill.run.value * max(0.0, months)
     return people.value / whole if whole > 0 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import date
 from functools import cache
@@ -19,7 +19,7 @@ from tonnage.comparison.request import Alternative, Stated
 from tonnage.planning.plan import CatalogStamp, MachineOption, Option, Plan, PriceTrusted, TokenOption
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Figure, add_figures
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
@@ -157,13 +157,13 @@ class Total:
         """Running it, people included where their rate and hours are known."""
         if self.run_usd_per_month is None:
             return None
-        return add((self.run_usd_per_month, self.people_usd_per_month or ZERO))
+        return add_figures((self.run_usd_per_month, self.people_usd_per_month or ZERO))
 
     @property
     def time_s(self) -> Figure | None:
         """One run of each job, one after another."""
         times = [row.time_s for row in self.rows if not row.is_service]
-        return add(times) if times else None
+        return add_figures(times) if times else None
 
     @property
     def latency_p95_s(self) -> Figure | None:
@@ -179,21 +179,6 @@ class Total:
 
 
 ZERO: Final = Figure(value=0.0, low=0.0, high=0.0)
-
-
-def add(figures: Iterable[Figure | None]) -> Figure | None:
-    """The sum, its interval as wide as if all were off together; None where one is not known."""
-    known = []
-    for figure in figures:
-        if figure is None:
-            return None
-        known.append(figure)
-    return Figure(
-        value=sum(one.value for one in known),
-        low=sum(one.low for one in known),
-        high=sum(one.high for one in known),
-        basis="assumed" if any(one.basis == "assumed" for one in known) else "computed",
-    )
 
 
 def people_usd(hours: PeopleHours | None, usd_per_hour: float | None) -> Figure | None:
@@ -223,7 +208,7 @@ def compute_total(
     return Total(
         alternative=alternative.name,
         rows=rows,
-        run_usd_per_month=add(row.usd_per_month for row in rows),
+        run_usd_per_month=add_figures(row.usd_per_month for row in rows),
         people_usd_per_month=people_usd(alternative.operation_hours_per_month, usd_per_hour),
         setup_usd=people_usd(alternative.setup_hours, usd_per_hour),
         setup_hours=alternative.setup_hours,

@@ -14,7 +14,7 @@ from tonnage.comparison.profile_file import Evidence, SourceEntry
 from tonnage.comparison.request import Fraction, Pue, Stated
 from tonnage.comparison.user_files import Name, Text, parse_entries
 from tonnage.planning.plan import Option, TokenOption
-from tonnage.sizing.estimates import Basis, Figure
+from tonnage.sizing.estimates import Basis, Figure, add_figures
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 
@@ -173,22 +173,10 @@ def _evidence(name: str) -> Evidence:
 
 def total(found: Mapping[str, Footprint | None]) -> Footprint:
     """Over several workloads: None where one of them is not known."""
-    energy = _sum([one.energy_kwh if one else None for one in found.values()])
-    carbon = _sum([one.carbon_kg if one else None for one in found.values()])
+    energy = add_figures(one.energy_kwh if one else None for one in found.values()) if found else None
+    carbon = add_figures(one.carbon_kg if one else None for one in found.values()) if found else None
     missing = dict.fromkeys(lack for one in found.values() if one for lack in one.missing)
     if any(one is None for one in found.values()):
         missing = {MissingFootprint(of="work"): None}
     factors = dict.fromkeys(pair for one in found.values() if one for pair in one.factors)
     return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=tuple(missing), factors=tuple(factors))
-
-
-def _sum(figures: list[Figure | None]) -> Figure | None:
-    known = [one for one in figures if one is not None]
-    if len(known) < len(figures) or not known:
-        return None
-    return Figure(
-        value=sum(one.value for one in known),
-        low=sum(one.low for one in known),
-        high=sum(one.high for one in known),
-        basis="assumed" if any(one.basis == "assumed" for one in known) else "computed",
-    )

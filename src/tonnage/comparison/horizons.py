@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.comparison.computed import add
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Figure, add_figures
 from tonnage.values import dataclass
 
 WEEKS_PER_MONTH = 365.25 / 12 / 7
@@ -31,7 +30,7 @@ class Bill:
     def usd_per_month(self) -> Figure | None:
         if self.run is None:
             return None
-        return add((self.run, *([] if self.people is None else [self.people])))
+        return add_figures((self.run, *([] if self.people is None else [self.people])))
 
 
 def horizon_cost(bill: Bill, weeks: float, *, today: Bill | None = None) -> Figure | None:
@@ -47,7 +46,7 @@ def horizon_cost(bill: Bill, weeks: float, *, today: Bill | None = None) -> Figu
     parts = [month.scaled((weeks - moving) / WEEKS_PER_MONTH)]
     if before is not None:
         parts.append(before.scaled(moving / WEEKS_PER_MONTH))
-    return add((*parts, *([] if bill.entry.usd is None else [bill.entry.usd])))
+    return add_figures((*parts, *([] if bill.entry.usd is None else [bill.entry.usd])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

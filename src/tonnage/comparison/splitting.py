@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Final, Literal
 
-from tonnage.comparison.computed import Total, WorkRow, add
+from tonnage.comparison.computed import Total, WorkRow
 from tonnage.comparison.horizons import Bill, EntryCost, horizon_cost
 from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict, without_hours
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Figure, add_figures
 from tonnage.values import dataclass
 
 LEAST_SAVING: Final = 0.05  # of the answer's cost, that a second platform must save: a judgement of ours
@@ -165,9 +165,9 @@ def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) 
     people = [bill.people for name in used if (bill := inputs.bills[name]).people is not None]
     once = [one.usd for one in entries if one.usd is not None]
     bill = Bill(
-        run=add(row.usd_per_month for row in rows),
-        people=add(people) if people else None,
-        entry=EntryCost(usd=add(once) if once else None, weeks=weeks),
+        run=add_figures(row.usd_per_month for row in rows),
+        people=add_figures(people) if people else None,
+        entry=EntryCost(usd=add_figures(once) if once else None, weeks=weeks),
     )
     today = None if inputs.origin is None else inputs.bills[inputs.origin]
     usd, month = horizon_cost(bill, inputs.weeks, today=today), bill.usd_per_month

@@ -57,7 +57,7 @@ class Template(StrictModel):
     checks: Words = ()
 
 
-class Phase(StrictModel):
+class MigrationPhase(StrictModel):
     title: Text
     purpose: Text
 
@@ -67,7 +67,7 @@ class Templates(StrictModel):
 
     name: Name
     source: Text
-    phases: dict[Name, Phase]
+    phases: dict[Name, MigrationPhase]
     tasks: Named[Template]
     rollback: Words
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Paragraph, Table
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values
 from tonnage.reports.plain import plain_figure, plain_number
 from tonnage.reports.wording import UNKNOWN, plural, render_count, render_money, short
 from tonnage.side_by_side.ease import EngineEase
 from tonnage.side_by_side.scaling import PARTS, ScalingPoint
-from tonnage.side_by_side.searches import EngineSearch
+from tonnage.side_by_side.searches import EngineSearch, SearchTrial
 from tonnage.side_by_side.spec import BenchData, BenchSpec, SearchTerms
 from tonnage.sizing.estimates import Figure
-
-TITLES = ("engine", "trials", "failed", "s spent", "with start-up s", "USD", "as given", "best", "in trial")
 
 
 def search_blocks(spec: BenchSpec, data: BenchData, searches: tuple[EngineSearch, ...]) -> Iterator[Block]:
@@ -23,8 +22,7 @@ def search_blocks(spec: BenchSpec, data: BenchData, searches: tuple[EngineSearch
     if spec.search is None or not mine:
         return
     yield Heading(text=f"{data.name}: search with {said_budget(spec.search)} for each engine")
-    columns = tuple(Column(title=title, align="right" if place else "left") for place, title in enumerate(TITLES))
-    yield Table(columns=columns, rows=tuple(_row(one, spec.usd_per_hour) for one in mine))
+    yield field_table(_search_fields(spec.usd_per_hour), mine)
     yield Bullets(items=tuple(f"{one.engine}: {said_settings(one.best.settings) or 'as given'}"
                               for one in mine if one.best is not None))  # fmt: skip
     searching = ", ".join(engine.name for engine in spec.engines if engine.family == "automl")
@@ -57,15 +55,32 @@ def said_budget(terms: SearchTerms) -> str:
     return f"{render_money(terms.usd)} of preparing and training"
 
 
-def _row(one: EngineSearch, hourly: float | None) -> tuple[str, ...]:
-    best = one.best
+def _search_fields(hourly: float | None) -> Fields[EngineSearch]:
     return (
-        one.engine, str(len(one.trials)), str(one.failed), short(one.spent_s, 3), short(one.wall_s, 3),
-        UNKNOWN if hourly is None else render_money(one.spent_s * hourly / 3600),
-        UNKNOWN if one.as_given is None else short(one.as_given, 4),
-        UNKNOWN if best is None or best.quality is None else short(best.quality, 4),
-        UNKNOWN if best is None else str(best.number),
+        Field("data", lambda one: one.data),
+        Field("name", lambda one: one.engine, title="engine"),
+        cell("trials", lambda one: str(len(one.trials)), right=True),
+        cell("failed", lambda one: str(one.failed), right=True),
+        Field("metric", lambda one: one.metric),
+        Field("spent_s", lambda one: one.spent_s, title="s spent", show=lambda spent_s: short(spent_s, 3), right=True),
+        Field("wall_s", lambda one: one.wall_s, title="with start-up s", show=lambda wall_s: short(wall_s, 3),
+              right=True),
+        Field("usd", lambda one: None if hourly is None else one.spent_s * hourly / 3600, title="USD",
+              show=lambda usd: UNKNOWN if usd is None else render_money(usd), right=True),
+        Field("as_given", lambda one: one.as_given, title="as given", right=True),
+        Field("best", lambda one: None if one.best is None else one.best.quality, title="best", right=True),
+        Field("best_trial", lambda one: None if one.best is None else one.best.number, title="in trial",
+              show=lambda number: UNKNOWN if number is None else str(number), right=True),
+        Field("settings", lambda one: None if one.best is None else dict(one.best.settings)),
+        Field("trials", lambda one: [_trial_document(trial) for trial in one.trials]),
     )  # fmt: skip
+
+
+def _trial_document(trial: SearchTrial) -> dict[str, Any]:
+    return {
+        "number": trial.number, "quality": plain_number(trial.quality), "spent_s": plain_number(trial.spent_s),
+        "wall_s": plain_number(trial.wall_s), "reason": trial.reason, "settings": dict(trial.settings),
+    }  # fmt: skip
 
 
 def said_settings(settings: Mapping[str, Any]) -> str:
@@ -88,10 +103,11 @@ def search_document(spec: BenchSpec, searches: tuple[EngineSearch, ...]) -> dict
     terms = spec.search
     if terms is None:
         return None
+    fields = _search_fields(spec.usd_per_hour)
     return {
         "trials": terms.trials, "work_s": plain_number(terms.work_s), "usd": plain_number(terms.usd),
         "sampler": terms.sampler, "seed": terms.seed, "validation_fraction": terms.validation_fraction,
-        "engines": [_engine_document(one, spec.usd_per_hour) for one in searches],
+        "engines": [field_values(fields, one) for one in searches],
     }  # fmt: skip
 
 
@@ -159,18 +175,21 @@ def scaling_document(points: Sequence[ScalingPoint]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+_EASE: Final[Fields[tuple[str, EngineEase]]] = (
+    Field("engine", lambda one: one[0], title="engine"),
+    Field("environment", lambda one: one[1].environment, title="environment", show=lambda name: name or "tonnage's"),
+    Field("setup_s", lambda one: one[1].setup_s, title="set-up s", right=True,
+          show=lambda taken_s: UNKNOWN if taken_s is None else short(taken_s)),
+    Field("adapter_lines", lambda one: one[1].adapter_lines, title="adapter lines", right=True, show=str),
+)  # fmt: skip
+
+
 def ease_blocks(ease: Mapping[str, EngineEase]) -> Iterator[Block]:
     """A table of engines; nothing where none was looked at."""
     if not ease:
         return
     yield Heading(text="Ease")
-    columns = (Column(title="engine"), Column(title="environment"), Column(title="set-up s", align="right"),
-               Column(title="adapter lines", align="right"))  # fmt: skip
-    yield Table(columns=columns, rows=tuple(
-        (name, one.environment or "tonnage's", UNKNOWN if one.setup_s is None else short(one.setup_s),
-         str(one.adapter_lines))
-        for name, one in ease.items()
-    ))  # fmt: skip
+    yield field_table(_EASE, tuple(ease.items()))
     yield Paragraph(tone="faint", text=(
         "Set-up is that of `tonnage bench setup` here: packages fetched and installed, and a trial. Lines are those on "
         "which a statement of the engine's adapter begins, with the modules that it shares with others."
@@ -179,24 +198,4 @@ def ease_blocks(ease: Mapping[str, EngineEase]) -> Iterator[Block]:
 
 def ease_document(ease: Mapping[str, EngineEase]) -> list[dict[str, Any]]:
     """The same for JSON."""
-    return [
-        {"engine": name, "environment": one.environment, "setup_s": plain_number(one.setup_s),
-         "adapter_lines": one.adapter_lines}
-        for name, one in ease.items()
-    ]  # fmt: skip
-
-
-def _engine_document(one: EngineSearch, hourly: float | None) -> dict[str, Any]:
-    best = one.best
-    return {
-        "data": one.data, "name": one.engine, "metric": one.metric, "spent_s": plain_number(one.spent_s),
-        "wall_s": plain_number(one.wall_s),
-        "usd": None if hourly is None else plain_number(one.spent_s * hourly / 3600),
-        "as_given": plain_number(one.as_given), "best": None if best is None else plain_number(best.quality),
-        "best_trial": None if best is None else best.number, "settings": None if best is None else dict(best.settings),
-        "trials": [
-            {"number": trial.number, "quality": plain_number(trial.quality), "spent_s": plain_number(trial.spent_s),
-             "wall_s": plain_number(trial.wall_s), "reason": trial.reason, "settings": dict(trial.settings)}
-            for trial in one.trials
-        ],
-    }  # fmt: skip
+    return [field_values(_EASE, one) for one in ease.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import exp, hypot, log
 from typing import Any, Literal
 
@@ -66,3 +67,18 @@ def column(value: Num, rows: int) -> Array:
     filled = np.empty(rows)
     filled[:] = value
     return filled
+
+
+def add_figures(figures: Iterable[Figure | None]) -> Figure | None:
+    """The sum, its interval as wide as if all were off together; None where one is not known."""
+    known = []
+    for figure in figures:
+        if figure is None:
+            return None
+        known.append(figure)
+    return Figure(
+        value=sum(one.value for one in known),
+        low=sum(one.low for one in known),
+        high=sum(one.high for one in known),
+        basis="assumed" if any(one.basis == "assumed" for one in known) else "computed",
+    )

@@ -143,6 +143,7 @@ class Documented:
     compiled_since: str = ""
 
 
+_PLAIN: Final = Program(attention="sdpa", compile=False, recompute="none", loss="plain", optimizer="adamw")
 _MEGATRON: Final = Program(
     kernels="fused", state="megatron", loss="in-place", optimizer_fused=True, half_residual=True,
     selective="scores", whole_gradients=False,
@@ -150,14 +151,7 @@ _MEGATRON: Final = Program(
 
 DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     "transformers": Documented(
-        usual=Program(
-            attention="sdpa",
-            compile=False,
-            recompute="none",
-            loss="plain",
-            optimizer="adamw",
-            whole_gradients=True,
-        ),
+        usual=replace(_PLAIN, whole_gradients=True),
         adapters=Program(adapter_targets="attention", wide_adapters=True, adapter_dropout=False),
         quantised=Program(recompute="full", half_tables=False),
         earlier=(
@@ -237,14 +231,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "versions are meant: before 0.6 ZeRO-3 gathered parameters one by one (runtime/zero/stage3.py)",
     ),
     "litgpt": Documented(
-        usual=Program(
-            attention="sdpa",
-            compile=False,
-            recompute="none",
-            loss="plain",
-            optimizer="adamw",
-            whole_gradients=True,
-        ),
+        usual=replace(_PLAIN, whole_gradients=True),
         adapters=Program(
             adapter_targets="attention",
             wide_adapters=False,
@@ -358,12 +345,8 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         source="Yuan et al. 2021, arXiv:2110.15032: memory planned at compile time; fused kernels of its GPT",
     ),
     "tonnage": Documented(
-        usual=Program(
-            attention="sdpa",
-            compile=False,
-            recompute="none",
-            loss="plain",
-            optimizer="adamw",
+        usual=replace(
+            _PLAIN,
             optimizer_fused=True,
             lists_when_sharded=True,
             wide_gathers=True,
