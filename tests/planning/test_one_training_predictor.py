@@ -16,7 +16,7 @@ from tonnage.calibration.training_judge import RATES, predicted_step, time_case
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.train_sizing import size_training
-from tonnage.sizing.devices import channel_share
+from tonnage.sizing.devices import channel_share, generation_of
 from tonnage.sizing.training_prediction import peak_memory
 from tonnage.workload.jobs import Constraints, TrainJob
 
@@ -72,7 +72,8 @@ def compare(rows: list[TrainingRow]) -> tuple[int, list[str]]:
         if not len(sized.machine):
             continue
         compared += 1
-        memory = peak_memory(case.jobs, case.layouts, PACKAGED.assumed, case.trainer, channel_share(case.machine))
+        outside = channel_share(case.machine), generation_of(case.machine.accelerator)
+        memory = peak_memory(case.jobs, case.layouts, PACKAGED.assumed, case.trainer, *outside)
         judged = (float(predicted_step(case, PACKAGED.assumed).total_s[0]), float(memory.needed_bytes[0]) / 2**30)
         detail = sized.detail(0)
         assert detail.memory_gib is not None

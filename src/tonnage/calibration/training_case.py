@@ -16,7 +16,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Machine, channel_share, usable_bytes
+from tonnage.sizing.devices import Machine, channel_share, generation_of, usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.program_profiles import program_class, recompute_kind, trainer_of
@@ -281,8 +281,8 @@ def _micro_batch(
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble
     grid = replace(layout.take(np.zeros(len(sizes), dtype=np.intp)), micro_batch=sizes)
-    channels = channel_share(machine)
-    needs = sum(estimate_training_memory(job, grid, assumed, trainer, channels).total_bytes for job in jobs)
+    outside = channel_share(machine), generation_of(machine.accelerator)
+    needs = sum(estimate_training_memory(job, grid, assumed, trainer, *outside).total_bytes for job in jobs)
     fitting = sizes[needs <= usable_bytes(machine.accelerator)]
     return float(fitting[-1]) if len(fitting) else 1.0
 

@@ -21,7 +21,7 @@ from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import channel_share, usable_bytes
+from tonnage.sizing.devices import Machine, channel_share, generation_of, usable_bytes
 from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.fitting import fits
 from tonnage.sizing.program_profiles import memory_group
@@ -117,7 +117,7 @@ def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Tra
 
 def peak(case: TrainingCase, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
-    return peak_under(lay_out_peak(case), assumed, channel_share(case.machine))
+    return peak_under(lay_out_peak(case), assumed, case.machine)
 
 
 def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
@@ -126,9 +126,10 @@ def lay_out_peak(case: TrainingCase) -> tuple[MemoryLayout, ...]:
     return tuple(lay_out_memory(job, case.layouts, trainer) for job in case.jobs)
 
 
-def peak_under(laid: Sequence[MemoryLayout], assumed: Assumptions, channels: float) -> Peak:
+def peak_under(laid: Sequence[MemoryLayout], assumed: Assumptions, machine: Machine) -> Peak:
     """Peak memory of a case that is laid out."""
-    return Peak(parts=tuple(memory_under(one, assumed, channels) for one in laid))
+    outside = channel_share(machine), generation_of(machine.accelerator)
+    return Peak(parts=tuple(memory_under(one, assumed, *outside) for one in laid))
 
 
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
@@ -212,7 +213,7 @@ class MemoryBatch:
         """log(predicted / measured) of each case under these parameters."""
         assumed = replace(Assumptions(), **values)
         pairs = zip(self.cases, self.laid, strict=True)
-        peaks = (peak_under(laid, assumed, channel_share(case.machine)) for case, laid in pairs)
+        peaks = (peak_under(laid, assumed, case.machine) for case, laid in pairs)
         return np.array(
             [np.log(_reported(case, one) / case.row.value) for case, one in zip(self.cases, peaks, strict=True)]
         )

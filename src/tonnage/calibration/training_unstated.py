@@ -17,7 +17,7 @@ import numpy as np
 
 from tonnage.calibration.training_case import TrainingCase
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import channel_share, usable_bytes
+from tonnage.sizing.devices import channel_share, generation_of, usable_bytes
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import TrainPrecision
@@ -41,8 +41,8 @@ def fitted_to_device(case: TrainingCase, assumed: Assumptions) -> TrainingCase:
 
 def fits(case: TrainingCase, assumed: Assumptions) -> bool:
     """Whether the peak stays within the device, give or take what predictions are off by."""
-    channels = channel_share(case.machine)
-    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer, channels) for job in case.jobs)
+    outside = channel_share(case.machine), generation_of(case.machine.accelerator)
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer, *outside) for job in case.jobs)
     needs = sum(float(part.needed_bytes[0]) for part in parts)
     return needs <= usable_bytes(case.machine.accelerator) * (1.0 + TOLERANCE)
 

@@ -181,7 +181,7 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         channel_share=np.array([channel_share(m) for m in machines]),
         inter_printed_bytes_per_s=np.where(measured, np.nan, network),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
-        generation=np.array([_generation(m.accelerator) for m in machines]),
+        generation=np.array([generation_of(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
         multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
         clock_hz=np.array([(m.accelerator.boost_clock_mhz or np.nan) * 1e6 for m in machines]),
@@ -205,7 +205,8 @@ def channel_share(machine: Machine) -> float:
     return 1.0 if peak is None else min(max(peak / WIDE_LINK_GB_PER_S, FEWEST_CHANNELS), 1.0)
 
 
-def _generation(accelerator: Accelerator) -> float:
+def generation_of(accelerator: Accelerator) -> float:
+    """Index into GENERATIONS; -1 for any other."""
     first = accelerator.architecture.split(" ")[0]
     return float(GENERATIONS.index(first)) if first in GENERATIONS else -1.0
 

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.precision import TRAINING
@@ -23,9 +24,11 @@ from tonnage.workload.jobs import TrainJob
 # Of activations that come back in the same sizes every step, lost to the rounding of blocks: reserved over allocated
 # of BERT-large and ViT under transformers on an H100 (benchmarks/results, five rows: 0.022 to 0.028).
 BLOCK_SHARE = 0.025
-# CUDA context and every kernel of its libraries, which runtimes before lazy loading keep on the device: 1,343 MiB on a
-# V100 (huggingface/transformers@7d5e65f, docs/source/en/model_memory_anatomy.md, before a model is made).
-EARLY_CONTEXT_GIB = 1.31
+# CUDA context and every kernel of its libraries, which runtimes before lazy loading keep on the device, in the code of
+# its generation: 1,343 and 1,271 MiB on a V100 (huggingface/transformers@7d5e65f, docs/source/en/
+# model_memory_anatomy.md, before a model is made; bigscience-workshop/bigscience, train/tr11-176B-ml/
+# chronicles-prequel.md), 1,573 MiB on an A100 (the latter). Newer ones are taken as Ampere.
+VOLTA_CONTEXT_GIB, EARLY_CONTEXT_GIB = 1.28, 1.54
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +114,18 @@ def estimate_training_memory(
     assumed: Assumptions | None = None,
     trainer: TrainerProfile | None = None,
     channels: Num | None = None,
+    generation: Num | None = None,
 ) -> TrainingMemory:
     """Memory of `job` under each layout, bytes per device, longest sequence. `channels`: the
-    channels of its device's collectives over those of NVLink 3 (`devices.channel_share`); None: 1.
+    channels of its device's collectives over those of NVLink 3 (`devices.channel_share`); None: 1. `generation`: of its
+    device (`devices.GENERATIONS`); None: Ampere or newer.
 
     A step has three peaks, and the highest counts: the loss (all that is kept, and the logits), the first layers of
     backward (all that is kept, and the layer at work), and the end (all gradients, and what the optimizer makes while
     it steps), by which time activations and logits are gone. The first stage of an interleaved schedule holds
     1 + (p-1)/(p·v) times the activations (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
     """
-    return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions(), channels)
+    return memory_under(lay_out_memory(job, layouts, trainer), assumed or Assumptions(), channels, generation)
 
 
 def state_bytes(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = None) -> Array:
@@ -131,7 +136,9 @@ def state_bytes(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None 
     return state.weights + state.gradients + state.optimizer + state.adapters
 
 
-def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None = None) -> TrainingMemory:
+def memory_under(
+    laid: MemoryLayout, assumed: Assumptions, channels: Num | None = None, generation: Num | None = None
+) -> TrainingMemory:
     """`estimate_training_memory` of what is laid out."""
     job, layouts, trainer, share, state, kept = (
         laid.job, laid.layouts, laid.trainer, laid.share, laid.state, laid.kept,
@@ -160,12 +167,15 @@ def memory_under(laid: MemoryLayout, assumed: Assumptions, channels: Num | None 
         buckets_bytes=state.buckets,
         workspace_bytes=column(from_gib(assumed.library_workspace_gib), rows),
         fragmentation_bytes=_slack(job, state, moments, again, layouts, trainer, assumed),
-        context_bytes=column(from_gib(1.0) * (_runtime_gib(trainer, assumed) + ranks), rows),
+        context_bytes=column(from_gib(1.0) * (_runtime_gib(trainer, assumed, generation) + ranks), rows),
     )
 
 
-def _runtime_gib(trainer: TrainerProfile, assumed: Assumptions) -> float:
-    return max(EARLY_CONTEXT_GIB, assumed.runtime_context_gib) if trainer.early_modules else assumed.runtime_context_gib
+def _runtime_gib(trainer: TrainerProfile, assumed: Assumptions, generation: Num | None) -> Num:
+    if not trainer.early_modules:
+        return assumed.runtime_context_gib
+    older = generation is not None and np.isin(generation, (GENERATIONS.index("Volta"), GENERATIONS.index("Turing")))
+    return np.maximum(np.where(older, VOLTA_CONTEXT_GIB, EARLY_CONTEXT_GIB), assumed.runtime_context_gib)
 
 
 # Slots that a compiler which plans memory gives what backward reads of forward, for each stage of a pipeline (OneFlow,

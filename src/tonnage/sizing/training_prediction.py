@@ -38,7 +38,7 @@ def predict_training(
     (a generator and a discriminator). Without `trainer` each has the habits of its own program."""
     return TrainingPrediction(
         step=step_seconds(work_of(jobs, layouts, trainer), devices, assumed),
-        memory=peak_memory(jobs, layouts, assumed, trainer, devices.channel_share),
+        memory=peak_memory(jobs, layouts, assumed, trainer, devices.channel_share, devices.generation),
     )
 
 
@@ -53,9 +53,12 @@ def peak_memory(
     assumed: Assumptions,
     trainer: TrainerProfile | None = None,
     channels: Num | None = None,
+    generation: Num | None = None,
 ) -> TrainingMemory:
-    """The peak of one step of all jobs, part by part. `channels`: as `estimate_training_memory` takes them."""
-    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, trainer, channels) for job in jobs))
+    """The peak of one step of all jobs, part by part. `channels`, `generation`: as `estimate_training_memory` takes
+    them."""
+    parts = (estimate_training_memory(job, layouts, assumed, trainer, channels, generation) for job in jobs)
+    return reduce(_summed, parts)
 
 
 def _summed(first: TrainingMemory, second: TrainingMemory) -> TrainingMemory:

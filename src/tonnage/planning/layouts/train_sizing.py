@@ -104,7 +104,8 @@ def size_training(
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
     channels = None if stacked.channel_share is None else stacked.channel_share[grid.machine]
-    memory = peak_memory((job,), grid.layouts, assumed, trainer, channels)
+    generation = None if stacked.generation is None else stacked.generation[grid.machine]
+    memory = peak_memory((job,), grid.layouts, assumed, trainer, channels, generation)
     intervals = _Intervals(
         time=tuple(calibrated.training_time(job, one.accelerator) for one in machines),
         memory=tuple(calibrated.training_memory(job, one.accelerator) for one in machines),

@@ -13,7 +13,7 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layouts.layout_grid import grid_for
 from tonnage.planning.reasons.changes import AnyChange, Both, CutSequences, MoreNodes, SetField
 from tonnage.planning.whatif.changes import cut_at
-from tonnage.sizing.devices import Machine, channel_share, usable_bytes
+from tonnage.sizing.devices import Machine, channel_share, generation_of, usable_bytes
 from tonnage.sizing.fitting import fits, holds
 from tonnage.sizing.training_prediction import peak_memory
 from tonnage.workload.jobs import Constraints, TrainJob
@@ -100,7 +100,8 @@ def _holds(
         return [False] * len(machines)
     assumed = calibrated.assumed
     channels = np.array([channel_share(machine) for machine in machines])[grid.machine]
-    memory = peak_memory((changed,), grid.layouts, assumed, channels=channels)
+    generation = np.array([generation_of(machine.accelerator) for machine in machines])[grid.machine]
+    memory = peak_memory((changed,), grid.layouts, assumed, channels=channels, generation=generation)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])[grid.machine]
     enough = fits(memory.needed_bytes, usable, assumed.memory_margin_fraction)
     if constraints.held("memory"):
