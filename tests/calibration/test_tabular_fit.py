@@ -21,7 +21,7 @@ from tonnage.calibration.tabular_file import load_tabular, save_tabular, tabular
 from tonnage.calibration.tabular_fit import correction, fit_tabular, gpu_spread
 from tonnage.calibration.tabular_rows import TabularRow, physics, read_tabular_rows
 from tonnage.errors import InputError, WorkloadError
-from tonnage.reports.engine_bench import ROW_COLUMNS
+from tonnage.reports.engine_bench_rows import ROW_COLUMNS
 from tonnage.sizing.tabular import MLP_TIME_SPREAD, TREES_TIME_ON_CPUS_SPREAD, CpuColumns
 from tonnage.workload.jobs import TabularJob
 

@@ -42,9 +42,9 @@ FAULTS = [  # what is changed, the member that is named, whether botocore's clie
 def test_a_fault_is_found_and_named(change: dict[str, Any], member: str, known_to_botocore: bool | None) -> None:
     """By its path; most of them botocore's own check lets pass."""
     body = GOOD | change
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as raised:
         check_request("sagemaker", "CreateTrainingJob", body)
-    assert f"{member}: " in told.value.message
+    assert f"{member}: " in raised.value.message
     shape = get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
     if known_to_botocore is not None:
         assert ParamValidator().validate(body, shape).has_errors() is known_to_botocore

@@ -154,9 +154,9 @@ def test_what_cannot_be_made_is_said_and_nothing_is_changed(tmp_path: Path) -> N
             late.scale()
     other = Late(tmp_path / "other", "serve-llama-7b-realtime", "g5.12xlarge")
     other.says(p95_s=0.9, rate=5.0)
-    with pytest.raises(TonnageError, match="devices each") as told:
+    with pytest.raises(TonnageError, match="devices each") as raised:
         other.scale()
-    assert "tensor_parallel" in (told.value.hint or "")
+    assert "tensor_parallel" in (raised.value.hint or "")
     assert read_raised(late.folder) is None
     assert read_raised(other.folder) is None
 

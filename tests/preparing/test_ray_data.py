@@ -200,9 +200,9 @@ def test_what_is_amiss_has_the_same_words(ray: Any, tables: Path, change: Callab
     change(tables)
     said = []
     for engine in ("duckdb", "ray"):
-        with pytest.raises(DataError) as told:
+        with pytest.raises(DataError) as raised:
             prepared(tables, f"file: {engine}.parquet", engine)
-        said.append((told.value.message, told.value.hint))
+        said.append((raised.value.message, raised.value.hint))
     assert said[0] == said[1]
     assert not (tables / "ray.parquet").exists()
 
@@ -212,6 +212,6 @@ def test_a_table_too_large_to_go_to_each_worker(ray: Any, tables: Path, monkeypa
 
     assert ray.is_initialized()
     monkeypatch.setattr(ray_engine, "MOST_BESIDE_BYTES", 100)
-    with pytest.raises(InputError, match="of columns that are joined") as told:
+    with pytest.raises(InputError, match="of columns that are joined") as raised:
         prepared(tables, "file: out.parquet", "ray")
-    assert "--engine spark" in (told.value.hint or "")
+    assert "--engine spark" in (raised.value.hint or "")

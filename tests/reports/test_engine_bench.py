@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tonnage.reports.engine_bench import ROW_COLUMNS, SCHEMA, engine_bench_report
+from tonnage.reports.engine_bench import engine_bench_report
+from tonnage.reports.engine_bench_rows import ROW_COLUMNS, SCHEMA
 from tonnage.reports.html import render_html
 from tonnage.reports.rendering import render_report
 from tonnage.side_by_side.cells import BenchCell

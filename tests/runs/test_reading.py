@@ -84,10 +84,10 @@ def test_the_best_needs_evaluations(tmp_path: Path) -> None:
     """Keys that judge evaluations on the way are refused where there are none."""
     spec = read(TRAIN + "  evaluate_every: 50\n  keep_best: true\n  best_by: macro_f1\n  early_stopping: 3\n", tmp_path)
     assert (spec.training.keep_best, spec.training.best_by, spec.training.early_stopping) == (True, "macro_f1", 3)
-    with pytest.raises(WorkloadError, match="no figure of sequence-classification is named 'macro_fl'") as told:
+    with pytest.raises(WorkloadError, match="no figure of sequence-classification is named 'macro_fl'") as raised:
         read(TRAIN + "  evaluate_every: 50\n  keep_best: true\n  best_by: macro_fl\n", tmp_path)
-    assert told.value.hint
-    assert "macro_f1" in told.value.hint
+    assert raised.value.hint
+    assert "macro_f1" in raised.value.hint
     with pytest.raises(WorkloadError, match="nothing is evaluated on the way"):
         read(TRAIN + "  early_stopping: 3\n", tmp_path)
     with pytest.raises(WorkloadError, match="judged once, at its end"):

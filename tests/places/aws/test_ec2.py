@@ -104,9 +104,9 @@ def test_what_the_service_would_refuse_is_refused_before_anything_is_sent() -> N
         cloud(patch={"CreateFleet": {"Spot": True}}).requests(WORK)
     with pytest.raises(InputError, match=r"'p9\.48xlarge' is none of"):
         cloud(instance_type="p9.48xlarge").requests(WORK)
-    with pytest.raises(InputError, match="EC2 takes 16384") as told:
+    with pytest.raises(InputError, match="EC2 takes 16384") as raised:
         cloud(setup=["# " + "x" * 17_000]).requests(WORK)
-    assert "into the image" in (told.value.hint or "")
+    assert "into the image" in (raised.value.hint or "")
     with pytest.raises(ValueError, match="cannot be a part of it"):
         first_script(cloud(setup=["END-OF-TONNAGE-FILE"]).place, WORK, login=())
 
@@ -253,9 +253,9 @@ def test_too_few_machines_are_none(ec2: FakeEC2) -> None:
     assert {ec2.instances[one].subnet for one in made.split(",")} == {"subnet-2"}
     block = cloud(nodes=3, spot=False, reservation="cr-0123456789abcdef0", capacity_block=True, subnets=["subnet-1"])
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
-    with pytest.raises(TonnageError, match="EC2 had 2 of 3 instances, which are ended") as told:
+    with pytest.raises(TonnageError, match="EC2 had 2 of 3 instances, which are ended") as raised:
         block.send(block.requests(other), other.token)
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
     assert all(one.taken for name, one in ec2.instances.items() if name not in made.split(","))
 
 
@@ -291,14 +291,14 @@ def test_a_zone_without_capacity_is_passed_over_and_none_is_an_error(ec2: FakeEC
     assert ec2.instances[cloud().send(cloud().requests(WORK), WORK.token)].subnet == "subnet-2"
     ec2.full["subnet-2"] = "MaxSpotInstanceCountExceeded"
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
-    with pytest.raises(TonnageError, match=r"subnet-1: InsufficientInstanceCapacity: .*; subnet-2: MaxSpot") as told:
+    with pytest.raises(TonnageError, match=r"subnet-1: InsufficientInstanceCapacity: .*; subnet-2: MaxSpot") as raised:
         cloud().send(cloud().requests(other), other.token)
-    assert "tonnage places check vm" in (told.value.hint or "")
+    assert "tonnage places check vm" in (raised.value.hint or "")
     ec2.full["subnet-2"] = "InsufficientInstanceCapacity"
     other = replace(WORK, token="ba9876543211", name="t-first-0a1b2c3d-ba9876543211")
-    with pytest.raises(TonnageError) as told:
+    with pytest.raises(TonnageError) as raised:
         cloud().send(cloud().requests(other), other.token)
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
 
 
 def test_an_instance_that_is_not_shown_yet_is_waited_for(ec2: FakeEC2) -> None:

@@ -162,9 +162,9 @@ def test_an_answer_that_is_lost_after_the_job_was_made(sagemaker: FakeSageMaker)
 def test_a_quota_that_is_spent_while_it_is_sent_is_said(sagemaker: FakeSageMaker) -> None:
     said = "The account-level service limit 'ml.g5.2xlarge for spot training job usage' is 0 Instances"
     sagemaker.before.append(times(1, FakeServiceError(code="ResourceLimitExceeded", message=said), "CreateTrainingJob"))
-    with pytest.raises(TonnageError, match="service limit") as told:
+    with pytest.raises(TonnageError, match="service limit") as raised:
         cloud().send(cloud().requests(WORK), WORK.token)
-    assert "tonnage places check sm" in (told.value.hint or "")
+    assert "tonnage places check sm" in (raised.value.hint or "")
 
 
 def test_a_job_that_vanishes_is_gone_and_one_that_ended_can_be_ended_again(sagemaker: FakeSageMaker) -> None:

@@ -165,9 +165,9 @@ def test_sent_twice_it_is_one_job(azure: FakeAzure) -> None:
     assert len(azure.ml.jobs) == 2
     assert len(azure.ml.environments) == 1
     assert cloud().find("ffffffffffff") is None
-    with pytest.raises(TonnageError, match="is there already and is not this run's") as told:
+    with pytest.raises(TonnageError, match="is there already and is not this run's") as raised:
         made(cloud(), replace(other(1), token="another", command=("true",)))
-    assert "--name" in (told.value.hint or "")
+    assert "--name" in (raised.value.hint or "")
     azure.before.append(times(1, azure_fault(400, "UserError", "Compute quota"), "PUT", "/jobs/"))
     with pytest.raises(TonnageError, match="Compute quota"):
         made(cloud(), other(7))

@@ -187,14 +187,14 @@ def test_a_zone_without_capacity_is_passed_over_and_none_is_an_error(quiet: Fake
     assert made(here(zones=["1", "2"])) == f"{WORK.name}-2"
     quiet.full["2"] = "SkuNotAvailable"
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
-    with pytest.raises(TonnageError, match=r"zone 1: ZonalAllocationFailed.*; zone 2: SkuNotAvailable") as told:
+    with pytest.raises(TonnageError, match=r"zone 1: ZonalAllocationFailed.*; zone 2: SkuNotAvailable") as raised:
         made(here(zones=["1", "2"]), other)
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
     quiet.full["1"] = "OperationNotAllowed"
-    with pytest.raises(TonnageError, match="zone 1: OperationNotAllowed") as told:
+    with pytest.raises(TonnageError, match="zone 1: OperationNotAllowed") as raised:
         made(here(zones=["1", "2"]), other)
-    assert "zone 2" not in told.value.message
-    assert told.value.hint == "`tonnage places check vm`"
+    assert "zone 2" not in raised.value.message
+    assert raised.value.hint == "`tonnage places check vm`"
     while len(quiet.machines) > 1:
         time.sleep(0.02)
 

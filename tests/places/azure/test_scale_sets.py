@@ -138,9 +138,9 @@ def test_too_few_machines_are_none(azure: FakeAzure) -> None:
     azure.has["2"], azure.full["1"] = 1, "ZonalAllocationFailed"
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
     other = replace(other, tags={**WORK.tags, "tonnage-token": other.token})
-    with pytest.raises(TonnageError, match=r"zone 1: ZonalAllocationFailed.*; zone 2: AllocationFailed") as told:
+    with pytest.raises(TonnageError, match=r"zone 1: ZonalAllocationFailed.*; zone 2: AllocationFailed") as raised:
         made(one, other)
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
     assert one.find(other.token) is None
     until(lambda: len(azure.machines) == 3)
 

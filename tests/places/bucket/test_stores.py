@@ -115,9 +115,9 @@ def test_a_store_that_is_not_there_is_said_with_the_command_that_makes_it(reques
         ("workspace", "/Volumes/main/ml/none/tonnage", "databricks volumes create main ml none MANAGED"),
     ):  # fmt: skip
         request.getfixturevalue(fixture)
-        with pytest.raises(InputError, match="there is no") as told:
+        with pytest.raises(InputError, match="there is no") as raised:
             open_objects(address).sizes("run/")
-        assert command in (told.value.hint or "")
+        assert command in (raised.value.hint or "")
     with pytest.raises(TonnageError, match="no place for runs"):
         open_objects("ftp://nothing/here")
 
@@ -145,9 +145,9 @@ def test_large_blobs_go_in_blocks(
 def test_a_container_without_rights_or_an_address_without_account_is_said(azure: FakeAzure) -> None:
     azure.before.append(times(1, HTTPAnswer(status=403, headers={"x-ms-error-code": "AuthorizationPermissionMismatch"}),
                               "GET", "/account/"))  # fmt: skip
-    with pytest.raises(InputError, match=r"access refused \(AuthorizationPermissionMismatch") as told:
+    with pytest.raises(InputError, match=r"access refused \(AuthorizationPermissionMismatch") as raised:
         open_objects("az://runs@account.blob.core.windows.net/x").sizes("")
-    assert "Storage Blob Data Contributor" in (told.value.hint or "")
-    with pytest.raises(InputError, match="names no container") as told:
+    assert "Storage Blob Data Contributor" in (raised.value.hint or "")
+    with pytest.raises(InputError, match="names no container") as raised:
         open_objects("az://runs/x")
-    assert "CONTAINER@ACCOUNT" in (told.value.hint or "")
+    assert "CONTAINER@ACCOUNT" in (raised.value.hint or "")

@@ -183,9 +183,9 @@ def test_a_place_that_does_not_answer(trial: PlaceTrial) -> None:
     trial.start(folder, **LASTING)
     lost = trial.out_of_reach()
     for ask in (lambda: lost.status(folder), lambda: lost.orphans(folder.path.parent, end=True)):
-        with pytest.raises(TonnageError) as told:
+        with pytest.raises(TonnageError) as raised:
             ask()
-        assert told.value.hint
+        assert raised.value.hint
 
 
 def test_every_gap_has_its_reason(trial: PlaceTrial) -> None:

@@ -116,9 +116,9 @@ def test_a_place_half_configured_is_refused_when_it_is_read(changed: dict[str, A
 
 
 def test_an_init_script_from_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match="not an init script") as told:
+    with pytest.raises(InputError, match="not an init script") as raised:
         cloud(init_scripts=["setup.sh"]).requests(WORK)
-    assert "/Volumes/" in (told.value.hint or "")
+    assert "/Volumes/" in (raised.value.hint or "")
 
 
 def test_states_are_those_of_all_places() -> None:
@@ -184,9 +184,9 @@ def test_throttled_failing_and_lost_answers_make_no_second_run(workspace: FakeWo
 
 def test_what_the_workspace_refuses_is_said_with_the_next_step(workspace: FakeWorkspace) -> None:
     requests = cloud(instance_type="p9.48xlarge").requests(WORK)
-    with pytest.raises(TonnageError, match=r"p9\.48xlarge is not supported") as told:
+    with pytest.raises(TonnageError, match=r"p9\.48xlarge is not supported") as raised:
         cloud().send(requests, WORK.token)
-    assert told.value.hint == "`tonnage places check db`"
+    assert raised.value.hint == "`tonnage places check db`"
     assert workspace.runs == {}
 
 

@@ -163,9 +163,9 @@ def test_of_two_that_a_late_list_has_let_through_one_is_left(digitalocean: FakeD
 
 def test_no_capacity_leaves_nothing_behind(digitalocean: FakeDigitalOcean) -> None:
     digitalocean.full = "Size is not available in this region."
-    with pytest.raises(TonnageError, match="no droplet: DigitalOcean: Size is not available") as told:
+    with pytest.raises(TonnageError, match="no droplet: DigitalOcean: Size is not available") as raised:
         made(cloud())
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
     assert digitalocean.keys == {}
 
 

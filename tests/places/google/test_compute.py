@@ -221,14 +221,14 @@ def test_a_zone_without_capacity_is_passed_over_and_none_is_an_error(google: Fak
     assert made(cloud()) == f"us-central1-b/{WORK.name}"
     google.full["us-central1-b"] = "ZONE_RESOURCE_POOL_EXHAUSTED"
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
-    with pytest.raises(TonnageError, match=r"us-central1-a: ZONE_RESOURCE.*; us-central1-b: ZONE_RESOURCE") as told:
+    with pytest.raises(TonnageError, match=r"us-central1-a: ZONE_RESOURCE.*; us-central1-b: ZONE_RESOURCE") as raised:
         made(cloud(), other)
-    assert "--on any" in (told.value.hint or "")
+    assert "--on any" in (raised.value.hint or "")
     google.full["us-central1-a"] = "QUOTA_EXCEEDED"
     other = replace(WORK, token="ba9876543211", name="t-first-0a1b2c3d-ba9876543211")
-    with pytest.raises(TonnageError, match=r"us-central1-a: QUOTA_EXCEEDED: us-central1-a has none now$") as told:
+    with pytest.raises(TonnageError, match=r"us-central1-a: QUOTA_EXCEEDED: us-central1-a has none now$") as raised:
         made(cloud(), other)
-    assert told.value.hint == "`tonnage places check vm`"
+    assert raised.value.hint == "`tonnage places check vm`"
 
 
 def test_a_name_that_another_has_is_refused(google: FakeGoogle) -> None:

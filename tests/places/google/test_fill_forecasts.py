@@ -66,9 +66,9 @@ def test_what_has_no_price_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     answer = api.fill_place("gpu", api.FillOptions(dry_run=True))
     assert answer.found.forecasts[0].usd is None
     assert "What filling costs is not known: fill.weights.usd_per_hour" in " ".join(str(answer).split())
-    with pytest.raises(InputError, match=r"places\.gpu\.fill has no rows") as told:
+    with pytest.raises(InputError, match=r"places\.gpu\.fill has no rows") as raised:
         api.fill_place("gpu", api.FillOptions(dry_run=True, disk=("rows",)))
-    assert told.value.hint == "it has weights"
+    assert raised.value.hint == "it has weights"
 
 
 def test_places_without_disks_to_fill_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

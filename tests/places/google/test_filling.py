@@ -251,9 +251,9 @@ def until(there: Callable[[], bool], longest_s: float = 30.0) -> None:
 def test_a_file_that_is_another_one_never_becomes_readable(google: FakeGoogle, shop: Shop) -> None:
     """The reason is the client's; the machine is gone, the disk stays closed, and `check` refuses runs."""
     wrong = shop.terms | {"sums": shop.terms["sums"].replace("a", "b")}
-    with pytest.raises(TonnageError, match=r"is not what it should be|did not come") as told:
+    with pytest.raises(TonnageError, match=r"is not what it should be|did not come") as raised:
         filling(wrong).carry_out()
-    assert "the same command then goes on" in (told.value.hint or "")
+    assert "the same command then goes on" in (raised.value.hint or "")
     assert google.instances == {}
     [disk] = google.disks.disks.values()
     assert disk.body["accessMode"] == WRITTEN_BY_ONE
@@ -274,14 +274,14 @@ def test_a_file_that_no_sum_states_is_refused(shop: Shop) -> None:
 def test_no_capacity_and_rights_that_lack_are_said(google: FakeGoogle, shop: Shop) -> None:
     """With what mends each; the disk that was made is found again."""
     google.full["us-central1-a"] = "ZONE_RESOURCE_POOL_EXHAUSTED"
-    with pytest.raises(TonnageError, match="ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has none now") as told:
+    with pytest.raises(TonnageError, match="ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has none now") as raised:
         filling(shop.terms).carry_out()
-    assert "`spot = false` there" in (told.value.hint or "")
+    assert "`spot = false` there" in (raised.value.hint or "")
     assert len(google.disks.disks) == 1
     google.rights.discard("compute.disks.update")
-    with pytest.raises(TonnageError, match=r"you may not: compute\.disks\.update") as told:
+    with pytest.raises(TonnageError, match=r"you may not: compute\.disks\.update") as raised:
         filling(shop.terms).carry_out()
-    assert "add-iam-policy-binding my-project" in (told.value.hint or "")
+    assert "add-iam-policy-binding my-project" in (raised.value.hint or "")
 
 
 @pytest.mark.usefixtures("google")

@@ -166,19 +166,19 @@ def test_too_few_are_none_and_the_next_zone_is_asked(google: FakeGoogle) -> None
     assert {each.zone for each in google.instances.values()} == {"us-central1-b"}
     google.has |= {"us-central1-b": 0}
     other = replace(WORK, token="ba9876543210", name="t-first-0a1b2c3d-ba9876543210")
-    with pytest.raises(TonnageError) as told:
+    with pytest.raises(TonnageError) as raised:
         one.send(one.requests(other), other.token)
-    assert "us-central1-a: ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has 2 of 3 now" in told.value.message
-    assert "--on any" in (told.value.hint or "")
+    assert "us-central1-a: ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has 2 of 3 now" in raised.value.message
+    assert "--on any" in (raised.value.hint or "")
 
 
 def test_a_quota_that_lacks_is_asked_of_no_second_zone(google: FakeGoogle) -> None:
     google.full = {"us-central1-a": "QUOTA_EXCEEDED"}
     one = cloud(nodes=3)
-    with pytest.raises(TonnageError, match="us-central1-a: QUOTA_EXCEEDED") as told:
+    with pytest.raises(TonnageError, match="us-central1-a: QUOTA_EXCEEDED") as raised:
         one.send(one.requests(WORK), WORK.token)
-    assert "us-central1-b" not in told.value.message
-    assert "places check" in (told.value.hint or "")
+    assert "us-central1-b" not in raised.value.message
+    assert "places check" in (raised.value.hint or "")
 
 
 def test_an_answer_that_is_lost_makes_no_second_ones(google: FakeGoogle) -> None:

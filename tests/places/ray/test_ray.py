@@ -374,9 +374,9 @@ def test_throttling_and_failures(dashboard: FakeDashboard) -> None:
     assert line.json("GET", "/api/jobs/") == []
     assert waits == [0.5, 1.0, 2.0]
     dashboard.failures = [503] * 4
-    with pytest.raises(RayUnreachable, match="503") as told:
+    with pytest.raises(RayUnreachable, match="503") as raised:
         line.json("GET", "/api/jobs/")
-    assert told.value.hint
+    assert raised.value.hint
 
 
 @pytest.mark.heavy

@@ -161,9 +161,9 @@ def test_a_job_whose_work_fails_says_why(skypilot: FakeSkyPilot) -> None:
 
 
 def test_a_command_that_is_not_there_fails_or_says_nothing(skypilot: FakeSkyPilot, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no command sky-none") as told:
+    with pytest.raises(InputError, match="no command sky-none") as raised:
         cloud(command="sky-none").find("a")
-    assert "skypilot" in (told.value.hint or "")
+    assert "skypilot" in (raised.value.hint or "")
     with pytest.raises(TonnageError, match="cannot reach the API server"):
         cloud(command=skypilot.elsewhere(1)).find("a")
     for name, text, said in (("garbled", "echo hello", "printed no JSON"), ("slow", "sleep 30", "does not come back")):

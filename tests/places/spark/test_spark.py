@@ -140,9 +140,9 @@ def test_processes_are_shared_out() -> None:
      (replace(JOB, runner="local", argv=("python", "-m", "w")), "the runner 'local' works on one machine")],
 )  # fmt: skip
 def test_what_cannot_be_shared_out(job: Job, said: str) -> None:
-    with pytest.raises(InputError, match=said) as told:
+    with pytest.raises(InputError, match=said) as raised:
         across_by_environment(job, nodes=3)
-    assert told.value.hint
+    assert raised.value.hint
 
 
 # what a master tells

@@ -133,9 +133,9 @@ def test_the_trusted_service_and_the_names_are_those_of_the_place() -> None:
 def test_what_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another kind, a role with a path, files that are there, a place that is not."""
     ssh = SSHPlace(kind="ssh", host="a", folder="/home/a", cores=1, memory_gib=1, env={})
-    with pytest.raises(InputError, match="no Terraform files for a place of the kind ssh") as told:
+    with pytest.raises(InputError, match="no Terraform files for a place of the kind ssh") as raised:
         terraform_files("box", ssh)
-    assert "azure, ec2, gce, sagemaker, vertex" in (told.value.hint or "")
+    assert "azure, ec2, gce, sagemaker, vertex" in (raised.value.hint or "")
     with pytest.raises(InputError, match="the role team/run has a path"):
         terraform_files("sm", SageMakerPlace(**SAGEMAKER | {"role": "arn:aws:iam::123456789012:role/team/run"}))
     rows = "".join(f"{key} = {str(value).replace(chr(39), chr(34))}\n" if not isinstance(value, str)
