@@ -99,10 +99,10 @@ def test_portfolio_answers_as_its_command(tmp_path: Path, capsys: pytest.Capture
 def test_validate_answers_as_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     """The same JSON; progress is told; a table that cannot be judged says why."""
     table = Path(__file__).parent / "data" / "training_throughput.csv"
-    told: list[int] = []
-    answer = tonnage.validate("training", table, on_rows=told.append)
+    reported: list[int] = []
+    answer = tonnage.validate("training", table, on_rows=reported.append)
     assert answer.to_json() == printed(capsys, "validate", "training", str(table))
-    assert told
+    assert reported
     with pytest.raises(InputError, match="cannot be left out"):
         tonnage.validate("training", table, tonnage.ValidateOptions(leave_out="colour"))
 

@@ -191,13 +191,13 @@ def test_a_port_where_nothing_listens_is_named_after_seconds(source: Path, tmp_p
     """Its address and the patience are said while the batch waits, and it is not knocked at without end."""
     with PretendedUpstream() as gone:
         pass
-    told: list[str] = []
+    reported: list[str] = []
     answer = tonnage.batch(
-        source, tmp_path / "out.jsonl", asked(gone, patience_s=5.0), on_progress=lambda now: told.append(now.away)
+        source, tmp_path / "out.jsonl", asked(gone, patience_s=5.0), on_progress=lambda now: reported.append(now.away)
     )
-    assert told[0] == ""
-    assert f"nothing answers at 127.0.0.1:{gone.port}" in told[-1]
-    assert "waiting up to 5 s" in told[-1]
+    assert reported[0] == ""
+    assert f"nothing answers at 127.0.0.1:{gone.port}" in reported[-1]
+    assert "waiting up to 5 s" in reported[-1]
     assert answer.found.progress.retries < 60
     assert answer.found.progress.seconds < 8.0
 
@@ -248,14 +248,14 @@ def test_progress_is_reported(source: Path, tmp_path: Path) -> None:
     """Rows, speed, time left and the forecast of the cost."""
     from tonnage.reports.batch import progress_line
 
-    told: list[str] = []
+    reported: list[str] = []
     with PretendedUpstream(delay_s=0.02) as upstream:
         tonnage.batch(
             source, tmp_path / "out.jsonl", asked(upstream, concurrency=8, usd_per_million_input=1.0),
-            on_progress=lambda one: told.append(progress_line(one)),
+            on_progress=lambda one: reported.append(progress_line(one)),
         )  # fmt: skip
-    assert "200 of 200 rows" in told[-1]
-    assert "of about $" in told[-1]
+    assert "200 of 200 rows" in reported[-1]
+    assert "of about $" in reported[-1]
 
 
 def test_the_plan_stands_beside(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,9 +41,9 @@ def test_the_family_judged_was_not_fitted() -> None:
 
 
 def test_rounds_tell_how_far_they_are() -> None:
-    told: list[tuple[str, int, int]] = []
-    rounds = list(left_out(ROWS, lambda row: row[0], fit, judge, on_step=lambda *step: told.append(step)))
-    assert told == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
+    reported: list[tuple[str, int, int]] = []
+    rounds = list(left_out(ROWS, lambda row: row[0], fit, judge, on_step=lambda *step: reported.append(step)))
+    assert reported == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
     assert [one.fitted for one in rounds] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
 
 

@@ -179,10 +179,10 @@ def test_the_file_is_read_as_it_is_judged(write: Write, kind: FactKind) -> None:
     """A broken line far behind stops the run with its place; progress before it was told in rows."""
     path = write([{} for _ in range(12_000)])
     path.write_text(path.read_text() + "broken\n")
-    told: list[int] = []
+    reported: list[int] = []
     with pytest.raises(InputError, match="line 12002"):
-        validate_file(kind, path, load_catalog(), None, on_rows=told.append)
-    assert told == [5_000, 10_000]
+        validate_file(kind, path, load_catalog(), None, on_rows=reported.append)
+    assert reported == [5_000, 10_000]
 
 
 def _calibration(fitted: object) -> Calibration:

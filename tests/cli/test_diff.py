@@ -85,11 +85,11 @@ def test_against_a_revision(inside: Run, repository: Path) -> None:
     shutil.copy(SERVE, new)
     done = inside("diff", str(file), str(new), "--against", "HEAD", *DAY, "-o", "json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    grown, added = told["workloads"]
+    document = json.loads(done.stdout)
+    grown, added = document["workloads"]
     assert [one["key"] for one in grown["changed_keys"]] == ["data.epochs"]
     assert (added["before"]["lacks"], added["after"]["lacks"]) == ("no file", None)
-    total = told["after_usd_per_month"] - told["before_usd_per_month"]
+    total = document["after_usd_per_month"] - document["before_usd_per_month"]
     assert total == pytest.approx(grown["change_usd_per_month"] + added["change_usd_per_month"], rel=1e-3)
     shutil.rmtree(repository / "work")
     gone = json.loads(inside("diff", str(file), "--against", "HEAD", *DAY, "-o", "json").stdout)["workloads"][0]

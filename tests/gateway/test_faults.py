@@ -344,8 +344,8 @@ def test_limits_hold_over_all_requests(tmp_path: Path) -> None:
         ):
             answers = [await harness.ask() for _ in range(4)]
             assert [one.status for one in answers] == [200, 200, 200, 429]
-            told = json.loads(answers[-1].body)["error"]
-            assert "2500 tokens a minute" in told["message"]
+            document = json.loads(answers[-1].body)["error"]
+            assert "2500 tokens a minute" in document["message"]
             assert 1 <= int(answers[-1].header("retry-after") or 0) <= 60
 
     play(scenario())

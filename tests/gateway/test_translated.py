@@ -40,8 +40,10 @@ def test_chat_over_an_anthropic_upstream(tmp_path: Path) -> None:
             assert "anthropic-version: 2023-06-01" in up.heads[0].lower()
             passed = await harness.ask(chat(stream=True))
             assert passed.header("content-type") == "text/event-stream"
-            told = [json.loads(line[6:]) for line in passed.body.decode().split("\n\n") if line.startswith("data: {")]
-            assert "".join(one["choices"][0]["delta"].get("content") or "" for one in told) == "hello"
+            document = [
+                json.loads(line[6:]) for line in passed.body.decode().split("\n\n") if line.startswith("data: {")
+            ]
+            assert "".join(one["choices"][0]["delta"].get("content") or "" for one in document) == "hello"
             assert passed.body.endswith(b"data: [DONE]\n\n")
             bad = await harness.ask()
             assert (bad.status, json.loads(bad.body)["error"]["message"]) == (400, "messages: too short")

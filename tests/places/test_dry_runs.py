@@ -197,12 +197,13 @@ def test_a_dry_run_is_the_same_bytes_twice_and_asks_nobody(desk: dict[str, str],
     """Place, price, prediction and what is sent stand under the same names, whatever the kind."""
     first = shown(desk, kind, "-o", "json")
     assert shown(desk, kind, "-o", "json") == first
-    told = json.loads(first)
-    assert set(told) == {"schema", "folder", "place", "kind", "tag", "cost", "plan", "prediction", "commands", "script",
-                         "job", "doubts"}  # fmt: skip
-    assert (told["place"], told["kind"], told["schema"]) == (kind, kind, "tonnage/submission@1")
-    assert told["tag"].startswith("tonnage:")
-    cost, lines = told["cost"], told["cost"]["lines"]
+    document = json.loads(first)
+    assert set(document) == {
+        "schema", "folder", "place", "kind", "tag", "cost", "plan", "prediction", "commands", "script", "job", "doubts",
+    }  # fmt: skip
+    assert (document["place"], document["kind"], document["schema"]) == (kind, kind, "tonnage/submission@1")
+    assert document["tag"].startswith("tonnage:")
+    cost, lines = document["cost"], document["cost"]["lines"]
     assert cost["usd_per_hour"] == pytest.approx(sum(line["usd_per_hour"] for line in lines))
     assert all(line["source"] for line in lines)
     if kind != "ssh":  # which ends no run by itself

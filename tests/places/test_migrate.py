@@ -95,13 +95,16 @@ def test_every_kind_is_rendered_as_every_other(home: Path, origin: str) -> None:
         answer = tonnage.migrate(file, to(target, origin, data_gb=10))
         assert answer.fault is None, answer.fault
         assert answer.to_json() == tonnage.migrate(file, to(target, origin, data_gb=10)).to_json()
-        told = json.loads(answer.to_json())
-        assert (told["from"]["kind"], told["to"]["kind"]) == (origin, target)
+        document = json.loads(answer.to_json())
+        assert (document["from"]["kind"], document["to"]["kind"]) == (origin, target)
         sent = render_at(current_settings(), folder_spec(file), folder, target).submission
         assert sent is not None
-        assert (told["to"]["script"], told["to"]["commands"]) == (sent.script, [list(one) for one in sent.commands])
-        assert told["diff"][:2] == [f"--- {origin}", f"+++ {target}"]
-        assert ("qos" in {one["name"] for one in told["changes"] if one["dropped"]}) == (origin == "slurm")
+        assert (document["to"]["script"], document["to"]["commands"]) == (
+            sent.script,
+            [list(one) for one in sent.commands],
+        )
+        assert document["diff"][:2] == [f"--- {origin}", f"+++ {target}"]
+        assert ("qos" in {one["name"] for one in document["changes"] if one["dropped"]}) == (origin == "slurm")
         assert str(answer)
     assert set(home.iterdir()) == before
 

@@ -40,7 +40,7 @@ def test_each_trial_is_a_job(tmp_path: Path, cluster: SlurmCluster, desk_at: Cal
     desk.tonnage("init", "mlp", "--out", str(tmp_path / "st"))
     [file] = (tmp_path / "st").glob("*.yaml")
     file.write_text(file.read_text() + SWEEP)
-    told = json.loads(desk.tonnage("sweep", str(file), "--on", "cluster", "-y", "-o", "json"))
-    assert [trial["state"] for trial in told["trials"]] == ["complete"] * 6
+    document = json.loads(desk.tonnage("sweep", str(file), "--on", "cluster", "-y", "-o", "json"))
+    assert [trial["state"] for trial in document["trials"]] == ["complete"] * 6
     jobs = cluster.command("squeue", "-h", "--states=all", "-o", "%k").splitlines()
     assert len([one for one in jobs if one.startswith("tonnage:")]) == 6

@@ -30,9 +30,9 @@ def side(place: str, usd: float | None = None, **more: Any) -> PlaceSide:
 def copy(usd_per_gb: str | None, **more: Any) -> Copied:
     services = load_catalog().services
     charges = egress(services, EAST, IOWA, 100.0) if usd_per_gb else None
-    told: dict[str, Any] = {"what": "rows", "how": "copied", "origin": "s3://a/b", "target": "gs://c/b",
+    document: dict[str, Any] = {"what": "rows", "how": "copied", "origin": "s3://a/b", "target": "gs://c/b",
                             "size_gb": 100.0, "size_basis": "stated", "charges": charges, "time_s": 800.0}  # fmt: skip
-    return Copied(**told | more)
+    return Copied(**document | more)
 
 
 @pytest.mark.parametrize(

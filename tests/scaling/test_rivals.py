@@ -94,10 +94,10 @@ def test_a_comparison_names_the_best_rival() -> None:
     """Each policy once; the best rival keeps the promise; the ratio is of replica-hours. Static is the least number."""
     service = ScaledService(slots=4, most=10)
     load = generated("waves", peak_slots=12, hours=0.6, seed=3)
-    told: list[str] = []
+    reported: list[str] = []
     asked = ("tonnage", "static", "keda-queue")
-    found = compare_policies(load, service, policies=asked, on_step=told.append)
-    assert tuple(told) == asked
+    found = compare_policies(load, service, policies=asked, on_step=reported.append)
+    assert tuple(reported) == asked
     best = found.best_baseline
     assert best is not None
     assert best.keeps

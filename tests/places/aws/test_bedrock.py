@@ -254,8 +254,8 @@ def test_the_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert run([*words, "--max-cost", "1"]) == 4
     assert run(words) == 0
     assert run(["bedrock", "list", "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out.partition("{")[2].join(("{", "")))
-    assert told["things"][0]["kind"] == "customisation"
+    document = json.loads(capsys.readouterr().out.partition("{")[2].join(("{", "")))
+    assert document["things"][0]["kind"] == "customisation"
     assert run(["bedrock", "provision", "p", "--model", "x", "--hours", "0", "--end-role", ROLE]) == 2
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

@@ -149,13 +149,13 @@ def test_states_are_those_of_all_places() -> None:
     """Each of the service's states has one; who ended an instance is kept."""
     shape = operation_model("ec2", "DescribeInstances").service_model.shape_for("InstanceStateName")
     assert set(shape.enum) == set(PHASES)
-    told = {"InstanceId": "i-1", "State": {"Name": "terminated"}}
+    document = {"InstanceId": "i-1", "State": {"Name": "terminated"}}
     spot = {"Code": "Server.SpotInstanceTermination", "Message": "Spot instance termination"}
     by_hand = {"Code": "Client.UserInitiatedShutdown", "Message": "User initiated shutdown"}
-    assert (view_of(told | {"StateReason": spot}).phase, view_of(told | {"StateReason": by_hand}).phase) == (
+    assert (view_of(document | {"StateReason": spot}).phase, view_of(document | {"StateReason": by_hand}).phase) == (
         Phase.ENDED, Phase.CANCELLED,
     )  # fmt: skip
-    assert view_of(told | {"StateReason": spot}).reason == "Spot instance termination"
+    assert view_of(document | {"StateReason": spot}).reason == "Spot instance termination"
 
 
 QUOTAS = [

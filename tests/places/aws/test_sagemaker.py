@@ -99,9 +99,9 @@ VIEWS = [  # status, secondary status, phase
 @pytest.mark.parametrize(("status", "second", "phase"), VIEWS)
 def test_states_are_those_of_all_places(status: str, second: str, phase: Phase) -> None:
     """Each of the service's states has one; its own words stay."""
-    told = {"TrainingJobName": "t", "TrainingJobStatus": status, "SecondaryStatus": second}
-    assert (view_of(told).phase, view_of(told).word) == (phase, status)
-    why = view_of(told | {"FailureReason": "CapacityError: Unable to provision"})
+    document = {"TrainingJobName": "t", "TrainingJobStatus": status, "SecondaryStatus": second}
+    assert (view_of(document).phase, view_of(document).word) == (phase, status)
+    why = view_of(document | {"FailureReason": "CapacityError: Unable to provision"})
     assert why.reason == "CapacityError: Unable to provision"
 
 

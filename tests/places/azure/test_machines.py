@@ -135,8 +135,8 @@ def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     subprocess.run(["bash", "-c", line], cwd=tmp_path, env=env, check=True)
-    told = (tmp_path / "signed").read_text().split()
-    assert (told[0], told[-2:]) == ("acr.secret", ["--password-stdin", "team.azurecr.io"])
+    printed = (tmp_path / "signed").read_text().split()
+    assert (printed[0], printed[-2:]) == ("acr.secret", ["--password-stdin", "team.azurecr.io"])
     assert "access_token=aad.secret" in (tmp_path / "exchanged").read_text()
     end = end_script(f"{place.group}/providers/Microsoft.Compute/virtualMachines/{WORK.name}").replace(
         "/bin/systemctl", "echo poweroff >> called #"

@@ -164,10 +164,10 @@ def test_the_command_writes_the_files(home: Path, capsys: pytest.CaptureFixture[
 
     write(home)
     assert run(["places", "bundle", "bert.tonnage.yaml", "--on", "dbx", "--into", "out", "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema"] == "tonnage/bundle@1"
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "tonnage/bundle@1"
     found = {str(path.relative_to("out")): path.read_text() for path in Path("out").rglob("*") if path.is_file()}
-    assert found == told["files"]
+    assert found == document["files"]
     assert found["bert.tonnage.yaml"] == (home / "bert.tonnage.yaml").read_text()
     assert run(["places", "bundle", "bert.tonnage.yaml", "--on", "dbx", "--into", "places.toml/x"]) == 1
     assert "--into another folder" in capsys.readouterr().err

@@ -126,13 +126,13 @@ def test_states_are_those_of_all_places() -> None:
     from databricks.sdk.service import jobs
 
     assert {one.value for one in jobs.RunLifecycleStateV2State} == set(PHASES)
-    told: dict[str, Any] = {"run_id": 7, "status": {"state": "TERMINATED", "termination_details": {}}}
+    document: dict[str, Any] = {"run_id": 7, "status": {"state": "TERMINATED", "termination_details": {}}}
 
     def ended(code: str) -> Phase:
         assert code in {one.value for one in jobs.TerminationCodeCode}
-        told["status"]["termination_details"] = {"code": code, "message": "in words"}
-        assert view_of(told).reason == "in words"
-        return view_of(told).phase
+        document["status"]["termination_details"] = {"code": code, "message": "in words"}
+        assert view_of(document).reason == "in words"
+        return view_of(document).phase
 
     assert [ended(code) for code in ("USER_CANCELED", "CANCELED", "CLOUD_FAILURE", "SUCCESS")] == [
         Phase.CANCELLED, Phase.ENDED, Phase.ENDED, Phase.ENDED

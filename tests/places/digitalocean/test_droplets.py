@@ -117,9 +117,9 @@ def test_the_machines_scripts_are_ones_that_bash_reads(tmp_path: Path) -> None:
         (tmp_path / "called").write_text("")
         end = end_script(cloud(**terms).place).replace("/bin/systemctl", "echo poweroff >> called #")
         subprocess.run(["bash", "-c", end], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
-        told = (tmp_path / "called").read_text()
-        assert called in told
-        assert ("poweroff" in told) == (not terms)
+        printed = (tmp_path / "called").read_text()
+        assert called in printed
+        assert ("poweroff" in printed) == (not terms)
 
 
 def made(one: Droplets, work: Work = WORK) -> str:

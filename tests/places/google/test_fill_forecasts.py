@@ -42,10 +42,10 @@ def test_the_forecast_has_every_phase_and_what_is_spared(tmp_path: Path, monkeyp
     assert one.phases[0].hours == pytest.approx(hours)
     assert one.usd == pytest.approx(0.4 * hours)
     assert [each.monthly_usd for each in one.phases if each.monthly_usd] == pytest.approx([20.0, 20.0])
-    told = json.loads(answer.to_json())
-    [hour] = [told["forecasts"][0]["saved_usd_per_run"] / hours]
+    document = json.loads(answer.to_json())
+    [hour] = [document["forecasts"][0]["saved_usd_per_run"] / hours]
     assert hour == pytest.approx(price_of(tmp_path))
-    services = [each["service"].rpartition("/")[2] for each in told["forecasts"][0]["requests"]]
+    services = [each["service"].rpartition("/")[2] for each in document["forecasts"][0]["requests"]]
     assert services == ["disks", "instances", "snapshots", "disks"]
     assert answer.to_json() == api.fill_place("gpu", api.FillOptions(dry_run=True)).to_json()
     assert "costs $0.10 once" in str(answer)

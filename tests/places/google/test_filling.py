@@ -165,8 +165,8 @@ def test_a_disk_is_filled_once_and_read_by_all(google: FakeGoogle, shop: Shop, d
         disk = google.disks.disks[zone, made.name].body
         assert (disk["accessMode"], disk["labels"][DIGEST]) == (READ_BY_MANY, made.digest)
     assert fetched_once(shop)
-    told = json.loads((disks_here / "weights" / FILLED).read_text())
-    assert told["files"] == whole
+    document = json.loads((disks_here / "weights" / FILLED).read_text())
+    assert document["files"] == whole
     assert not (disks_here / "weights" / WORKING).exists()
     inserts = [one for one in google.asked if one.method == "POST" and one.path.endswith("/instances")]
     assert len(inserts) == 1

@@ -158,9 +158,9 @@ def test_a_job_that_fails_says_why(google: FakeGoogle) -> None:
 
 def test_every_state_has_a_phase() -> None:
     """Those of the discovery document, but the one that says nothing."""
-    told = json.loads(JOBS_FILE.read_text())
-    assert told["service"] == "aiplatform v1"
-    assert "state" not in told["schemas"][JOB_ROOT]  # what the API fills in is not sent
+    document = json.loads(JOBS_FILE.read_text())
+    assert document["service"] == "aiplatform v1"
+    assert "state" not in document["schemas"][JOB_ROOT]  # what the API fills in is not sent
     assert {view_of({"name": "a/1", "state": word}).phase for word in PHASES} == set(PHASES.values())
     assert len(PHASES) == 11
 

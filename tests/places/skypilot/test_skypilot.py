@@ -130,8 +130,8 @@ def test_a_place_half_configured_is_refused_when_it_is_read(changed: dict[str, A
 
 def test_states_are_those_of_all_places() -> None:
     """Those of SkyPilot 0.14.1, `sky/jobs/state.py`; the words of a failure stay."""
-    told = {"job_id": 7, "status": "FAILED_NO_RESOURCE", "failure_reason": "no resource\n in aws"}
-    assert (view_of(told).phase, view_of(told).reason) == (Phase.ENDED, "no resource in aws")
+    document = {"job_id": 7, "status": "FAILED_NO_RESOURCE", "failure_reason": "no resource\n in aws"}
+    assert (view_of(document).phase, view_of(document).reason) == (Phase.ENDED, "no resource in aws")
     assert PHASES["RECOVERING"] is Phase.QUEUED  # preempted, once the run has begun
     assert view_of({"job_id": 7, "status": "ManagedJobStatus.RUNNING"}).phase is Phase.RUNNING
 

@@ -30,8 +30,8 @@ def test_kills_leave_the_loss_curve_as_it_was(make_run: Callable[..., Any], kill
         [sys.executable, str(PROGRAM), str(kills), *(str(run.folder.path) for run in runs)],
         capture_output=True, text=True, timeout=900, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    told = [line.split() for line in done.stdout.splitlines() if line.startswith("ended ")]
-    codes = [[int(code) for code in words[1:]] for words in told]
+    printed = [line.split() for line in done.stdout.splitlines() if line.startswith("ended ")]
+    codes = [[int(code) for code in words[1:]] for words in printed]
     assert codes[:2] == [[0], [-9] * kills + [0]], done.stderr
     assert set(codes[2][:-1]) <= {75, -15}, done.stderr  # -15: it came before the handler was set
     assert [len(codes[2]), codes[2][-1]] == [kills + 1, 0], done.stderr

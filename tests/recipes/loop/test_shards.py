@@ -30,11 +30,11 @@ def test_no_rank_holds_the_whole(tmp_path: Path) -> None:
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **returned}
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
-    whole = sum(one["own"] for one in told)
+    document = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    whole = sum(one["own"] for one in document)
     assert whole > 280 << 20
-    assert all(one["same"] and one["same_beside"] for one in told)
-    assert max(one["rise"] for one in told) < whole / 8, told
+    assert all(one["same"] and one["same_beside"] for one in document)
+    assert max(one["rise"] for one in document) < whole / 8, document
     sizes = [file.stat().st_size for file in (tmp_path / "shards").glob("*.distcp")]
     assert len(sizes) == 2
     assert max(sizes) < 0.55 * whole
@@ -42,13 +42,13 @@ def test_no_rank_holds_the_whole(tmp_path: Path) -> None:
     model = load_file(tmp_path / "model.safetensors")
     assert sum(one.nbytes for one in model.values()) == 96 << 20
     assert sum(float(one.double().square().sum()) for one in model.values()) == pytest.approx(
-        sum(one["squares"] for one in told)
+        sum(one["squares"] for one in document)
     )
-    assert max(one["finishing_rise"] for one in told) < 20 << 20, told
+    assert max(one["finishing_rise"] for one in document) < 20 << 20, document
 
     program = [sys.executable, str(Path(__file__).with_name("sharding.py")), str(tmp_path), "alone"]
     done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr[-4000:]
     alone = json.loads((tmp_path / "alone.json").read_text())
-    assert alone["squares"] == pytest.approx(sum(one["squares"] for one in told))
+    assert alone["squares"] == pytest.approx(sum(one["squares"] for one in document))
     assert (alone["steps"], alone["first_moment"]) == (1.0, pytest.approx(0.1))  # gradients of 1, beta of 0.9

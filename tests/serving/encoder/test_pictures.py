@@ -112,8 +112,8 @@ def own(model: Path, *pictures: bytes) -> Any:
 
 
 def tensor(kind: str, shape: list[int], content: bytes) -> Any:
-    told = {"name": "image", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": len(content)}}
-    return {"inputs": [told]}, content
+    document = {"name": "image", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": len(content)}}
+    return {"inputs": [document]}, content
 
 
 def test_classes_are_those_of_predict(vit: Path, tmp_path: Path) -> None:

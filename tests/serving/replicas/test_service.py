@@ -345,11 +345,11 @@ def test_it_says_what_it_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     async def work() -> None:
         asked = settings(least=2, most=2, usd_per_machine_hour=3.6)
         async with served(asked, tmp_path) as (service, client):
-            told: list[dict[str, Any]] = []
-            service.on_costs = told.append
+            reported: list[dict[str, Any]] = []
+            service.on_costs = reported.append
             await until(lambda: service.replicas.count("ready") == 2)
             await client.post("/work?s=0")
-            await until(lambda: any((one["since_start"] or {}).get("requests") == 1.0 for one in told))
+            await until(lambda: any((one["since_start"] or {}).get("requests") == 1.0 for one in reported))
             found = (await client.get("/costs")).json()
             assert (found["machines"], found["usd_per_hour"]) == (2, 7.2)
             assert found["since_start"]["usd"] > 0.0
