@@ -151,6 +151,14 @@ DOCUMENTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"attention": ""},
     ),
     (
+        {"source_group": "Megatron-papers", "source": "arXiv 2104.04473 Table 1", "sharding": "tp=8"},
+        {"program": "megatron", "program_version": "2.0", "attention": "eager"},
+    ),
+    (
+        {"source_group": "Megatron-papers", "source": "arXiv 2205.05198 Table 5", "sharding": "tp=8"},
+        {"program": "megatron", "program_version": "3.0"},
+    ),
+    (
         {**BART, "precision": "bf16", "objective": "language-model", "seq_len": 512},
         {"optimizer": "LAMB", "optimizer_fused": "y", "state": "cast-model", "loss": "half", "global_batch": 30_720},
     ),

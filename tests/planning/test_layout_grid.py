@@ -19,8 +19,10 @@ from tonnage.planning.sizes import make_size_report
 from tonnage.reports.reasons.miss_words import miss_words
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
+from tonnage.sizing.layouts import RECOMPUTES
 from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Constraints, TrainJob, Workload
+from tonnage.workload.programs import ProgramName, documented
 
 Make = Callable[..., Workload]
 WHOLE = "gpus=16,dp=2,tp=2,pp=4,sharding=zero1,recompute=selective,mb=8,accumulation=2"
@@ -50,6 +52,16 @@ def test_a_layout_fixed_in_every_key_is_the_only_one(make_train: Make, machines:
         assert (layout.data_parallel, layout.tensor_parallel, layout.pipeline_parallel) == (2, 2, 4)
         assert (layout.sharding, layout.recompute) == ("zero1", "selective")
         assert (layout.micro_batch, layout.accumulation) == (8, 2)
+
+
+def test_scores_are_made_again_by_programs_that_do_so(make_train: Make, machines: tuple[Machine, ...]) -> None:
+    """Megatron recomputes scores alone; transformers has no such recomputation to propose."""
+    programs: dict[ProgramName, bool] = {"megatron": True, "transformers": False}
+    for name, offered in programs.items():
+        program = replace(documented(name), attention="eager")
+        job = replace(job_of(make_train("llama-2-7b", global_batch=8)), attention="eager", program=program)
+        found = grid_for(job, machines, max_nodes=1, max_gpus=None).layouts.recompute
+        assert (RECOMPUTES.index("selective") in found) == offered
 
 
 def test_context_parallel_takes_gpus(make_train: Make, machines: tuple[Machine, ...]) -> None:

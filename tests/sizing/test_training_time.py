@@ -23,6 +23,7 @@ from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
+from tonnage.workload.programs import documented
 from tonnage.workload.shapes import ModelShape
 
 SAMPLE = Path(__file__).parent.parent / "data" / "training_throughput.csv"
@@ -265,6 +266,23 @@ def test_a_share_of_the_gradients_is_quicker_to_add_up(devices: Callable[..., De
 
     shared, whole = (optimizer_s(8, no_sync) - optimizer_s(1, no_sync) for no_sync in (False, True))
     assert shared == pytest.approx(whole / 8)
+
+
+def test_products_that_add_up_gradients_leave_nothing_to_add(devices: Callable[..., Devices]) -> None:
+    """Megatron-LM since 3.0 accumulates in the product (gradient_accumulation_fusion): a step of eight micro-batches
+    moves no more beside products than one; before, each sum was a pass over gradients and 32-bit sums."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3")
+    work = job("gpt2-xl", batch=64, length=1024)
+    now, before = (replace(work, program=documented("megatron", version=version)) for version in ("3.0", "2.4"))
+    one, eight, apart = (
+        estimate_training_step(
+            each, one_layout(micro_batch=1, accumulation=m, data_parallel=8), device, trainer=trainer_of(each)
+        ).optimizer_s[0]
+        for each, m in ((now, 1), (now, 8), (before, 8))
+    )
+    moved = 7 * 10.0 * count_parameters(work.model).total
+    assert eight == one
+    assert apart - eight == pytest.approx(moved / (2039e9 * Assumptions().optimizer_memory_fraction), rel=0.05)
 
 
 def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:

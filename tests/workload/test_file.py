@@ -75,10 +75,10 @@ kind: train
 model: gpt2
 data: {tokens: 1e6, seq_len: {mean: 100, max: 200}, epochs: 2.5, location: aws/us-east-1, size_gb: 20}
 train:
-  {method: qlora, precision: bf16, objective: classification, global_batch: 64, optimizer: adamw-8bit,
+  {method: qlora, precision: bf16, objective: classification, global_batch: 48, optimizer: adamw-8bit,
    attention: eager, compile: yes, lora: {rank: 8, targets: attention}, micro_batch: 4, recompute: full,
    sharding: zero2, tensor_parallel: 2, pipeline_parallel: 3}
-layout: {nodes: 4, gpus: 48, data_parallel: 4, context_parallel: 2, accumulation: 4}
+layout: {nodes: 4, gpus: 48, data_parallel: 4, context_parallel: 2, virtual_stages: 2, accumulation: 3}
 constraints:
   {deadline: 1d, budget_usd: 500, providers: aws, regions: [us-east-1], gpus: ["H100:8", 24GB..80GB],
    interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true, platforms: vm,

@@ -22,8 +22,8 @@ from tonnage.workload.programs import DOCUMENTED, PROGRAMS, Program, documented
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-def job_of(train: str, rest: str = "") -> TrainJob:
-    text = f"kind: train\nmodel: llama-3.1-8b\ndata: {{samples: 1000, seq_len: 2048}}\ntrain: {train}\n{rest}"
+def job_of(train: str, model: str = "llama-3.1-8b", rest: str = "") -> TrainJob:
+    text = f"kind: train\nmodel: {model}\ndata: {{samples: 1000, seq_len: 2048}}\ntrain: {train}\n{rest}"
     job = parse_workload(text, file="w.yaml", folder=None, as_of=AS_OF).job
     assert isinstance(job, TrainJob)
     return job
@@ -43,9 +43,20 @@ def test_a_named_program_sets_what_the_file_leaves_out() -> None:
     assert (stated.program.loss, stated.precision, stated.attention) == ("plain", "fp16", "flash")
 
 
+@pytest.mark.parametrize(
+    ("model", "attention"), [("bloom-7b1", "eager"), ("gpt-oss-20b", "eager"), ("llama-3.1-8b", "sdpa")]
+)
+def test_transformers_has_no_kernel_for_scores_with_a_bias_or_sink(model: str, attention: str) -> None:
+    """BLOOM's ALiBi and the sinks of gpt-oss are eager in transformers (`_supports_sdpa`), unless the file says
+    otherwise."""
+    assert job_of("{program: transformers}", model).attention == attention
+    assert job_of("{program: transformers, attention: sdpa}", model).attention == "sdpa"
+    assert job_of("{program: megatron}", model).program.attention is None
+
+
 def test_one_gpu_takes_the_configuration_for_one() -> None:
     """All weights on one GPU: torchtune's paged 8-bit optimizer, stepped in backward; on several: AdamW."""
-    one = job_of("{program: torchtune}", "constraints: {max_gpus: 1}")
+    one = job_of("{program: torchtune}", rest="constraints: {max_gpus: 1}")
     several = job_of("{program: torchtune}")
     assert (one.optimizer, one.program.offload, one.program.optimizer_in_backward) == (
         "adamw-8bit", ("optimizer",), True,
@@ -153,14 +164,16 @@ RUN = "run: {task: causal-lm, weights: /, data: {train: rows.jsonl}, learning_ra
 def test_what_tonnage_run_carries_out_is_a_known_program() -> None:
     """A file that says how it is run names its program by that: fused AdamW, plain loss, and the memory interval of
     programs that document what they hold. Without the section, or under a name, it is as the file says."""
-    ran, unsaid, named = (job_of(*said) for said in (("{}", RUN), ("{}", ""), ("{program: transformers}", RUN)))
+    ran, unsaid, named = (
+        job_of(said, rest=rest) for said, rest in (("{}", RUN), ("{}", ""), ("{program: transformers}", RUN))
+    )
     assert (ran.program.name, ran.program.loss, ran.program.optimizer_fused) == ("tonnage", "plain", True)
     assert [memory_group(one) for one in (ran, unsaid, named)] == [KNOWN_MEMORY, UNSTATED_MEMORY, KNOWN_MEMORY]
     assert named.program.name == "transformers"
-    assert job_of("{method: lora}", RUN).program.adapter_dropout
+    assert job_of("{method: lora}", rest=RUN).program.adapter_dropout
 
 
 def test_a_task_of_an_installed_package_is_no_known_program() -> None:
     """What another's training loop holds is not ours to say."""
     own = RUN.replace("causal-lm", "own, program: mine")
-    assert job_of("{}", own).program.name is None
+    assert job_of("{}", rest=own).program.name is None

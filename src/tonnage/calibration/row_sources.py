@@ -137,9 +137,10 @@ def _dlperf(row: TrainingRow) -> Facts:
 
 def _megatron_papers(row: TrainingRow) -> Facts:
     """Narayanan et al. 2021 (arXiv:2104.04473) and Korthikanti et al. 2022 (arXiv:2205.05198): Megatron-LM, which had
-    no fused attention then; sequence parallelism came with selective recomputation. What the first compares with is
-    DeepSpeed's ZeRO-3 of April 2021 (section 5.2), version 0.3."""
-    facts = {"program": "megatron", "program_version": "3.0", "attention": "eager", "checkpoint_kind": "scores"}
+    no fused attention then; sequence parallelism came with selective recomputation, in version 3.0. What the first
+    compares with is DeepSpeed's ZeRO-3 of April 2021 (section 5.2), version 0.3."""
+    version = "3.0" if "2205.05198" in row.source else "2.0"
+    facts = {"program": "megatron", "program_version": version, "attention": "eager", "checkpoint_kind": "scores"}
     if "zero3" in row.sharding:
         facts |= {"program": "megatron-deepspeed", "program_version": "0.3"}
     return {**facts, "sequence_parallel": "y"} if row.activation_checkpointing == "selective" else facts

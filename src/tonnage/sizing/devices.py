@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tonnage.units import TERA, from_gib
 from tonnage.values import dataclass
 
 # Software that runs the operators we size: CUDA and ROCm builds of PyTorch, vLLM and the like. Other chips need
-# another compiler (Neuron, XLA, SynapseAI) whose rates the published peaks do not tell.
+# another compiler whose rates the published peaks do not tell.
 SIZED_VENDORS = ("NVIDIA", "AMD")
 
 # First word of the catalog's architecture; -1 in a column stands for any other.
@@ -100,14 +101,27 @@ def peak_tflops(accelerator: Accelerator, precision: str) -> float:
     Raises UnsizedHardware when the vendor is not sized or the figure is not published.
     """
     if accelerator.vendor not in SIZED_VENDORS:
-        raise UnsizedHardware(
-            f"{accelerator.name}: {accelerator.vendor} devices run another compiler whose rates are not calibrated"
-        )
+        raise UnsizedHardware(run_another_compiler(accelerator.name, accelerator.vendor))
     wanted = {"fp32": "fp32", "tf32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "int8": "int8"}
     peak = accelerator.dense_tflops(wanted[precision])  # type: ignore[arg-type]
     if peak is None:
         raise UnsizedHardware(f"{accelerator.name}: no {precision} rate is published (or the device has none)")
     return peak
+
+
+# What compiles for the devices of other vendors.
+COMPILERS: Final = MappingProxyType({"AWS": "Neuron", "Google": "XLA", "Intel Habana": "SynapseAI"})
+
+
+def run_another_compiler(device: str, vendor: str) -> str:
+    """Why a device of a vendor that is not sized has no rate.
+
+    >>> run_another_compiler("TPU-v5e", "Google")
+    'TPU-v5e: Google devices run another compiler (XLA) whose rates are not calibrated; NVIDIA and AMD are sized'
+    """
+    name = f" ({COMPILERS[vendor]})" if vendor in COMPILERS else ""
+    sized = " and ".join(SIZED_VENDORS)
+    return f"{device}: {vendor} devices run another compiler{name} whose rates are not calibrated; {sized} are sized"
 
 
 MissingFigure = Literal["vendor", "rate", "memory size", "memory bandwidth"]

@@ -66,6 +66,7 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         adapter_bytes=0.0 if program.wide_adapters is False else 4.0,
         tensor_overlap=bool(program.tensor_overlap),
         data_overlap=bool(program.data_overlap),
+        fused_accumulation=bool(program.fused_accumulation),
         optimizer_fused=bool(program.optimizer_fused) or program.kernels == "fused",
         offloaded_optimizer="optimizer" in offload,
         offloaded_state="parameters" in offload,

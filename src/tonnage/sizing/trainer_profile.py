@@ -80,6 +80,7 @@ class TrainerProfile:
     adapter_bytes: float = 0.0  # of an element of adapters (0: as products); peft holds those of a 16-bit base in fp32
     tensor_overlap: bool = False  # all-reduces of tensor parallelism run beside the products they belong to
     data_overlap: bool = False  # messages of data parallelism are cut by layers and run beside the products
+    fused_accumulation: bool = False  # products add weights' gradients to the sum themselves
     sequence_parallel: bool = True
     thin_residual: bool = False
     channels_last: bool = True

@@ -297,7 +297,7 @@ def _data_columns(
     sent = max(passing, FP32_BYTES) if trainer.wide_reduction else passing
     every = scattered & ~piped & (not trainer.no_sync)  # each micro-batch's gradients are scattered as they come
     scatters = np.where(scattered, np.where(every, layouts.accumulation, 1.0), 0.0)
-    summed = share.trained * (8.0 if trainer.fused else reduced + 8.0)
+    summed = share.trained * _summing_bytes(job, trainer)
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
         "data_ranks": layouts.data_ranks,
@@ -314,6 +314,18 @@ def _data_columns(
         "optimizer_tensors": _optimizer_tensors(job, trainer) * layers,
         "optimizer_kernels": _optimizer_tensors(job, trainer) * layers * trainer.optimizer_kernels,
     }
+
+
+def _summing_bytes(job: TrainJob, trainer: TrainerProfile) -> float:
+    """Bytes that adding a gradient to the sum of earlier micro-batches moves: the gradient is read, the sum read and
+    written as wide (autograd), or in 32 bit where Megatron trains in bf16 or fp8 (arguments.py:
+    `accumulate_allreduce_grads_in_fp32`, forced for bf16 alone). None where the product that makes the gradient adds it
+    up itself: its reads and writes run beside 2 FLOP a token for each element."""
+    if trainer.fused_accumulation:
+        return 0.0
+    width = trained_numbers(job, trainer).gradient_bytes
+    wide = trainer.state == "megatron" and job.precision in ("bf16", "fp8")
+    return width + 2.0 * (FP32_BYTES if wide else width)
 
 
 def _optimizer_tensors(job: TrainJob, trainer: TrainerProfile) -> float:

@@ -47,8 +47,9 @@ class Program:
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
     `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
     beside products, piece by piece. `data_overlap`: gradients and gathered weights cross the wire layer by layer beside
-    the products. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept
-    per primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
+    the products. `fused_accumulation`: products add weights' gradients to the sum of earlier micro-batches as they make
+    them. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per
+    primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
     `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
     the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
     base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
@@ -97,6 +98,7 @@ class Program:
     wide_adapters: bool | None = None
     tensor_overlap: bool | None = None
     data_overlap: bool | None = None
+    fused_accumulation: bool | None = None
     flat_gradients: bool | None = None
     tables_apart: bool | None = None
     separate_gathers: bool | None = None
@@ -209,7 +211,13 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     ),
     "nemo": Documented(
         usual=replace(
-            _MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True, data_overlap=True
+            _MEGATRON,
+            attention="flash",
+            compile=False,
+            recompute="none",
+            tensor_overlap=True,
+            data_overlap=True,
+            fused_accumulation=True,
         ),
         adapters=Program(adapter_targets="attention", wide_adapters=False),
         source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
@@ -219,10 +227,11 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "overlap)",
     ),
     "megatron": Documented(
-        usual=replace(_MEGATRON, compile=False, recompute="none"),
-        earlier=(("3.0", Program(early_modules=True)),),
+        usual=replace(_MEGATRON, compile=False, recompute="none", fused_accumulation=True),
+        earlier=(("3.0", Program(early_modules=True, fused_accumulation=False)),),
         source="NVIDIA/Megatron-LM arguments.py: bias-GELU, bias-dropout and masked-softmax fusion on by default, fp32 "
-        "main gradients, in-place vocabulary-parallel cross entropy",
+        "main gradients, in-place vocabulary-parallel cross entropy; products add to the main gradients themselves "
+        "since v3.0 of May 2022 (gradient_accumulation_fusion)",
     ),
     "megatron-deepspeed": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none", flat_gradients=True, keeps_outputs=True),

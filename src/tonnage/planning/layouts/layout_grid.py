@@ -175,6 +175,7 @@ def _recomputes(job: TrainJob) -> list[int]:
         return [RECOMPUTES.index(recompute_kind(job.recompute, job.program))]
     if job.model.architecture == "convolution":
         return [RECOMPUTES.index("none")]
-    per_op = job.program.selective == "per-op"
-    names = ("none", "selective", "full") if per_op or job.attention == "eager" else ("none", "full")
+    kind, named = job.program.selective, job.program.name is not None
+    selective = kind == "per-op" or (job.attention == "eager" and (kind == "scores" or not named))
+    names = ("none", "selective", "full") if selective else ("none", "full")
     return [RECOMPUTES.index(recompute_kind(name, job.program)) for name in names]

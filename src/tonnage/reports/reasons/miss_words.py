@@ -9,6 +9,7 @@ from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss
 from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons.changes import PROMISED, change_document, change_words, latency_words, money_words
 from tonnage.reports.reasons.document import reason_document
+from tonnage.sizing.devices import run_another_compiler
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
@@ -206,7 +207,7 @@ def _unpublished(miss: kinds.UnpublishedMiss) -> tuple[str, str]:
     match miss.what:
         case "vendor":
             return (
-                f"{miss.device}: {miss.vendor} devices run another compiler whose rates are not calibrated",
+                run_another_compiler(miss.device, str(miss.vendor)),
                 "unknown",
             )
         case "rate":

@@ -125,7 +125,7 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
         lengths=lengths,
         epochs=float(data.epochs),
         lora=freeze_lora(train),
-        **program_terms(file),
+        **program_terms(file, shape),
         **_stated(train, "global_batch", "method", "objective", "micro_batch", "recompute", "sharding"),
         **_stated(train, "tensor_parallel", "pipeline_parallel"),
     )
