@@ -101,7 +101,11 @@ def peak_tflops(accelerator: Accelerator, precision: str) -> float:
     Raises UnsizedHardware when the vendor is not sized or the figure is not published.
     """
     if accelerator.vendor not in SIZED_VENDORS:
-        raise UnsizedHardware(run_another_compiler(accelerator.name, accelerator.vendor))
+        compiler = COMPILERS.get(accelerator.vendor, "not known")
+        raise UnsizedHardware(
+            f"{accelerator.name}: {accelerator.vendor} devices run another compiler ({compiler}) whose rates are not "
+            f"calibrated; {' and '.join(SIZED_VENDORS)} are sized"
+        )
     wanted = {"fp32": "fp32", "tf32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "int8": "int8"}
     peak = accelerator.dense_tflops(wanted[precision])  # type: ignore[arg-type]
     if peak is None:
@@ -111,18 +115,6 @@ def peak_tflops(accelerator: Accelerator, precision: str) -> float:
 
 # What compiles for the devices of other vendors.
 COMPILERS: Final = MappingProxyType({"AWS": "Neuron", "Google": "XLA", "Intel Habana": "SynapseAI"})
-
-
-def run_another_compiler(device: str, vendor: str) -> str:
-    """Why a device of a vendor that is not sized has no rate.
-
-    >>> run_another_compiler("TPU-v5e", "Google")
-    'TPU-v5e: Google devices run another compiler (XLA) whose rates are not calibrated; NVIDIA and AMD are sized'
-    """
-    name = f" ({COMPILERS[vendor]})" if vendor in COMPILERS else ""
-    sized = " and ".join(SIZED_VENDORS)
-    return f"{device}: {vendor} devices run another compiler{name} whose rates are not calibrated; {sized} are sized"
-
 
 MissingFigure = Literal["vendor", "rate", "memory size", "memory bandwidth"]
 

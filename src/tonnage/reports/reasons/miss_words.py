@@ -9,7 +9,7 @@ from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss
 from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons.changes import PROMISED, change_document, change_words, latency_words, money_words
 from tonnage.reports.reasons.document import reason_document
-from tonnage.sizing.devices import run_another_compiler
+from tonnage.sizing.devices import COMPILERS, SIZED_VENDORS
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
@@ -207,7 +207,9 @@ def _unpublished(miss: kinds.UnpublishedMiss) -> tuple[str, str]:
     match miss.what:
         case "vendor":
             return (
-                run_another_compiler(miss.device, str(miss.vendor)),
+                f"{miss.device}: {miss.vendor} devices run another compiler "
+                f"({COMPILERS.get(str(miss.vendor), 'not known')}) whose rates are not calibrated; "
+                f"{' and '.join(SIZED_VENDORS)} are sized",
                 "unknown",
             )
         case "rate":
