@@ -111,15 +111,16 @@ class Engine:
 
 
 # What a class's structure says before any row; fits start here. Python dispatches an operation in some 20 us, a C++
-# executor in 8 (6 where a transformer is rewritten into a few fused nodes). Frameworks run norm, activation and
-# residual as kernels of their own; compilers fuse them with one another; engines fuse them into the products, which
-# leaves a residual read, a pool and reformats; one whose whole network is its own takes one call, as a captured one
-# does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took 512), in one
-# thread block for each head of each sequence (NVIDIA/TensorRT@69b9d453, bertQKVToContextPlugin, fused_multihead_
-# attention.h: a grid of params.h x params.b, as of 7.1; facebookincubator/AITemplate, backend/cuda/attention,
-# fmha_fprop_fp16_kernel.sm80.cu: the same): 12 heads leave most of an A100 idle. FasterTransformer's divides a head's
-# rows among blocks where there are few (fused_multihead_attention_v2.h, `forceUnroll`). A
-# captured framework replays its kernels as they are, today's with fused attention, in one call. A convolution is an
+# executor in 8 (6 where a transformer is rewritten into a few fused nodes, or where a library calls each kernel itself:
+# NVIDIA/FasterTransformer, models/bert/Bert.cc, a loop over layers on one stream, no graph). Frameworks run norm,
+# activation and residual as kernels of their own; compilers fuse them with one another; engines fuse them into the
+# products, which leaves a residual read, a pool and reformats; one whose whole network is its own takes one call, as a
+# captured one does, and its attention any length (AITemplate's flash attention; TensorRT 10; its plugins before took
+# 512), in one thread block for each head of each sequence (NVIDIA/TensorRT@69b9d453, bertQKVToContextPlugin,
+# fused_multihead_attention.h: a grid of params.h x params.b, as of 7.1; facebookincubator/AITemplate, backend/cuda/
+# attention, fmha_fprop_fp16_kernel.sm80.cu: the same): 12 heads leave most of an A100 idle. FasterTransformer's divides
+# a head's rows among blocks where there are few (fused_multihead_attention_v2.h, `forceUnroll`). A captured framework
+# replays its kernels as they are, today's with fused attention, in one call. A convolution is an
 # implicit product on the same units as a product. A framework that generates grows its cache by concatenation (read and
 # written: 2 times), in kernels that take an element a thread, of whatever width, as do its products of one row for each
 # head and sequence: in 16 bits they reach half of the bandwidth or less. One more sequence of 544 tokens costs a step
@@ -173,7 +174,8 @@ _PRIORS: Final = (
         sequence_us=5.0, fused_attention_tokens=0.0,
     ),
     Engine(
-        name="library", elementwise_left=0.25, convolution_fraction=0.95, convolution_elementwise_left=0.2,
+        name="library", host_us_per_kernel=6.0, elementwise_left=0.25, convolution_fraction=0.95,
+        convolution_elementwise_left=0.2,
         sequence_us=5.0, fused_attention_tokens=384.0, quantises_apart=True,
     ),
     Engine(
