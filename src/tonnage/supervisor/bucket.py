@@ -223,7 +223,8 @@ class BucketExchange:
         self._gathering = gathering
         self._objects, self._keys, self._folder, self._token, self._every_s = objects, keys, folder, token, every_s
         self._writer, self._saver = Writer(objects, keys, folder), Saver(objects, keys, folder)
-        self._next, self._saving, self._failed = 0.0, threading.Lock(), ""
+        self._next, self._failed = 0.0, ""
+        self._saving, self._writing = threading.Lock(), threading.Lock()
 
     def flush(self) -> None:
         """One exchange, where it is time for one. A bucket that fails is asked again: it never ends the run."""
@@ -242,7 +243,7 @@ class BucketExchange:
         """Everything, after the run has ended: what the journal tells of is there before it."""
         with self._saving:
             if self._is_ours():
-                self._saver.save(steps_only=False, ours=self._is_ours)
+                self._saver.save(steps_only=False, ours=self._is_ours, first=self._write)
         self._write(JOURNAL)
         if self._is_ours():
             write_beat(self._objects, self._keys, self._folder, supervised=False)
@@ -262,13 +263,15 @@ class BucketExchange:
     def _save_steps(self) -> None:
         with self._saving:
             try:
-                self._saver.save(steps_only=True, ours=self._is_ours)
+                # a machine that goes on from a checkpoint finds the losses of all steps before it
+                self._saver.save(steps_only=True, ours=self._is_ours, first=self._write)
             except TonnageError as error:
                 sys.stderr.write(f"tonnage: {error.message}; it is tried again\n")
 
     def _write(self, *last: str) -> None:
-        for name in (*(name for name in GROWN if name != JOURNAL), *last):
-            self._writer.write(name)
+        with self._writing:
+            for name in (*(name for name in GROWN if name != JOURNAL), *last):
+                self._writer.write(name)
 
     def _ask(self) -> None:
         """Take over what the client has asked."""

@@ -90,6 +90,28 @@ def test_a_checkpoint_whose_files_are_there_and_whose_word_is_not(store: FolderO
     assert saved_artifacts(store, KEYS.base) == []
 
 
+def test_losses_up_to_a_checkpoint_are_there_before_it_counts(
+    store: FolderObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that dies at once after it loses no step: a later one goes on behind the checkpoint."""
+    folder = machine(tmp_path)
+    store.write(KEYS.lease, b'{"token": "t", "epoch": 0}')
+    exchange = BucketExchange(store, KEYS, folder, token="t", every_s=0)
+    seen, write = list[str](), store.write
+
+    def watched(key: str, content: bytes) -> Any:
+        if "/made/" in key:
+            seen.extend(one.content.decode() for one in map(store.read, store.sizes(f"{KEYS.part}/grown/")) if one)
+        return write(key, content)
+
+    monkeypatch.setattr(store, "write", watched)
+    checkpoint(folder, 5)
+    folder.metrics_file.write_text('{"step": 5}\n')
+    exchange._save_steps()  # as its thread does, after an exchange that saw neither
+    assert seen == ['{"step": 5}\n']
+    assert [one.step for one in saved_artifacts(store, KEYS.base)] == [5]
+
+
 def test_an_older_submission_touches_nothing_of_a_newer_one(store: FolderObjects, tmp_path: Path) -> None:
     """What it still writes lies under its own number, and is not where the newer one goes on."""
     first, second = machine(tmp_path, "first"), machine(tmp_path, "second")

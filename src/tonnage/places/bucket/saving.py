@@ -27,10 +27,11 @@ class Saver:
         self._saved: dict[str, Print] = {}
         self._digests: dict[str, set[str]] = {}
 
-    def save(self, *, steps_only: bool, ours: Callable[[], bool]) -> None:
+    def save(self, *, steps_only: bool, ours: Callable[[], bool], first: Callable[[], None] = lambda: None) -> None:
         """`steps_only`: checkpoints, which are whole as soon as they have their name; else everything there is.
 
-        `ours`: whether the submission is still the run's newest; asked before each artifact.
+        `ours`: whether the submission is still the run's newest; asked before each artifact. `first`: called before
+        each counts: what the run wrote up to it is in the bucket then.
         """
         there = artifact_names(self._folder)
         for artifact in there:
@@ -42,20 +43,21 @@ class Saver:
                     continue
                 if not ours():
                     return
-                self.send(artifact)
+                self.send(artifact, first)
             except FileNotFoundError:  # the run has dropped it meanwhile
                 continue
             self._saved[artifact] = shown
         self._drop([artifact for artifact in self._saved if artifact not in there])
 
-    def send(self, artifact: str) -> None:
-        """The files first, and then the word that they are whole."""
+    def send(self, artifact: str, first: Callable[[], None] = lambda: None) -> None:
+        """The files, what `first` brings, and then the word that they are whole."""
         files: dict[str, tuple[int, str]] = {}
         for path in files_of(self._folder.path, artifact):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             self._objects.put(self._keys.data(digest), path)
             files[str(path.relative_to(self._folder.path))] = (path.stat().st_size, digest)
+        first()
         self._objects.write(self._keys.made(artifact), json.dumps({"files": files}).encode())
         self._digests[artifact] = {digest for _, digest in files.values()}
 
