@@ -85,6 +85,14 @@ def test_stated_network_is_per_node_or_per_gpu(row: Row, catalog: Catalog) -> No
     assert build_case(row(network_gbit_per_s_per_gpu=400.0), catalog).machine.network_gb_per_s == 8 * 50.0
 
 
+@pytest.mark.parametrize(("cell", "attention"), [("", "eager"), ("sdpa", "sdpa")])
+def test_rows_of_transformers_attend_as_it_has_kernels(row: Row, catalog: Catalog, cell: str, attention: str) -> None:
+    """BLOOM has no fused kernel in transformers: a row is read as the plan of such a run, unless it states another."""
+    sizes = dict.fromkeys(("params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab"))
+    bloom = row(model="bloom-7b1", program="transformers", attention=cell, gpu="A100-80GB-SXM", **sizes)
+    assert {job.attention for job in build_case(bloom, catalog).jobs} == {attention}
+
+
 def test_generator_and_discriminator_both_cost(row: Row, catalog: Catalog) -> None:
     """Replaced-token pre-training runs two models a step; fine-tuning one."""
     electra = {"model": "ELECTRA-base", "n_layers": 12, "d_model": 768, "n_heads": 12, "d_ff": 3072, "vocab": 30522,

@@ -12,7 +12,7 @@ from tonnage.errors import WorkloadError
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.spot_instances.knowledge import other_machines
-from tonnage.workload.jobs import Lora
+from tonnage.workload.jobs import Lora, TrainJob
 from tonnage.workload.loading import load_workload
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -63,6 +63,15 @@ def test_a_training_is_read(tmp_path: Path) -> None:
     assert (training.precision, training.method, training.lora) == ("bf16", "lora", Lora(rank=4))
     assert (training.optimizer, training.learning_rate) == ("sgd", 2e-5)
     assert load_spec(dump_spec(spec), where="spec.json") == spec
+
+
+@pytest.mark.parametrize("model", ["bloom-7b1", "gpt-oss-20b", "gpt2"])
+def test_a_run_attends_as_its_plan_does(model: str, tmp_path: Path) -> None:
+    """transformers has no fused kernel for BLOOM and gpt-oss: the run starts with the attention that was planned."""
+    spec = read(TRAIN.replace("bert-base-uncased\ndata", f"{model}\ndata"), tmp_path)
+    job = load_workload(tmp_path / "mine.tonnage.yaml", as_of=AS_OF).job
+    assert isinstance(job, TrainJob)
+    assert spec.training.attention == job.attention == ("sdpa" if model == "gpt2" else "eager")
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from tonnage.sizing.decoder_curves import L2_OVER_MEMORY, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s, states_of
 from tonnage.sizing.decoder_replicas import decoder_rows
+from tonnage.sizing.decoder_run import settle
 from tonnage.sizing.decoder_seen import DecoderLoad, SeenLoad
+from tonnage.sizing.decoder_waits import token_points
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
@@ -267,6 +269,26 @@ def test_most_tokens_meet_no_prompt_where_answers_are_long() -> None:
     rare, often = (closed_form(one, users=32) for one in (written, LONG_PROMPTS))
     assert float(rare.median_between_tokens_s[0]) < 0.8 * float(rare.between_tokens_s[0])
     assert float(often.median_between_tokens_s[0]) == float(often.between_tokens_s[0])
+
+
+def test_the_median_over_tokens_counts_long_answers_more() -> None:
+    """200 requests at once: prompts are in six of ten steps of the mean answer, but short ones write few tokens; of all
+    steps that write one, fewer than four of ten read a prompt."""
+    few = Requests(input_tokens=CHAT.input_tokens, output_tokens=Lengths(mean=30, maximum=400))
+    seen = closed_form(few, count=200)
+    assert float(seen.median_between_tokens_s[0]) < 0.5 * float(seen.between_tokens_s[0])
+
+
+def test_the_filling_of_slots_counts_only_in_a_queue() -> None:
+    """A time of filling that is not finite reaches no load without a queue."""
+    rows = decoder_rows(
+        MODEL, FORMATS["bf16"], SCHEDULERS["vllm"], machines(), [DEVICE], [CHAT],
+        tensor_parallel=np.ones(1), concurrency=np.array([256.0]),
+    )  # fmt: skip
+    load = DecoderLoad(requests=np.array([np.inf]), rate_per_s=np.array([np.inf]), users=np.array([32.0]))
+    run = settle(lay_out_decoder(rows, ENGINES["llm-python"]).under(ENGINES["llm-python"]), load)
+    endless = replace(run, filling=replace(run.filling, mean_s=np.array([np.inf])))
+    assert np.array_equal(token_points(endless)[0], token_points(run)[0])
 
 
 def lengths_of(requests: Requests) -> Array:

@@ -11,6 +11,7 @@ from tonnage.calibration.training_methods import Adapters, adapters_of, precisio
 from tonnage.catalog.hardware import Accelerator
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Attention, Lora, Objective, Optimizer, Recompute, TrainPrecision
+from tonnage.workload.program_limits import writes_scores
 from tonnage.workload.programs import (
     PROGRAMS,
     Kernels,
@@ -28,7 +29,7 @@ ROW_RANK: Final = 8  # of adapters whose rank a row does not state: the default 
 
 
 class NoEngine(Exception):
-    """A row whose method or precision is none that is sized; the text says which."""
+    """A row whose method or precision cannot be sized; the text says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> RowPr
     """The engine of a row; raises NoEngine."""
     adapters = adapters_of(row.method, row.precision)
     if adapters is None:
-        raise NoEngine(f"method '{row.method}' is none we size")
+        raise NoEngine(f"method '{row.method}' cannot be sized")
     name = _choice(row.program, PROGRAMS)
     stated = stated_program(row, name)
     usual = documented(
@@ -61,7 +62,9 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> RowPr
     bf16, true = device.dense_bf16_tflops is not None, program.sixteen_bit == "true"
     precision = precision_of(row.precision, adapters.method, bf16=bf16, true=true)
     if precision is None:
-        raise NoEngine(f"precision '{row.precision}' is none we size")
+        raise NoEngine(f"precision '{row.precision}' cannot be sized")
+    if stated.attention is None and writes_scores(program, shape):
+        program = replace(program, attention="eager")
     rank = ROW_RANK if adapters.rank is None else adapters.rank
     return RowProgram(
         precision=precision,

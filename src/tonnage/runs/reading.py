@@ -46,6 +46,7 @@ from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.file.yaml_lines import KeyPath, dotted
 from tonnage.workload.loading import CheckedFile, load_checked
 from tonnage.workload.run_terms import ROLES, Task, format_of
+from tonnage.workload.shapes import ModelShape
 
 Found = TypeVar("Found")
 There = Callable[[str], bool]
@@ -97,7 +98,7 @@ class _SpecReader:
             config=self._config(file),
             tokenizer=None if isinstance(run, TableRunFields) else self._place(run.tokenizer, "tokenizer"),
             program=run.program if isinstance(run, TrainRunFields) else None,
-            training=_training(file),
+            training=_training(file, self.checked.shape),
             tabular=_tabular(file),
             generation=_generation(file),
             checkpoint=_checkpoint(file, run),
@@ -173,12 +174,13 @@ def _refuse(message: str, hint: str) -> None:
     raise InputError(message, hint=hint)
 
 
-def _training(file: RunnableFile) -> TrainingSpec:
+def _training(file: RunnableFile, shape: ModelShape | None) -> TrainingSpec:
     run = file.run
     assert run is not None
     if isinstance(file, TrainFile):
         assert isinstance(run, TrainRunFields)
-        return _train_training(file, run)
+        assert shape is not None
+        return _train_training(file, run, shape)
     if isinstance(file, TabularFile):
         assert isinstance(run, TableRunFields)
         rate = LEARNING_RATE[file.tabular.method] if run.learning_rate is None else run.learning_rate
@@ -192,8 +194,8 @@ def _training(file: RunnableFile) -> TrainingSpec:
     return TrainingSpec(seed=run.seed, max_tokens=freeze_lengths(file.batch.input_tokens).maximum)  # type: ignore[arg-type]
 
 
-def _train_training(file: TrainFile, run: TrainRunFields) -> TrainingSpec:
-    train, terms = file.train, program_terms(file)
+def _train_training(file: TrainFile, run: TrainRunFields, shape: ModelShape) -> TrainingSpec:
+    train, terms = file.train, program_terms(file, shape)
     longest = None if file.data.seq_len is None else freeze_lengths(file.data.seq_len).maximum
     return TrainingSpec(
         epochs=float(file.data.epochs),

@@ -119,9 +119,10 @@ def median_between_tokens_s(run: Run, mean_s: Array) -> Array:
     a_prompt = np.maximum(rows.read / run.filling.together, 1.0)[_DEEP]  # steps
     filled = 0.0 if rows.scheduler.prompts_first else met.during / met.per_step
     reading = (filled + (met.later + met.steady) * a_prompt) / met.answers
-    shares = WAIT_SHARES[None, :, None] * rows.output_shares[:, None, :]
+    written = WAIT_SHARES[None, :, None] * (rows.output_shares * rows.outputs)[:, None, :]
+    of_steps = np.sum(np.minimum(reading, 1.0) * written, axis=(1, 2)) / np.sum(written, axis=(1, 2))
     alone = run.curves.decode_s(np.maximum(run.most, 1.0))
-    return np.asarray(np.where(np.sum(reading * shares, axis=(1, 2)) < 0.5, np.minimum(alone, mean_s), mean_s))
+    return np.asarray(np.where(of_steps < 0.5, np.minimum(alone, mean_s), mean_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,8 @@ def _meanwhile_s(run: Run) -> Array:
     """Seconds a step that prompts take, (rows x places x answers)."""
     met = _newcomers(run)
     cost = run.reading.mean_s[_DEEP]
-    read = (met.during * run.filling.mean_s[_DEEP] + (met.later + met.steady) * cost) / met.answers
+    filled_s = met.during * np.where(run.queue, run.filling.mean_s, 0.0)[_DEEP]  # may be infinite without one
+    read = (filled_s + (met.later + met.steady) * cost) / met.answers
     noise = np.sqrt(met.later) / met.answers * cost * NORMAL_PLACES[None, :, None]  # a Poisson number of prompts
     return np.asarray(read + noise if run.curves.rows.varied else read)
 

@@ -1,4 +1,4 @@
-"""Layouts that training programs do not run, as their documentation has it."""
+"""Layouts and kernels that training programs do not have, as their documentation has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.values import dataclass
-from tonnage.workload.programs import ProgramName
+from tonnage.workload.programs import Program, ProgramName
+from tonnage.workload.shapes import ModelShape
 
 Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel"]
 ALL_DEGREES: Final[tuple[Degree, ...]] = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -67,3 +68,10 @@ def limits_of(name: ProgramName | None) -> ProgramLimits:
     ('pipeline_parallel', 'tensor_parallel', 'context_parallel')
     """
     return ProgramLimits() if name is None else PROGRAM_LIMITS.get(name, ProgramLimits())
+
+
+def writes_scores(program: Program, shape: ModelShape) -> bool:
+    """Whether the program runs attention as one kernel by default but has no such kernel for the model: transformers
+    has none for families whose scores have a bias or a sink of their own (BLOOM, MPT, gpt-oss; data/families.toml)."""
+    of_transformers = program.name in ("transformers", "tonnage") and program.attention == "sdpa"
+    return of_transformers and not shape.fused_attention and (shape.positions == "alibi" or shape.attention_sinks)

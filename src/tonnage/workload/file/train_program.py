@@ -10,6 +10,7 @@ from tonnage.workload.file.job_fields import TrainFields
 from tonnage.workload.file.kinds import TrainFile
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.jobs import Lora, TrainPrecision
+from tonnage.workload.program_limits import writes_scores
 from tonnage.workload.programs import Program, ProgramName, documented
 from tonnage.workload.run_terms import OWN_TASK
 from tonnage.workload.shapes import ModelShape
@@ -38,10 +39,10 @@ def _program_name(file: TrainFile) -> ProgramName | None:
     return file.train.program
 
 
-def program_terms(file: TrainFile, shape: ModelShape | None = None) -> dict[str, Any]:
-    """The fields of a `TrainJob` that follow the program. `shape`: of its model, where it is known."""
+def program_terms(file: TrainFile, shape: ModelShape) -> dict[str, Any]:
+    """The fields of a `TrainJob` that follow the program. `shape`: of its model."""
     train, program = file.train, freeze_program(file)
-    if shape is not None and train.attention is None and _writes_scores(program, shape):
+    if train.attention is None and writes_scores(program, shape):
         program = replace(program, attention="eager")
     return {
         "program": program,
@@ -50,13 +51,6 @@ def program_terms(file: TrainFile, shape: ModelShape | None = None) -> dict[str,
         "attention": program.attention or "sdpa",
         "compile": bool(program.compile),
     }
-
-
-def _writes_scores(program: Program, shape: ModelShape) -> bool:
-    """Whether attention that the program runs as one kernel is none for the model: transformers has no such kernel for
-    families whose scores have a bias or a sink of their own (BLOOM, MPT, gpt-oss; data/families.toml)."""
-    of_transformers = program.name in ("transformers", "tonnage") and program.attention == "sdpa"
-    return of_transformers and not shape.fused_attention and (shape.positions == "alibi" or shape.attention_sinks)
 
 
 def freeze_lora(train: TrainFields) -> Lora:
