@@ -10,10 +10,13 @@ from tonnage.sizing.inference_devices import serving_devices
 ENGINES = calibrated_engines()
 
 
-def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
+def machine(name: str, *, count: int = 1, link: str = "") -> Machine:
     catalog = load_catalog()
-    machine = Machine(
+    return Machine(
         accelerator=catalog.accelerator(name), count=count, intra=catalog.link(link), network_gb_per_s=None,
         network_latency_us=40.0,
     )  # fmt: skip
-    return serving_devices([machine], precision)
+
+
+def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
+    return serving_devices([machine(name, count=count, link=link)], precision)

@@ -166,6 +166,13 @@ def test_data_parallel_traffic_cut_by_layers_is_hidden_for_the_most_part(devices
     exposed, hidden = (step(work, device, replace(PLAIN, data_overlap=one), layouts) for one in (False, True))
     assert 0 < hidden.data_parallel_s[0] < 0.6 * exposed.data_parallel_s[0]
     assert trainer_of(replace(work, program=documented("nemo"))).data_overlap
+    slow = devices("H100-SXM", count=8, link="nvlink4", network=25.0)
+    over_nodes = one_layout(micro_batch=1, data_parallel=16, sharding="zero3", nodes=2)
+    trainer = replace(PLAIN, data_overlap=True)
+    most, none = (replace(Assumptions(), layered_overlap_fraction=one) for one in (0.9, 0.0))
+    messages_s = estimate_training_step(work, over_nodes, slow, none, trainer).data_parallel_s[0]
+    found = estimate_training_step(work, over_nodes, slow, most, trainer)
+    assert messages_s <= found.total_s[0] < messages_s + found.forward_s[0] + found.backward_s[0] + found.optimizer_s[0]
 
 
 def test_score_passes_of_relative_positions_follow_the_element() -> None:

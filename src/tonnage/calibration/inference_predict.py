@@ -255,6 +255,6 @@ def _metric(values: Figures, case: InferenceCase, place: int) -> float:
         return float(exact[place]) * 1e3
     if name not in values:
         return np.nan
-    captured = case.engine in ("fused", "library", "converted")
+    captured = case.engine in ("fused", "converted")
     stretch = tail(percentile, captured=captured, remote=case.remote) if percentile else 1.0
     return float(values[name][place]) * 1e3 * stretch

@@ -243,7 +243,8 @@ _WORDS: Final = (
 # DeepSpeed has kernels of its own for encoders; to generate it runs the framework's modules, sharded.
 _GENERATING_WORDS: Final = (("deepspeed", "eager"),)
 
-# What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
+# What a class is called where it decodes: one call of an engine runs a whole generation, a framework launches each
+# step.
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
     "inductor": "hosted-llm",

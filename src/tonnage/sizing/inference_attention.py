@@ -21,6 +21,11 @@ ROTARY_KERNELS = 12.0
 SCORE_KERNELS = 7.0
 SCORE_PASSES = 8.0  # written, scaled, masked, through the softmax (read and written each), read
 CACHE_KERNELS = 2.0
+# Longest sequence of kernels that give a head one thread block, which holds a row of scores whole (64 to 512 tokens:
+# NVIDIA/TensorRT@69b9d453, bertQKVToContextPlugin; facebookincubator/AITemplate, fmha_fprop_fp16_kernel.sm80.cu); what
+# takes longer ones walks over the scores in tiles, in as many blocks as there are tiles of queries. BERT-base under
+# AITemplate on an A100 says so: two sequences of 1,024 tokens take twice as long as one.
+HEAD_A_BLOCK_TOKENS = 512.0
 LAUNCHED_ELEMENT_BYTES = 4.0  # that kernels of a framework move an element of the cache at, if it is narrower
 # Of the host's time for a module (its call, its checks, its views, then its kernel), what a further operation in the
 # same function takes: no more than its dispatch. LLaMA-7B decodes in 1.75 times the time of MPT-7B, which has as many
@@ -66,6 +71,14 @@ def stores_scores(
     return np.where(np.asarray(length) > longest, 1.0, 0.0)
 
 
+def head_blocks(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Num:
+    """Thread blocks of a fused kernel that gives each head of each sequence one; 0 where it divides them."""
+    if not engine.head_a_block:
+        return 0.0
+    blocks = np.asarray(span.batch) * (shape.heads / span.tensor_parallel)
+    return np.where(np.asarray(op.query_length) > HEAD_A_BLOCK_TOKENS, 0.0, blocks)
+
+
 def image_length(shape: ModelShape) -> float:
     """Patches and the class token."""
     return float((shape.image_side // shape.patch_side) ** 2 + 1)
@@ -97,15 +110,18 @@ def attention_operator(
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
     half = span.element_bytes == 2.0
+    here = np.asarray(stored, dtype=np.float64)
     if image and half and engine.spelt_out and image_length(shape) * span.element_bytes % ALIGNED_BYTES:
-        flop = flop * np.where(np.asarray(stored) > 0, 1.0 / UNALIGNED_RATE, 1.0)
+        flop = flop * np.where(here > 0, 1.0 / UNALIGNED_RATE, 1.0)
     fused = replace(
-        op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored, initial=0.0)
+        op,
+        moved_bytes=op.moved_bytes * cached * np.where(here > 0, padding, 1.0),
+        flop=np.where(here > 0, flop * np.square(padding), op.flop),
+        kernels=op.kernels + here,
+        blocks=np.where(here > 0, 0.0, head_blocks(op, shape, span, engine)),
     )
-    if not np.any(stored):
-        blocks = span.batch * (shape.heads / span.tensor_parallel) if engine.head_a_block else 0.0
-        return (replace(op, moved_bytes=op.moved_bytes * cached, blocks=blocks),)
-    fused = replace(fused, moved_bytes=fused.moved_bytes * padding, flop=fused.flop * padding**2)
+    if not np.any(here):
+        return (fused,)
     if shape.shifted_positions:
         return (
             fused,
@@ -120,7 +136,7 @@ def attention_operator(
             elementwise(
                 op.name + " scores",
                 moved_bytes=moved,
-                kernels=(SCORE_KERNELS - 1.0 + masked if engine.spelt_out else 2.0) + 3.0 * relative,
+                kernels=here * ((SCORE_KERNELS - 1.0 + masked if engine.spelt_out else 2.0) + 3.0 * relative),
                 scores=True,
             ),
             dispatch_share=CHAINED_SHARE if engine.spelt_out else 1.0,

@@ -161,7 +161,8 @@ def _data_parallel_s(
 ) -> Array:
     """Gradients, each sum beside the backward that makes them: an all-reduce beside the last one, or reduce-scatters
     beside one or all. With ZeRO-3 also the weights, gathered beside forward and backward; with ZeRO-2 those that the
-    optimizer updated, beside nothing.
+    optimizer updated, beside nothing. What is beside compute is no more than compute takes: the network and the
+    device are each busy once.
 
     Ranks of a data-parallel group sit on as many nodes as they can; the groups of a node share its network.
     """
@@ -180,6 +181,7 @@ def _data_parallel_s(
         work.updated_bytes > 0, all_gather_s(work.updated_bytes, ranks, nodes, devices, sharers=sharers), 0.0
     )
     beside = times * np.minimum(each, backward_s) + np.minimum(parameters, compute_s)
+    beside = np.minimum(beside, compute_s)
     hidden = np.where(work.data_overlap > 0, assumed.layered_overlap_fraction, assumed.communication_overlap_fraction)
     return np.where(ranks > 1, times * each + parameters + updated - hidden * beside, 0.0)
 
