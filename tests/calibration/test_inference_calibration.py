@@ -54,6 +54,7 @@ def case_of(row: InferenceRow) -> InferenceCase:
         ({"note": "latency_mean is inflated by start-up outliers"}, "start-up"),
         ({"note": "pp=2"}, "pipeline"),
         ({"value": 0.0}, "not positive"),
+        ({"metric": "tpot_ms_p99", "token_mean": "y"}, "a percentile over tokens"),
     ],
 )
 def test_rows_that_cannot_be_judged_say_why(change: dict[str, object], reason: str) -> None:

@@ -352,11 +352,12 @@ def test_what_stages_of_a_pipeline_keep_beside_their_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "generation", "gib"), [("0.6", VOLTA, 1.28), ("0.6", 2, 1.54), ("0.6", None, 1.54), ("0.14", 2, 0.8)]
+    ("version", "generation", "gib"),
+    [("0.6", VOLTA, 1.28), ("0.6", 2, 1.54), ("0.6", None, 1.54), ("0.14", 2, 0.8), ("", 2, 0.8)],
 )
 def test_kernels_are_loaded_at_first_before_cuda_11_7(version: str, generation: int | None, gib: float) -> None:
     """A program of before May 2022 has every kernel of its libraries on the device, in the code of its generation; a
-    later one those that it ran."""
+    later one, or one whose version is not stated, those that it ran."""
     program = documented("megatron-deepspeed", version=version)
     memory = estimate_training_memory(job("gpt2", program=program), one_layout(micro_batch=1), generation=generation)
     assert to_gib(float(memory.context_bytes[0])) == pytest.approx(gib)

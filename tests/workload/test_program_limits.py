@@ -53,18 +53,32 @@ def test_a_degree_the_program_does_not_run_is_refused_with_its_source(
         force_layout(read(program, method), layout)
 
 
+@pytest.mark.parametrize("program", ["megatron-deepspeed", "oneflow", "transformers"])
+def test_a_program_without_an_interleaved_schedule_is_refused_one(program: str) -> None:
+    """DeepSpeed's pipeline engine, on which Megatron-DeepSpeed runs, has none; the error names programs that do."""
+    with pytest.raises(InputError, match=f"virtual_stages.*{program} has no interleaved schedule") as caught:
+        force_layout(read(program), "pp=2,vp=2")
+    assert caught.value.hint
+    assert "megatron, nemo" in caught.value.hint
+
+
 def test_the_file_is_refused_as_the_command_line() -> None:
     """`train.tensor_parallel` and `layout.tensor_parallel` are judged alike."""
     with pytest.raises(WorkloadError, match="which unsloth does not run"):
         read("unsloth", "lora", ", tensor_parallel: 2")
 
 
-TAKEN = [("torchtune", "full", "tp=2"), ("torchtitan", "lora", "tp=2"), ("megatron", "full", "dp=8,sharding=zero3")]
+TAKEN = [
+    ("torchtune", "full", "tp=2"),
+    ("torchtitan", "lora", "tp=2"),
+    ("megatron", "full", "dp=8,sharding=zero3"),
+    ("nemo", "full", "pp=2,vp=2"),
+]
 
 
 @pytest.mark.parametrize(("program", "method", "layout"), TAKEN)
 def test_what_a_program_runs_is_taken(program: str, method: str, layout: str) -> None:
-    """Tensor parallelism of torchtune's full fine-tunes, LoRA of torchtitan, Megatron's own FSDP."""
+    """Tensor parallelism of torchtune's full fine-tunes, LoRA of torchtitan, Megatron's own FSDP, NeMo's chunks."""
     assert isinstance(force_layout(read(program, method), layout).job, TrainJob)
 
 

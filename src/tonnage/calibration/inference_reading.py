@@ -9,11 +9,11 @@ from typing import Final, Literal
 import numpy as np
 
 from tonnage.calibration.inference_setup import (
-    _rereading,
     copy_rate,
     device_link,
     fewest_ranks,
     model_family,
+    rereading,
     row_engine,
     row_format,
     row_shape,
@@ -134,7 +134,7 @@ def read_case(row: InferenceRow, catalog: Catalog) -> InferenceCase | SkippedRow
             return _skip(row, reason)
         shape = row_shape(row)
         accelerator = catalog.accelerator(row.gpu)
-        served = _rereading(row_format(row, accelerator), shape, row)
+        served = rereading(row_format(row, accelerator), shape, row)
         peak_tflops(accelerator, served.compute)
         usable_bytes(accelerator)
         return _case(row, shape, accelerator, served, catalog)
@@ -165,6 +165,8 @@ def _unjudgeable(row: InferenceRow) -> str | None:
         limit = getattr(row, name)
         if limit is not None and limit < 1:
             return f"{name} is {limit}: no request could run"
+    if row.token_mean == "y" and row.metric.startswith("tpot_ms_p") and row.metric != "tpot_ms_p50":
+        return "a percentile over tokens; of these only the median is worked out"
     if row.latency_bound == "y" and row.metric.startswith(("latency", "ttft", "tpot")):
         return "latency at an offered load that the row does not state"
     return None

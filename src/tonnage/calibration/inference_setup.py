@@ -66,7 +66,7 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
     return replace(served, kv_bytes=1.0) if stated or recipe else served
 
 
-def _rereading(served: ServedFormat, shape: ModelShape, row: InferenceRow) -> ServedFormat:
+def rereading(served: ServedFormat, shape: ModelShape, row: InferenceRow) -> ServedFormat:
     """The format with what a step reads of the cache where each query head reads for itself: from memory once, the
     others from the L2 cache."""
     shared = shape.heads / shape.kv_heads if shape.kv_heads and row.rereads == "y" else 1.0

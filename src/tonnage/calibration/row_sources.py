@@ -124,21 +124,25 @@ LAMBDA_BATCHES: Final[Mapping[tuple[str, bool], Mapping[int, int]]] = MappingPro
 
 
 def _bigscience(_: TrainingRow) -> Facts:
-    """Jean Zay's A100 partition: four 100 Gbit/s Omni-Path ports an eight-GPU node (bigscience train/tr11-176B-ml)."""
+    """Jean Zay's A100 partition: four 100 Gbit/s Omni-Path ports an eight-GPU node (bigscience train/tr11-176B-ml).
+    DeepSpeed is the branch `olruwase/bf16-updates` (its README.md, «Packages») in trials of February and March 2022: by
+    judgement 0.6, the release of these months."""
     return {"program_version": "0.6", "network_gbit_per_s_per_node": 400.0}
 
 
 def _dlperf(row: TrainingRow) -> Facts:
     """DLPerf's GPT report: both programs recompute activations, and TFLOP/s count four passes
-    (OneFlow LanguageModeling/GPT: `--checkpoint-activations`)."""
+    (OneFlow LanguageModeling/GPT: `--checkpoint-activations`). Megatron-LM is commit 8aa4619f (Megatron-LM/README.md,
+    first paragraph), of 2021: by judgement 2.4; what counts is that it is before 3.0."""
     found = {"activation_checkpointing": "full", "flop_counted": "hardware"}
     return {"program_version": "2.4", **found} if row.program == "megatron" else found
 
 
 def _megatron_papers(row: TrainingRow) -> Facts:
     """Narayanan et al. 2021 (arXiv:2104.04473) and Korthikanti et al. 2022 (arXiv:2205.05198): Megatron-LM, which had
-    no fused attention then; sequence parallelism came with selective recomputation, in version 3.0. What the first
-    compares with is DeepSpeed's ZeRO-3 of April 2021 (section 5.2), version 0.3."""
+    no fused attention then; sequence parallelism came with selective recomputation, in version 3.0, and what is older
+    is read as 2.0, the release with pipelines (judgement by the papers' dates). What the first compares with is
+    DeepSpeed's ZeRO-3 of April 2021 (section 5.2), version 0.3."""
     version = "3.0" if "2205.05198" in row.source else "2.0"
     facts = {"program": "megatron", "program_version": version, "attention": "eager", "checkpoint_kind": "scores"}
     if "zero3" in row.sharding:

@@ -70,7 +70,7 @@ def column(value: Num, rows: int) -> Array:
 
 
 def add_figures(figures: Iterable[Figure | None]) -> Figure | None:
-    """The sum, its interval as wide as if all were off together; None where one is not known."""
+    """The sum, its interval as wide as if all were off together; None where one is not known, 0 of no figures."""
     known = []
     for figure in figures:
         if figure is None:

@@ -42,7 +42,7 @@ class Layout:
         if self.tensor_parallel > 1:
             parts.append(f"tp {self.tensor_parallel}")
         if self.pipeline_parallel > 1:
-            chunks = f" of {virtual_stages} chunks" if (virtual_stages or 1) > 1 else ""
+            chunks = f", {virtual_stages} chunks each" if (virtual_stages or 1) > 1 else ""
             parts.append(f"pp {self.pipeline_parallel}{chunks}")
         if self.context_parallel > 1:
             parts.append(f"cp {self.context_parallel}")

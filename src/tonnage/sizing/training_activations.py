@@ -54,8 +54,10 @@ def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -
     span = stored_span(job, layouts, trainer)
     if job.model.architecture == "convolution":
         kept = convolutions_kept(job.model, span) * trainer.kept_factor
-        none = np.zeros(rows)
-        return Kept(flying=column(kept, rows), entering=none, leaving=none, once=none, again=none, before=none)
+        none = np.zeros((5, rows))
+        return Kept(
+            flying=column(kept, rows), entering=none[0], leaving=none[1], once=none[2], again=none[3], before=none[4]
+        )
     on_device = 0.0 if trainer.offloaded_activations else 1.0
     flying: Num = np.zeros(rows)
     once: Num = np.zeros(rows)

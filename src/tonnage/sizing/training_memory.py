@@ -27,7 +27,8 @@ BLOCK_SHARE = 0.025
 # CUDA context and every kernel of its libraries, which runtimes before lazy loading keep on the device, in the code of
 # its generation: 1,343 and 1,271 MiB on a V100 (huggingface/transformers@7d5e65f, docs/source/en/
 # model_memory_anatomy.md, before a model is made; bigscience-workshop/bigscience, train/tr11-176B-ml/
-# chronicles-prequel.md), 1,573 MiB on an A100 (the latter). Newer ones are taken as Ampere.
+# chronicles-prequel.md), 1,573 MiB on an A100 (the latter). No source has others: by judgement Turing, whose libraries
+# are of the same years, is taken as Volta, and all else (newer ones, Pascal, AMD) as Ampere.
 VOLTA_CONTEXT_GIB, EARLY_CONTEXT_GIB = 1.28, 1.54
 
 

@@ -31,6 +31,11 @@ class ProgramLimits:
         return (*self.never, *(() if method == "full" else self.not_with_adapters))
 
 
+# Programs with an interleaved schedule of their pipelines: Megatron-LM --num-layers-per-virtual-pipeline-stage, NeMo
+# virtual_pipeline_model_parallel_size, torch.distributed.pipelining ScheduleInterleaved1F1B (torchtitan:
+# pipeline_parallel_schedule), Paddle num_virtual_pipeline_stages (PaddlePaddle/Paddle#45402). DeepSpeed's engine, which
+# Megatron-DeepSpeed runs its pipeline on, has none (deepspeedai/DeepSpeed#4035).
+INTERLEAVING: Final[tuple[ProgramName, ...]] = ("megatron", "nemo", "torchtitan", "pytorch", "paddle")
 # Megatron's distributed optimizer shards optimizer state; sharding of gradients and weights is Megatron-FSDP, which is
 # asked for (--use-megatron-fsdp, --data-parallel-sharding-strategy).
 _MEGATRON: Final = ProgramLimits(

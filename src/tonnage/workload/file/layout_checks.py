@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from tonnage.workload.file.layout_fields import TrainLayoutFields
-from tonnage.workload.program_limits import limits_of
+from tonnage.workload.program_limits import INTERLEAVING, limits_of
 from tonnage.workload.programs import ProgramName
 from tonnage.workload.shapes import ModelShape
 
@@ -37,7 +37,7 @@ def find_train_faults(
     yield from gpus
     if not gpus:
         yield from _batch_faults(layout, global_batch)
-    yield from _schedule_faults(layout)
+    yield from _schedule_faults(layout, program)
     if layout.sharding not in (None, "ddp") and _ranks(layout) == 1:
         hint = "use `ddp`, or give data_parallel more than 1"
         yield LayoutFault("sharding", f"found '{layout.sharding}', but one rank has nothing to share it with", hint)
@@ -98,13 +98,16 @@ def _batch_faults(layout: TrainLayoutFields, global_batch: int) -> Iterator[Layo
     )
 
 
-def _schedule_faults(layout: TrainLayoutFields) -> Iterator[LayoutFault]:
-    """An interleaved schedule needs stages, and micro-batches in groups of as many (Narayanan et al. 2021,
-    arXiv:2104.04473, section 2.2.2)."""
+def _schedule_faults(layout: TrainLayoutFields, program: ProgramName | None) -> Iterator[LayoutFault]:
+    """An interleaved schedule needs a program that has one, stages, and micro-batches in groups of as many (Narayanan
+    et al. 2021, arXiv:2104.04473, section 2.2.2)."""
     chunks, stages = layout.virtual_stages or 1, layout.pipeline_parallel or 1
     if chunks == 1:
         return
-    if stages == 1:
+    if program is not None and program not in INTERLEAVING:
+        fault = f"found {chunks}, but {program} has no interleaved schedule"
+        yield LayoutFault("virtual_stages", fault, f"leave the key out, or name one of {', '.join(INTERLEAVING)}")
+    elif stages == 1:
         hint = "give pipeline_parallel too, more than 1"
         yield LayoutFault("virtual_stages", f"found {chunks}, but there is no pipeline to interleave", hint)
     elif layout.accumulation is not None and layout.accumulation % stages:

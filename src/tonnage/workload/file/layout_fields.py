@@ -35,8 +35,8 @@ class TrainLayoutFields(StrictModel):
     context_parallel: Count | None = key("GPUs that share each sequence.", default=None, shown="1", unit="GPUs",
                                          example="1")  # fmt: skip
     virtual_stages: Count | None = key(
-        "Chunks of layers that each pipeline stage holds in turn (the interleaved schedule of Megatron): the bubble is "
-        "shorter by as much, the hand-overs are as many more.",
+        "Chunks of layers that each pipeline stage holds in turn (the interleaved schedule of Megatron, NeMo, "
+        "torchtitan, PyTorch and Paddle): the bubble is shorter by as much, the hand-overs are as many more.",
         default=None,
         shown="1",
         unit="chunks",
