@@ -136,6 +136,19 @@ def test_an_empty_home_is_mostly_unknown(settings: Settings) -> None:
     assert found["files"] == "yes"
 
 
+def test_a_state_of_the_watch_that_cannot_be_read_is_reported(settings: Settings) -> None:
+    """Neither «no watch» nor a watch without alerts: which file, and why."""
+    file = settings.home / "watch" / "state.json"
+    file.parent.mkdir(parents=True)
+    alert = {"rule": "high", "metric": "load", "labels": {}, "status": "firing", "since": 1.0, "value": 1.0}
+    for state, why in (({"alerts": [{**alert, "odd": 1}], "acted": [], "at": 1.0}, "'odd'"), ({"at": 1.0}, "'alerts'")):
+        file.write_text(json.dumps(state))
+        found = {one.key: one for one in compliance(settings=settings).found.answers}["watch"]
+        assert found.outcome == "unknown"
+        assert found.found.startswith(f"{file} cannot be read: ")
+        assert why in found.found
+
+
 def test_stores_of_secrets_are_counted(settings: Settings) -> None:
     """References in settings at home, by their store; comments and addresses of files are none."""
     settings.home.mkdir(parents=True, exist_ok=True)

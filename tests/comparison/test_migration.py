@@ -170,6 +170,10 @@ def test_a_hostile_name_stays_one_word_in_a_check(compared: Callable[..., Compar
     ("text", "said"),
     [
         ("a: {phase: p, title: A, hours: {low: 1, likely: 2, high: 3}, after: [b]}", "no task is named 'b'"),
+        (
+            "a: {name: b, phase: p, title: A, hours: {low: 1, likely: 2, high: 3}}",
+            "default.yaml:6: `tasks.a.name`: unknown key 'name'",
+        ),
         ("a: {phase: q, title: A, hours: {low: 1, likely: 2, high: 3}}", "no phase is named 'q'"),
         ("a: {phase: p, title: A, hours: {low: 3, likely: 2, high: 3}}", "is not low <= likely <= high"),
         (

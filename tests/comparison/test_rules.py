@@ -44,7 +44,8 @@ def facts(**values: object) -> dict[str, Fact]:
         ("above: 5,", "", "one of is, above"),
         ("above: 5", "above: usd_per_mnth.databricks", "no fact is named"),
         ("name: small", "nmae: small", "unknown key"),
-        ("  stay: {", "  stay: {name: go, ", "expected entries without a `name`"),
+        ("  stay: {", "  stay: {name: go, ", "`leaves.stay.name`: unknown key 'name'"),
+        ("  big: {", "  big: {name: small, ", "tree.yaml:9: `questions.big.name`: unknown key 'name'"),
         ("needs: {urgent: it is urgent}", "needs: {urgent: it is urgent, cheap: it is cheap}", "asked by no question"),
     ],
 )

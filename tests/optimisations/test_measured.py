@@ -1,4 +1,4 @@
-"""Switches really measured: processes of their own, on tiny models, with what they answer before and after."""
+"""Switches are measured in processes of their own, on tiny models; their answers before and after are compared."""
 
 from __future__ import annotations
 

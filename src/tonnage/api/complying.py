@@ -220,6 +220,8 @@ def _retention(state: InstallationState) -> tuple[Outcome, str]:
 
 
 def _watched(state: InstallationState) -> tuple[Outcome, str]:
+    if state.watch_fault is not None:
+        return "unknown", state.watch_fault
     if state.watch_at is None:
         return "no", "no watch has looked after this home"
     age = (state.at - state.watch_at).total_seconds()

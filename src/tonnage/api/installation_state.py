@@ -63,6 +63,7 @@ class InstallationState:
     clear_secrets: tuple[str, ...]  # file:line of settings at home that look like secrets
     secret_stores: tuple[tuple[str, int], ...]  # scheme of references in settings at home, and how many there are
     watch_at: datetime | None  # when the watch last wrote its state
+    watch_fault: str | None  # why its state cannot be read
     rules_firing: tuple[str, ...]
     history_since: datetime | None
     runs: int
@@ -76,7 +77,7 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
     home = settings.home
     keys, keys_fault = _keys(home)
     verdict, audit_fault, started = _audit(settings)
-    watch_at, firing = _watch(home)
+    watch_at, firing, watch_fault = _watch(home)
     runs, oldest = _runs(home)
     budgets = _budgets(home)
     encryption, encryption_fault = read_encryption_notes(home)
@@ -88,7 +89,8 @@ def read_state(settings: Settings, now: datetime) -> InstallationState:
         backup=read_backup_note(home), encryption=encryption, encryption_fault=encryption_fault,
         open_files=tuple(_readable_by_others(home)),
         clear_secrets=tuple(_clear_secrets(home)), secret_stores=_secret_stores(home),
-        watch_at=watch_at, rules_firing=firing, history_since=_history_since(home), runs=runs, oldest_run_at=oldest,
+        watch_at=watch_at, watch_fault=watch_fault, rules_firing=firing, history_since=_history_since(home), runs=runs,
+        oldest_run_at=oldest,
         budgets=tuple(budgets), hard_budgets=tuple(name for name, hard in budgets.items() if hard),
     )  # fmt: skip
 
@@ -156,14 +158,18 @@ def _settings_lines(home: Path) -> Iterator[tuple[Path, int, str]]:
             yield path, number, line
 
 
-def _watch(home: Path) -> tuple[datetime | None, tuple[str, ...]]:
+def _watch(home: Path) -> tuple[datetime | None, tuple[str, ...], str | None]:
+    """When the watch last wrote its state, the rules that fire in it, and why it cannot be read."""
+    file = home / "watch" / "state.json"
     try:
-        state = json.loads((home / "watch" / "state.json").read_text(encoding="utf-8"))
+        state = json.loads(file.read_text(encoding="utf-8"))
         found = AlertEngine.states_of(state)
         firing = tuple(sorted({rule for (rule, _), one in found.items() if one.status == "firing"}))
-        return datetime.fromtimestamp(float(state["at"]), UTC), firing
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, ()
+        return datetime.fromtimestamp(float(state["at"]), UTC), firing, None
+    except FileNotFoundError:
+        return None, (), None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return None, (), f"{file} cannot be read: {error}"
 
 
 def _history_since(home: Path) -> datetime | None:

@@ -1,5 +1,5 @@
-"""Predictions beside measurements: `tonnage.validate`, and the verbs that fit to them: `tonnage.calibrate`,
-`tonnage.calibrate_tabular`.
+"""Predictions beside measurements: `tonnage.validate` compares them; `tonnage.calibrate` and
+`tonnage.calibrate_tabular` fit the model's coefficients to measurements.
 """
 
 from __future__ import annotations

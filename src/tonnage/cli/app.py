@@ -48,7 +48,7 @@ VERBS: Final = (
     Verb("budgets", "budgets", "commands", "What teams may spend: limits, reserved, spent, left"),
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
     Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
-    Verb("gateway", "gateway", "commands", "Open one door for own models and token APIs, within budgets"),
+    Verb("gateway", "gateway", "commands", "One address for own models and token APIs, within budgets"),
     Verb("watch", "watch", "commands", "Look after what runs: alerts that act, history, audit"),
     Verb("ui", "ui", "commands", "Open a page on runs, plans and prices; keys for its API"),
     Verb("login", "login", "login", "Keep a server and its key for the Python client"),

@@ -31,7 +31,7 @@ commands = Commands(
     cls=StartGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="One door for own models and token APIs: `tonnage gateway FILE` is `tonnage gateway start FILE`.",
+    help="One address for own models and token APIs: `tonnage gateway FILE` is `tonnage gateway start FILE`.",
 )
 
 

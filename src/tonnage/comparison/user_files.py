@@ -9,6 +9,7 @@ from datetime import date
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.secret_references import parse_reference
@@ -45,8 +46,12 @@ def _with_names(value: Any) -> Any:
     """Each entry of a mapping with its key as its `name`."""
     if not isinstance(value, dict):
         return value
-    if any(isinstance(entry, dict) and "name" in entry for entry in value.values()):
-        raise refusal("entries without a `name`", "the key above an entry is its name")
+    named = [name for name, entry in value.items() if isinstance(entry, dict) and "name" in entry]
+    if named:
+        hint = "the key above an entry is its name"
+        unknown_key = PydanticCustomError("extra_forbidden", "unknown key", {"hint": hint})
+        faults = [InitErrorDetails(type=unknown_key, loc=(name, "name"), input=value[name]["name"]) for name in named]
+        raise ValidationError.from_exception_data("entries", faults)
     return {name: {**entry, "name": name} if isinstance(entry, dict) else entry for name, entry in value.items()}
 
 

@@ -1,1 +1,1 @@
-"""One door for own models and token APIs: routes, budgets that hold to the cent, fallbacks, a cache."""
+"""One address for own models and token APIs: routes, budgets that hold to the cent, fallbacks, a cache."""

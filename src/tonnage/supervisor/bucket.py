@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     objects = open_objects(asked.store, region=asked.region, endpoint=asked.endpoint)
     keys = Keys(base=asked.base, number=asked.number, epoch=asked.epoch)
     folder = RunFolder(Path(asked.run))
-    if asked.machines == 1:
+    if asked.machines <= 1:
         return _work(asked, objects, keys, folder, None)
     silent_s = silence_s(asked.silent_s, asked.every_s)
     member = insisted(lambda: join(objects, keys, asked.machines), LAST_WORDS_S)

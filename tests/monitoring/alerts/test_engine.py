@@ -134,3 +134,14 @@ def test_a_restart_changes_nothing(values: list[float], cut: int) -> None:
     second.restore(first.state())
     after = played(rules, values[cut:], engine=second, start=NOON + 10.0 * min(cut, len(values)))
     assert [(one.kind, one.at) for one in before + after] == [(one.kind, one.at) for one in whole]
+
+
+def test_a_state_of_an_older_version_is_read() -> None:
+    """The keys of `tonnage/watch-state@1` hold: the alert that fires is neither notified nor acted on again."""
+    alert = {"rule": "high", "metric": "load", "labels": {"run": "a"}, "status": "firing", "since": NOON - 20.0,
+             "value": 11.0, "tries": 1, "acted_at": NOON - 10.0, "told": True, "gave_up": False}  # fmt: skip
+    state = {"alerts": [alert], "acted": [{"rule": "high", "metric": "load", "labels": {"run": "a"}, "at": [NOON]}]}
+    engine = AlertEngine(watched(rule(actions=(STOP, TELL), again_after_s=600.0)))
+    engine.restore(state)
+    assert engine.state() == state
+    assert played(watched(rule()), [11.0], engine=engine) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.serving.encoder.calibration import read_texts
+from tonnage.serving.encoder.export import quantise, quantise_static
 
 Served = Callable[..., Any]
 WORDS = ("good", "bad", "the", "film", "was", "who", "wrote", "it", "anna")
@@ -94,3 +97,29 @@ def test_only_line_feeds_end_a_text(tmp_path: Path) -> None:
     lines.write_text("\n\n" + "\n".join(json.dumps(text) for text in texts) + "\n{\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"texts\.jsonl:23"):
         read_texts(lines)
+
+
+def test_quantising_silences_one_advice_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Warnings of another thread pass meanwhile; the root logger is afterwards as it was."""
+    onnx, numpy = pytest.importorskip("onnx"), pytest.importorskip("numpy")
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    weights = onnx.numpy_helper.from_array(numpy.eye(4, dtype="float32"), "weights")
+    given, answer = (helper.make_tensor_value_info(name, number, [1, 4]) for name in ("given", "answer"))
+    node = helper.make_node("MatMul", ["given", "weights"], ["answer"], name="product")
+    graph = helper.make_graph([node], "graph", [given], [answer], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "a.onnx")
+    before = logging.root.level, list(logging.root.filters)
+
+    def fed() -> Any:
+        yield {"given": numpy.ones((1, 4), "float32")}
+        for logger in (logging.getLogger("other"), logging.root):
+            thread = threading.Thread(target=logger.warning, args=("meanwhile in %s", logger.name))
+            thread.start()
+            thread.join()
+
+    quantise_static(tmp_path / "a.onnx", tmp_path / "b.onnx", fed())
+    quantise(tmp_path / "a.onnx", tmp_path / "c.onnx")
+    assert [one for one in caplog.messages if "meanwhile" in one or "pre-processing" in one] == [
+        "meanwhile in other", "meanwhile in root",
+    ]  # fmt: skip
+    assert (logging.root.level, list(logging.root.filters)) == before

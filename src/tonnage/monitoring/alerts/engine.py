@@ -19,6 +19,8 @@ DAY_S: Final = 86_400.0
 AlertStatus = Literal["pending", "firing"]
 HappeningKind = Literal["fired", "ended", "gone", "act", "undo", "gave up", "held back"]
 SPEND: Final = "tonnage_run_spend_usd_total"
+_KEYS: Final = {"notified": "told"}  # field of AlertState -> its key in JSON, where the schema's word is another
+_FIELDS: Final = {key: name for name, key in _KEYS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class AlertEngine:
     def state(self) -> dict[str, Any]:
         """As JSON carries it."""
         alerts = [
-            {"rule": name, "metric": key.metric, "labels": dict(key.labels), **asdict(state)}
+            {"rule": name, "metric": key.metric, "labels": dict(key.labels), **_written(state)}
             for (name, key), state in self.states.items()
         ]
         acted = [
@@ -191,9 +193,11 @@ class AlertEngine:
         """The alerts of a state that was written down. KeyError, TypeError: it is not one."""
         found = {}
         for one in state["alerts"]:
-            given = dict(one)
+            given: dict[str, Any] = dict(one)
             rule, metric, labels = given.pop("rule"), given.pop("metric"), given.pop("labels")
-            found[rule, _key(metric, labels)] = AlertState(**given)
+            found[rule, _key(metric, labels)] = AlertState(
+                **{_FIELDS.get(key, key): value for key, value in given.items()}
+            )
         return found
 
 
@@ -221,6 +225,10 @@ def replay(rules: WatchRules, rounds: Iterable[tuple[float, Figures]]) -> tuple[
             if key.metric == SPEND and (run := key.label("run")) is not None:
                 spent[run].append((at, value))
     return tuple(_alerts(found, spent))
+
+
+def _written(state: AlertState) -> dict[str, Any]:
+    return {_KEYS.get(name, name): value for name, value in asdict(state).items()}
 
 
 def _key(metric: str, labels: Mapping[str, str]) -> SeriesKey:

@@ -21,6 +21,7 @@ from tonnage.workload.encoder_terms import Number
 
 OPSET: Final = 17
 LAYOUT: Final = "3"  # of the graph that is written here: another number is another file
+ADVICE: Final = ("Please consider to run pre-processing before quant", "Please consider pre-processing before quant")
 INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 _CLASSES: Final = {
     "classification": "AutoModelForSequenceClassification", "reranking": "AutoModelForSequenceClassification",
@@ -174,13 +175,20 @@ def _quantization() -> Any:
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    """ONNX Runtime advises a pre-processing step on every call, through the root logger, whose level is the user's."""
-    before = logging.root.level
-    logging.root.setLevel(logging.ERROR)
+    """ONNX Runtime advises a pre-processing step on every call, through the root logger: its other records, and those
+    of other threads, are passed on."""
+    advice = _Advice()
+    logging.root.addFilter(advice)
     try:
         yield
     finally:
-        logging.root.setLevel(before)
+        logging.root.removeFilter(advice)
+
+
+class _Advice(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is passed on."""
+        return not str(record.msg).startswith(ADVICE)
 
 
 def halve(graph: Path, file: Path) -> None:

@@ -101,7 +101,8 @@ def explain_each(
         if details["type"] == "missing":
             yield Problem((*path, details["loc"][-1]), "is missing", _hint_if_missing(details, page))
         elif details["type"] == "extra_forbidden":
-            yield _unknown_key(path, model)
+            problem = _unknown_key(path, model)
+            yield replace(problem, hint=details.get("ctx", {}).get("hint", problem.hint))  # a validator's own hint
         elif details["type"] == "value_error":  # a validator's own sentence
             yield Problem(path, str(details["ctx"]["error"]), f"{page} lists every key")
         else:
