@@ -154,6 +154,7 @@ def test_virtual_stages_shorten_the_bubble_and_fill_the_first_stage(devices: Cal
         estimate_training_memory(work, layout, trainer=trainer_of(work)).activations_bytes[0] for work in (plain, cut)
     ]
     assert held[1] / held[0] == pytest.approx(1 + 7 / 24, rel=0.03)
+    assert "pp 8, 3 chunks each, micro-batch 1" in layout.row(0).describe(3)
 
 
 @pytest.mark.parametrize("name", ["T4", "V100-16GB", "A100-80GB-SXM", "H100-SXM"])
