@@ -18,7 +18,8 @@ REPEATED = (  # a sentence of the README; for each of its figures the row of the
      (("training throughput", 0), ("training throughput", 3), ("training throughput", 4))),
     (r"peak memory of (\d+) runs ([\d.]+) and ([\d.]+) %",
      (("peak training memory", 0), ("peak training memory", 3), ("peak training memory", 4))),
-    (r"medians of (\d+) % for encoders, (\d+) % for vision, (\d+) % for decoder rates, (\d+) % for TTFT and TPOT",
+    (r"medians of ([\d.]+) % for encoders, ([\d.]+) % for vision, ([\d.]+) % for decoder rates, ([\d.]+) % for TTFT "
+     "and TPOT",
      (("encoder latency and throughput", 3), ("vision latency and throughput", 3), ("decoder throughput", 3),
       ("decoder TTFT and TPOT", 3))),
 )  # fmt: skip

@@ -110,8 +110,8 @@ def test_a_predicted_gain_is_the_ratio_of_the_predictors_rates() -> None:
 def test_a_gain_that_hangs_on_the_host_is_as_uncertain_as_hosts_are() -> None:
     """Six layers on an H100, 64 texts of 128 tokens: in fp32 the device binds, in tf32 and bf16 the host that launches
     does, and how fast it is nobody knows beforehand. One H100's host gave 2.38 and 1.91 (docs/optimise.md), at the end
-    of the interval and a tenth below it: a miss that is known. With 32 times the work a step the host binds nowhere,
-    and the interval is that of the number format alone."""
+    of the interval. With 32 times the work a step the host binds nowhere, and the interval is that of the number format
+    alone."""
     shape = {"architecture": "encoder", "layers": 6, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 30522,
              "positions": "learned", "max_positions": 512, "token_types": 2}  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_a_gain_that_hangs_on_the_host_is_as_uncertain_as_hosts_are() -> None:
 
     small, large = gains(64, 128), gains(512, 512)
     for name, measured in (("tf32", 2.38), ("bf16", 1.91)):
-        assert small[name].low / 1.1 < measured < small[name].high
+        assert small[name].low < measured < small[name].high
         assert small[name].low < small[name].value * TRAINING_SPREAD.low_factor * 0.95
         assert large[name].low == pytest.approx(large[name].value * TRAINING_SPREAD.low_factor, rel=0.02)
 
