@@ -159,7 +159,7 @@ def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_pa
             time.sleep(0.05)
             text = [line for line in lines if line]
         assert text[-1] == "data: [DONE]"
-        assert served.wait(timeout=30) == 0
+        assert served.wait(timeout=120) == 0
 
 
 def test_an_encoder_is_served_by_its_folder(encoder: tuple[Path, Path]) -> None:
@@ -182,7 +182,7 @@ def test_an_encoder_is_served_by_its_folder(encoder: tuple[Path, Path]) -> None:
         served.send_signal(signal.SIGTERM)
         for one in asking:
             one.join(30)
-        assert served.wait(timeout=30) == 0
+        assert served.wait(timeout=120) == 0
     assert set(statuses) == {200}
 
 
@@ -246,7 +246,7 @@ def test_replicas_answer_behind_one_address(file: Path, tmp_path: Path) -> None:
         assert {one["version"] for one in found} == {2}
         assert not {first, second} & {one["pid"] for one in found}
         served.send_signal(signal.SIGINT)
-        assert served.wait(timeout=30) == 0
+        assert served.wait(timeout=120) == 0
     for one in found:
         with pytest.raises(ProcessLookupError):
             os.kill(one["pid"], 0)
