@@ -34,7 +34,7 @@ def tuned_limits(
     `calc_engine_setting`: «slightly optimistic»). `weights_gib_bytes`: what the tool takes for a GiB of weights; 0.17
     counted parameters in 10^9 and took `DECIMAL_GIB_BYTES`.
 
-    >>> from tonnage.sizing.inference_pass import FORMATS
+    >>> from tonnage.sizing.served_formats import FORMATS
     >>> from tonnage.workload.known import find_model
     >>> tuned_limits(find_model("llama3.1-8b"), FORMATS["fp16"], memory_bytes=85e9, ranks=1, prompt=128, answer=2048)
     (256.0, 2048.0)
